@@ -1,0 +1,28 @@
+"""What sottovoce raises.
+
+Every message says what was expected, what came (name=value) and, where it helps, what to do about it. The command
+line prints such an error as one line; anything else that escapes is a bug.
+"""
+
+
+class SottovoceError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class InputError(SottovoceError, ValueError):
+    """A value from outside does not fit: data, a graph, a hyper-parameter, an option, a file."""
+
+
+class PrivacyError(SottovoceError):
+    """Going on would break the promised guarantee."""
+
+
+class UnsupportedError(SottovoceError, NotImplementedError):
+    """A solver or an accountant needs something that its argument does not offer."""
+
+
+def expect(condition: bool, expected: str, **came: object) -> None:
+    """Raise `InputError` unless the condition holds: "Expected <expected>, got name=value"."""
+    if not condition:
+        values = ", ".join(f"{name}={value!r}" for name, value in came.items())
+        raise InputError(f"Expected {expected}, got {values}.")
