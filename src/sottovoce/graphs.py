@@ -1,0 +1,329 @@
+"""Who talks to whom: connected, undirected graphs on the nodes 0 .. n-1.
+
+The one thing that algorithms ask of a graph is the exchange, `neighbour_sum`. Random graphs come from
+networkx: the same seed gives the same graph under the same version of networkx.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+from math import isqrt, log
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+import networkx as nx
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from sottovoce.arrays import Array, Ints
+from sottovoce.errors import InputError, expect
+
+if TYPE_CHECKING:
+    Adjacency: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
+
+DRAWS = 20  # how often a random graph is drawn before we say that it will not come out connected
+
+
+class Graph(ABC):
+    """A connected, undirected graph without loops."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of nodes."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The kind of graph, for tables and logs."""
+
+    @property
+    @abstractmethod
+    def degrees(self) -> Ints:
+        """Number of neighbours of every node, shape (n,)."""
+
+    @abstractmethod
+    def neighbours(self, i: int) -> Ints:
+        """The neighbours of node i, in rising order."""
+
+    @abstractmethod
+    def neighbour_sum(self, messages: Array) -> Array:
+        """For every node the sum of its neighbours' messages; (n, ...) to (n, ...), precision kept."""
+
+    @property
+    def edge_count(self) -> int:
+        """Number of undirected edges."""
+        return int(self.degrees.sum()) // 2
+
+    def to_networkx(self) -> "nx.Graph[int]":
+        """The same graph in networkx."""
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_nodes_from(range(self.n))
+        graph.add_edges_from((i, int(j)) for i in range(self.n) for j in self.neighbours(i) if i < j)
+        return graph
+
+    def _check_node(self, i: int) -> None:
+        expect(0 <= i < self.n, f"a node in 0 .. {self.n - 1}", i=i)
+
+    def _check_messages(self, messages: Array) -> None:
+        expect(messages.shape[:1] == (self.n,), f"one message per node, n={self.n}", shape=messages.shape)
+
+
+@final
+@dataclass(frozen=True)
+class CompleteGraph(Graph):
+    """Everyone hears everyone. No edge is stored: the sum over neighbours is the total minus one's own."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _check_size(self.size)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self.size
+
+    @property
+    def name(self) -> str:
+        """The kind of graph."""
+        return "complete"
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Everyone has n - 1 neighbours."""
+        return np.full(self.n, self.n - 1, dtype=np.int64)
+
+    @property
+    def edge_count(self) -> int:
+        """All pairs."""
+        return self.n * (self.n - 1) // 2
+
+    def neighbours(self, i: int) -> Ints:
+        """Everyone but i."""
+        self._check_node(i)
+        return np.delete(np.arange(self.n, dtype=np.int64), i)
+
+    def neighbour_sum(self, messages: Array) -> Array:
+        """The total minus one's own message."""
+        self._check_messages(messages)
+        # Added up in double precision: over many nodes a single-precision total would drift.
+        total: Array = messages.sum(axis=0, dtype=np.float64).astype(messages.dtype)
+        return total - messages
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseGraph(Graph):
+    """A graph kept as its adjacency matrix in CSR form (symmetric, ones, empty diagonal)."""
+
+    adjacency: "Adjacency"
+    kind: str = "custom"
+
+    def __post_init__(self) -> None:
+        _check_size(self.adjacency.shape[0])
+        self.adjacency.sort_indices()
+        _check_simple(self.adjacency)
+        _check_connected(self.adjacency)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def name(self) -> str:
+        """The kind of graph."""
+        return self.kind
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Number of neighbours of every node."""
+        return np.diff(self.adjacency.indptr).astype(np.int64)
+
+    @cached_property
+    def _single(self) -> "sparse.csr_array[np.float32, tuple[int, int]]":
+        # Kept beside the double one, so that a product never converts the whole matrix.
+        return self.adjacency.astype(np.float32)
+
+    def neighbours(self, i: int) -> Ints:
+        """The column indices of row i."""
+        self._check_node(i)
+        start, stop = self.adjacency.indptr[i : i + 2]
+        return self.adjacency.indices[start:stop].astype(np.int64)
+
+    def neighbour_sum(self, messages: Array) -> Array:
+        """One sparse product, over all trailing axes at once."""
+        self._check_messages(messages)
+        matrix: Any = self._single if messages.dtype == np.float32 else self.adjacency
+        heard: Array = matrix @ messages.reshape(self.n, -1)
+        return heard.reshape(messages.shape)
+
+
+def _check_size(n: int) -> None:
+    expect(n >= 1, "a graph with at least one node", n=n)
+
+
+def _check_simple(adjacency: "Adjacency") -> None:
+    rows, columns = adjacency.shape
+    expect(rows == columns, "a square adjacency matrix", shape=adjacency.shape)
+    expect(bool(np.all(adjacency.data == 1)), "an adjacency matrix of ones", data=adjacency.data)
+    loops = np.flatnonzero(adjacency.diagonal())
+    if loops.size:
+        raise InputError(f"Expected no self-loop, got one at node {loops[0]}. Remove the edge.")
+    lopsided = (adjacency - adjacency.T.tocsr()).count_nonzero()
+    expect(lopsided == 0, "a symmetric adjacency matrix", one_way_edges=lopsided)
+
+
+def _check_connected(adjacency: "Adjacency") -> None:
+    count, part = connected_components(adjacency, directed=False)
+    if count > 1:
+        lost = int(np.flatnonzero(part != part[0])[0])
+        raise InputError(
+            f"Expected a connected graph, got {count} components: node {lost} cannot be reached from node 0. "
+            "Add edges between the components, or take one of them."
+        )
+
+
+def from_edges(n: int, edges: Iterable[Sequence[int]], name: str = "custom") -> Graph:
+    """The graph on 0 .. n-1 with these edges, in either direction; an edge given twice counts once."""
+    pairs = list(edges)
+    odd = next((pair for pair in pairs if len(pair) != 2), None)
+    expect(odd is None, "edges as pairs of nodes", edge=odd)
+    return _from_pairs(n, np.array(pairs), name)
+
+
+def _from_pairs(n: int, pairs: "np.ndarray[Any, Any]", name: str) -> Graph:
+    _check_size(n)
+    pairs = pairs.reshape(-1, 2) if pairs.size == 0 else pairs
+    if pairs.size:
+        expect(pairs.dtype.kind in "iu", "edges between whole numbers", dtype=str(pairs.dtype))
+    strange = np.flatnonzero(((pairs < 0) | (pairs >= n)).any(axis=1))
+    if strange.size:
+        expect(False, f"edges between the nodes 0 .. {n - 1}", edge=tuple(pairs[strange[0]].tolist()))
+    i, j = pairs.astype(np.int64).T
+    loops = np.flatnonzero(i == j)
+    if loops.size:
+        raise InputError(f"Expected no self-loop, got one at node {i[loops[0]]}. Remove the edge.")
+    both = sparse.coo_array((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), shape=(n, n)).tocsr()
+    both.data[:] = 1.0  # edges given twice were added up
+    return SparseGraph(both, name)
+
+
+def from_networkx(graph: "nx.Graph[Any]", name: str = "custom") -> Graph:
+    """The same graph on 0 .. n-1, nodes numbered in the order in which `graph.nodes` lists them.
+
+    Weights and other attributes are ignored. Directed graphs and multigraphs are refused.
+    """
+    expect(not graph.is_directed(), "an undirected graph (try graph.to_undirected())", directed=True)
+    expect(not graph.is_multigraph(), "a simple graph (try networkx.Graph(graph))", multigraph=True)
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    return from_edges(len(number), ((number[u], number[v]) for u, v in graph.edges), name)
+
+
+def complete(n: int) -> Graph:
+    """Everyone hears everyone."""
+    return CompleteGraph(n)
+
+
+def ring(n: int) -> Graph:
+    """A closed chain; with one or two nodes, the path."""
+    i = np.arange(n if n > 2 else max(n - 1, 0))
+    return _from_pairs(n, np.stack([i, (i + 1) % max(n, 1)], axis=1), "ring")
+
+
+def path(n: int) -> Graph:
+    """An open chain."""
+    i = np.arange(max(n - 1, 0))
+    return _from_pairs(n, np.stack([i, i + 1], axis=1), "path")
+
+
+def star(n: int) -> Graph:
+    """Node 0 in the middle, everyone else hears only it."""
+    i = np.arange(1, max(n, 1))
+    return _from_pairs(n, np.stack([0 * i, i], axis=1), "star")
+
+
+def grid(rows: int, columns: int) -> Graph:
+    """A rectangle without wrap-around; node r * columns + c sits in row r and column c."""
+    expect(rows >= 1 and columns >= 1, "at least one row and one column", rows=rows, columns=columns)
+    number = np.arange(rows * columns).reshape(rows, columns)
+    across = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
+    down = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
+    return _from_pairs(rows * columns, np.concatenate([across, down]), "grid")
+
+
+def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Graph:
+    """Every pair is an edge with this probability, independently; drawn again until connected.
+
+    By default the probability is 2 ln(n) / n: about one draw in n is then unconnected. Redrawing makes the
+    law that of the Erdos-Renyi graph given that it is connected. After 20 draws we give up.
+    """
+    _check_size(n)
+    chance = min(1.0, 2 * log(n) / n) if probability is None else probability
+    expect(0 <= chance <= 1, "0 <= probability <= 1", probability=probability)
+    return _first_connected("erdos-renyi", seed, lambda s: nx.fast_gnp_random_graph(n, chance, seed=s))
+
+
+def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
+    """A random graph in which everyone has `degree` neighbours; drawn until connected, at most 20 times."""
+    _check_size(n)
+    expect(0 <= degree < n and degree % 1 == 0, "a whole degree, 0 <= degree < n", degree=degree, n=n)
+    expect(n * degree % 2 == 0, "an even n * degree", n=n, degree=degree)
+    return _first_connected("random-regular", seed, lambda s: nx.random_regular_graph(degree, n, seed=s))
+
+
+def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> Graph:
+    """Watts and Strogatz: everyone on a ring hears the `degree` nearest, edges rewired with chance `rewire`.
+
+    Drawn until connected, at most 20 times.
+    """
+    _check_size(n)
+    expect(0 <= degree < n and degree % 2 == 0, "an even degree, 0 <= degree < n", degree=degree, n=n)
+    expect(0 <= rewire <= 1, "0 <= rewire <= 1", rewire=rewire)
+    return _first_connected("small-world", seed, lambda s: nx.watts_strogatz_graph(n, degree, rewire, seed=s))
+
+
+def _first_connected(name: str, seed: int, draw: "Callable[[int], nx.Graph[int]]") -> Graph:
+    expect(seed >= 0, "seed >= 0", seed=seed)
+    for state in np.random.SeedSequence(seed).generate_state(DRAWS):
+        graph = draw(int(state))
+        if nx.is_connected(graph):
+            return from_networkx(graph, name)
+    raise InputError(f"Expected a connected {name} graph, got none in {DRAWS} draws. Ask for more edges per node.")
+
+
+def square_grid(n: int) -> Graph:
+    """The most square grid of exactly n nodes; for a prime n that is the path."""
+    _check_size(n)
+    rows = next(r for r in range(isqrt(n), 0, -1) if n % r == 0)
+    return grid(rows, n // rows)
+
+
+_BY_NAME: dict[str, Callable[..., Graph]] = {
+    "complete": complete,
+    "ring": ring,
+    "path": path,
+    "star": star,
+    "grid": square_grid,
+    "erdos-renyi": erdos_renyi,
+    "random-regular": random_regular,
+    "small-world": small_world,
+}
+NAMES: tuple[str, ...] = tuple(_BY_NAME)
+
+
+def by_name(name: str, n: int, seed: int = 0, **options: float) -> Graph:
+    """The graph of that name on n nodes, as in `by_name("random-regular", 100, 1, degree=6)`.
+
+    Only random graphs use the seed.
+    """
+    expect(name in _BY_NAME, f"a graph among {', '.join(NAMES)}", name=name)
+    build = _BY_NAME[name]
+    known = [key for key in signature(build).parameters if key != "n"]
+    own = [key for key in known if key != "seed"]
+    for option in options:
+        expect(option in own, f"an option of {name}: {', '.join(own) or 'it has none'}", option=option)
+    return build(n, **options, **({"seed": seed} if "seed" in known else {}))

@@ -1,0 +1,369 @@
+"""Losses: scalar functions of the prediction z = <w, a> and the label b.
+
+The formulas are static methods of plain numbers, `f(z, b, theta)`, where theta is the loss's one shape
+parameter. They keep to ufuncs and arithmetic, so the same lines work on NumPy arrays and, compiled with
+`numba.njit`, on scalars. None of them branches, and none overflows for |z| up to 1e6.
+
+    margin losses      m = b z, labels -1 and +1
+    residual losses    r = z - b, labels are finite numbers
+"""
+
+# ruff: noqa: ARG004 (every formula has the same three arguments, so that a kernel can call any of them)
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import ClassVar, final
+
+import numpy as np
+
+from sottovoce.arrays import Array
+from sottovoce.errors import expect
+
+
+class LabelSet(ABC):
+    """The labels that a loss accepts, and what a prediction means among them."""
+
+    @abstractmethod
+    def check(self, labels: Array) -> None:
+        """Raise `InputError`, naming the first bad row and its value, unless every label belongs."""
+
+    @abstractmethod
+    def predict(self, z: Array) -> Array:
+        """The label that the prediction z stands for."""
+
+    @abstractmethod
+    def hits(self, z: Array, b: Array) -> Array:
+        """1 where the predicted label is b, else 0; nan in regression. The mean is the accuracy."""
+
+
+def _check_rows(labels: Array, good: Array, expected: str) -> None:
+    expect(labels.ndim == 1, "labels as a one-dimensional array", shape=labels.shape)
+    bad = np.flatnonzero(~np.asarray(good, dtype=bool))
+    if bad.size:
+        expect(False, expected, row=int(bad[0]), label=labels[bad[0]].item())
+
+
+@final
+@dataclass(frozen=True)
+class Signs(LabelSet):
+    """Two classes, -1 and +1."""
+
+    def check(self, labels: Array) -> None:
+        """Every label is -1 or +1."""
+        _check_rows(labels, np.abs(labels) == 1, "labels -1 or +1 (for labels 0 and 1 pass 2 * labels - 1)")
+
+    def predict(self, z: Array) -> Array:
+        """The sign of z; a tie (z = 0) goes to +1."""
+        signs: Array = np.sign(z) + (z == 0)
+        return signs
+
+    def hits(self, z: Array, b: Array) -> Array:
+        """1 where the sign is right, 0 where it is wrong."""
+        hits: Array = 1.0 * (self.predict(z) == b)
+        return hits
+
+
+@final
+@dataclass(frozen=True)
+class Reals(LabelSet):
+    """Finite numbers: regression."""
+
+    def check(self, labels: Array) -> None:
+        """Every label is finite."""
+        _check_rows(labels, np.isfinite(labels), "finite labels (drop or fill the rows whose label is missing)")
+
+    def predict(self, z: Array) -> Array:
+        """The prediction itself."""
+        return z
+
+    def hits(self, z: Array, b: Array) -> Array:
+        """Accuracy has no meaning in regression: nan."""
+        return np.full(np.broadcast_shapes(np.shape(z), np.shape(b)), np.nan)
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A convex, Lipschitz loss.
+
+    `outputs` is the length of the prediction of one row. It is 1 for every loss here. A loss with more,
+    such as softmax over classes, takes a model that is a (d, outputs) matrix flattened row by row. Its
+    `z` has a last axis of that length, and `slope_bound` and `smoothness_bound` are in the l2 norm of
+    that axis. Code that handles scalar predictions alone must refuse `outputs > 1`.
+    """
+
+    name: ClassVar[str]
+    labels: ClassVar[LabelSet]
+    outputs: ClassVar[int] = 1
+
+    @staticmethod
+    @abstractmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """The loss."""
+
+    @staticmethod
+    @abstractmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """Its derivative in z; one fixed subgradient at a kink."""
+
+    @staticmethod
+    @abstractmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """Its second derivative in z, almost everywhere. Means nothing where `smoothness_bound` is None."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> float:
+        """The shape parameter that the formulas take; 0 where there is none."""
+
+    @property
+    @abstractmethod
+    def slope_bound(self) -> float:
+        """The largest |slope| over all z and labels."""
+
+    @property
+    @abstractmethod
+    def smoothness_bound(self) -> float | None:
+        """The Lipschitz constant of the slope; None where the slope jumps."""
+
+    def lipschitz(self, data_norm: float) -> float:
+        """Lipschitz constant in w (the paper's c1) over rows with ||a|| <= data_norm."""
+        return self.slope_bound * _norm(data_norm)
+
+    def smoothness(self, data_norm: float) -> float | None:
+        """Lipschitz constant of the gradient in w over rows with ||a|| <= data_norm, or None."""
+        bound = self.smoothness_bound
+        return None if bound is None else bound * _norm(data_norm) ** 2
+
+    def predict(self, z: Array) -> Array:
+        """The label that the prediction z stands for: a sign for classifiers, z itself for regression."""
+        return self.labels.predict(z)
+
+
+def _norm(data_norm: float) -> float:
+    expect(data_norm >= 0, "data_norm >= 0", data_norm=data_norm)
+    return data_norm
+
+
+def _check_positive(**shape: float) -> None:
+    (value,) = shape.values()
+    expect(isfinite(value) and value > 0, "a finite number > 0", **shape)
+
+
+@final
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """ln(1 + exp(-m))."""
+
+    name = "logistic"
+    labels = Signs()
+    theta = 0.0
+    slope_bound = 1.0
+    smoothness_bound = 0.25
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """ln(1 + exp(-m)), with the large part taken out of the exponential."""
+        m = b * z
+        e: Array = np.exp(-np.abs(m))
+        return np.maximum(-m, 0.0) + np.log1p(e)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-b / (1 + exp(m)); the numerator is 1 for m < 0 and exp(-m) otherwise, so nothing overflows."""
+        m = b * z
+        e: Array = np.exp(-np.abs(m))
+        return -b * (e + (m < 0) * (1 - e)) / (1 + e)
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """exp(m) / (1 + exp(m))^2, which is even in m."""
+        e: Array = np.exp(-np.abs(b * z))
+        return e / ((1 + e) * (1 + e))
+
+
+@dataclass(frozen=True)
+class _Kinked(Loss):
+    """A loss made of straight pieces: its slope jumps, so it has no smoothness."""
+
+    smoothness_bound = None
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """0 between the kinks."""
+        return 0.0 * z
+
+
+@final
+@dataclass(frozen=True)
+class Hinge(_Kinked):
+    """max(1 - m, 0)."""
+
+    name = "hinge"
+    labels = Signs()
+    theta = 0.0
+    slope_bound = 1.0
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """max(1 - m, 0)."""
+        return np.maximum(1 - b * z, 0.0)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-b below the margin, 0 from m = 1 on."""
+        return -b * (b * z < 1)
+
+
+@final
+@dataclass(frozen=True)
+class SmoothedHinge(Loss):
+    """The hinge with its kink rounded off. With h = 1 - m: 0, then h^2 / (2 width), then h - width / 2."""
+
+    name = "smoothed-hinge"
+    labels = Signs()
+    slope_bound = 1.0
+    width: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_positive(width=self.width)
+
+    @property
+    def theta(self) -> float:
+        """The width of the parabola, in margin."""
+        return self.width
+
+    @property
+    def smoothness_bound(self) -> float:
+        """1 / width."""
+        return 1 / self.width
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """All three pieces at once: with c = h clipped to [0, width], c (h - c / 2) / width."""
+        h = 1 - b * z
+        c = np.minimum(np.maximum(h, 0.0), theta)
+        return c * (h - c / 2) / theta
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-b c / width."""
+        return -b * np.minimum(np.maximum(1 - b * z, 0.0), theta) / theta
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """1 / width inside the parabola."""
+        h = 1 - b * z
+        return b * b * ((h > 0) & (h < theta)) / theta
+
+
+@final
+@dataclass(frozen=True)
+class Absolute(_Kinked):
+    """|r|."""
+
+    name = "absolute"
+    labels = Reals()
+    theta = 0.0
+    slope_bound = 1.0
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """|r|."""
+        return np.abs(z - b)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """The sign of r, 0 at 0."""
+        return np.sign(z - b)
+
+
+@final
+@dataclass(frozen=True)
+class Huber(Loss):
+    """r^2 / 2 up to |r| = threshold, from there on threshold (|r| - threshold / 2)."""
+
+    name = "huber"
+    labels = Reals()
+    smoothness_bound = 1.0
+    threshold: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive(threshold=self.threshold)
+
+    @property
+    def theta(self) -> float:
+        """The threshold."""
+        return self.threshold
+
+    @property
+    def slope_bound(self) -> float:
+        """The threshold."""
+        return self.threshold
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """Both pieces at once: with c = min(|r|, threshold), c (|r| - c / 2)."""
+        r = np.abs(z - b)
+        c = np.minimum(r, theta)
+        return c * (r - c / 2)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """The residual clipped to [-threshold, threshold]."""
+        return np.minimum(np.maximum(z - b, -theta), theta)
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """1 inside the threshold; written with a sign, because that keeps single precision single."""
+        return np.maximum(np.sign(theta - np.abs(z - b)), 0.0)
+
+
+@final
+@dataclass(frozen=True)
+class Quantile(_Kinked):
+    """The pinball loss, whose minimiser is the `level` quantile: level max(-r, 0) + (1 - level) max(r, 0)."""
+
+    name = "quantile"
+    labels = Reals()
+    level: float = 0.5
+
+    def __post_init__(self) -> None:
+        expect(0 < self.level < 1, "0 < level < 1", level=self.level)
+
+    @property
+    def theta(self) -> float:
+        """The level."""
+        return self.level
+
+    @property
+    def slope_bound(self) -> float:
+        """The steeper of the two sides."""
+        return max(self.level, 1 - self.level)
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """The larger of the two lines."""
+        r = z - b
+        return np.maximum(-theta * r, (1 - theta) * r)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-level for r < 0, 1 - level for r > 0, the middle of the two at 0."""
+        return (np.sign(z - b) + 1) / 2 - theta
+
+
+_BY_NAME: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile)
+}
+NAMES: tuple[str, ...] = tuple(_BY_NAME)
+
+
+def by_name(name: str, **shape: float) -> Loss:
+    """The loss of that name; `shape` sets its parameter, as in `by_name("huber", threshold=2.0)`."""
+    expect(name in _BY_NAME, f"a loss among {', '.join(NAMES)}", name=name)
+    kind = _BY_NAME[name]
+    known = [field.name for field in fields(kind)]
+    for option in shape:
+        expect(option in known, f"an option of {name}: {', '.join(known) or 'it has none'}", option=option)
+    return kind(**shape)

@@ -1,0 +1,119 @@
+"""Regularisers, all of one family: phi(w) = l1 ||w||_1 + (l2 / 2) ||w||^2.
+
+A model is axis 1 of its array, as in (nodes, d, runs). The objective of a node adds (lambda / n) phi(w) to
+the mean loss; lambda and n are not known here.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from math import sqrt
+from typing import ClassVar, final
+
+import numpy as np
+
+from sottovoce.arrays import Array
+from sottovoce.errors import expect
+
+
+@dataclass(frozen=True)
+class Regulariser(ABC):
+    """phi, given by its two weights."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def l1(self) -> float:
+        """Weight of ||w||_1."""
+
+    @property
+    @abstractmethod
+    def l2(self) -> float:
+        """Weight of ||w||^2 / 2."""
+
+    def value(self, w: Array) -> Array:
+        """The penalty of every model: (nodes, d, runs) to (nodes, runs)."""
+        total: Array = np.sum(self.l1 * np.abs(w) + self.l2 / 2 * w * w, axis=1)
+        return total
+
+    def gradient(self, w: Array) -> Array:
+        """l1 sign(w) + l2 w, a subgradient: the sign of 0 is 0."""
+        return self.l1 * np.sign(w) + self.l2 * w
+
+    def prox(self, w: Array, step: float | Array) -> Array:
+        """The u that minimises step phi(u) + ||u - w||^2 / 2: shrink by step l1, divide by 1 + step l2."""
+        shrunk = np.maximum(np.abs(w) - step * self.l1, 0.0)
+        return np.sign(w) * shrunk / (1 + step * self.l2)
+
+    def lipschitz(self, radius: float, d: int) -> float:
+        """Lipschitz constant on the ball ||w|| <= radius in d dimensions: l1 sqrt(d) + l2 radius."""
+        expect(radius >= 0, "radius >= 0", radius=radius)
+        expect(d >= 1, "d >= 1", d=d)
+        # An unbounded ball is fine without the quadratic part, and 0 * inf would not say so.
+        return self.l1 * sqrt(d) + (self.l2 * radius if self.l2 else 0.0)
+
+    @property
+    def strong_convexity(self) -> float:
+        """The penalty minus this much of ||w||^2 / 2 is still convex."""
+        return self.l2
+
+    @property
+    def curvature(self) -> float | None:
+        """The second derivative, the same in every direction; None where the l1 part leaves a kink."""
+        return None if self.l1 else self.l2
+
+
+@final
+@dataclass(frozen=True)
+class L2(Regulariser):
+    """||w||^2 / 2."""
+
+    name = "l2"
+    l1 = 0.0
+    l2 = 1.0
+
+
+@final
+@dataclass(frozen=True)
+class L1(Regulariser):
+    """||w||_1."""
+
+    name = "l1"
+    l1 = 1.0
+    l2 = 0.0
+
+
+@final
+@dataclass(frozen=True)
+class ElasticNet(Regulariser):
+    """mix ||w||_1 + (1 - mix) ||w||^2 / 2."""
+
+    name = "elastic-net"
+    mix: float = 0.5
+
+    def __post_init__(self) -> None:
+        expect(0 <= self.mix <= 1, "0 <= mix <= 1", mix=self.mix)
+
+    @property
+    def l1(self) -> float:
+        """The mix."""
+        return self.mix
+
+    @property
+    def l2(self) -> float:
+        """1 - mix."""
+        return 1 - self.mix
+
+
+_BY_NAME: dict[str, type[Regulariser]] = {kind.name: kind for kind in (L2, L1, ElasticNet)}
+NAMES: tuple[str, ...] = tuple(_BY_NAME)
+
+
+def by_name(name: str, **options: float) -> Regulariser:
+    """The regulariser of that name; `by_name("elastic-net", mix=0.2)` sets its option."""
+    expect(name in _BY_NAME, f"a regulariser among {', '.join(NAMES)}", name=name)
+    kind = _BY_NAME[name]
+    known = [field.name for field in fields(kind)]
+    for option in options:
+        expect(option in known, f"an option of {name}: {', '.join(known) or 'it has none'}", option=option)
+    return kind(**options)
