@@ -1,0 +1,84 @@
+"""A data set in memory: rows, labels, and the bound on the rows that sensitivities rest on."""
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import expect
+
+if TYPE_CHECKING:
+    Features: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]] | Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows a_j with labels b_j; the first `n_train` rows are for training.
+
+    `data_norm` is a declared bound on every row's Euclidean norm. It is not computed here: a bound read off
+    private rows would itself say something about them. Whoever builds on it checks the rows against it.
+    """
+
+    features: "Features"  # (rows, d)
+    labels: Floats  # (rows,)
+    names: tuple[str, ...]  # of the d columns
+    n_train: int
+    data_norm: float
+    name: str
+
+    def __post_init__(self) -> None:
+        expect(self.features.ndim == 2, "features of shape (rows, d)", shape=self.features.shape)
+        rows, d = self.features.shape
+        expect(self.labels.shape == (rows,), f"one label for each of {rows} rows", shape=self.labels.shape)
+        expect(len(self.names) == d, f"one name for each of {d} columns", names=len(self.names))
+        expect(0 <= self.n_train <= rows, f"0 <= n_train <= {rows}", n_train=self.n_train)
+        expect(0 < self.data_norm <= inf, "data_norm > 0", data_norm=self.data_norm)
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of columns."""
+        return int(self.features.shape[1])
+
+    @property
+    def train(self) -> "Dataset":
+        """The training rows."""
+        return self._slice(slice(0, self.n_train), self.n_train)
+
+    @property
+    def test(self) -> "Dataset":
+        """The other rows."""
+        return self._slice(slice(self.n_train, len(self)), 0)
+
+    def _slice(self, rows: slice, n_train: int) -> "Dataset":
+        return replace(self, features=self.features[rows], labels=self.labels[rows], n_train=n_train)
+
+    def values(self, column: str) -> Floats:
+        """One column, dense."""
+        attributes = ", ".join(dict.fromkeys(name.split("=")[0] for name in self.names))
+        expect(column in self.names, f"a column among {attributes}", column=column)
+        return _dense(self.features[:, [self.names.index(column)]])[:, 0]
+
+    def categories(self, attribute: str) -> Ints | None:
+        """The category of every row in a one-hot attribute; None if there is no such attribute.
+
+        The columns of a one-hot attribute are named "attribute=category". Categories count from 1 in the
+        order of their columns; 0 is a row that has none of them.
+        """
+        hot = [i for i, column in enumerate(self.names) if column.startswith(f"{attribute}=")]
+        if not hot:
+            return None
+        there = _dense(self.features[:, hot]) != 0
+        most = int(there.sum(axis=1).max(initial=0))
+        expect(most <= 1, f"at most one non-zero per row among the columns {attribute}=...", most=most)
+        codes: Ints = there @ np.arange(1, len(hot) + 1)
+        return codes
+
+
+def _dense(features: "Features") -> Floats:
+    return features if isinstance(features, np.ndarray) else features.toarray()
