@@ -1,0 +1,138 @@
+"""How much noise a target needs, and how many steps a noise allows. Never past the target.
+
+"exact"    the smallest sigma that the accountant accepts (the default)
+"moments"  with c = T / (2 sigma^2): eps = c + 2 sqrt(c ln(1/delta)), solved for sigma (Huang & Gong, Appendix, moments
+           accountant with the term kept that the paper drops)
+"paper"    sigma = sqrt(2 T ln(1.25/delta)) / eps (Huang & Gong, Theorem 1 with c0 = 1)
+
+The last two serve comparison. They know nothing of sampling, and the paper's is too small for large epsilon: it rests
+on Dwork & Roth's Theorem A.1, which needs epsilon < 1. Every result is put before the accountant.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import exp, floor, isfinite, log, sqrt
+from typing import Literal, get_args
+
+from scipy.optimize import brentq
+
+from sottovoce.errors import PrivacyError, UnsupportedError, expect
+from sottovoce.privacy.accounting import epsilon as epsilon_of
+from sottovoce.privacy.events import Event, Gaussian, Repeated, SampledGaussian, Sampling
+from sottovoce.privacy.gaussian import mu_for
+
+Calibration = Literal["exact", "moments", "paper"]
+CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
+
+
+def sigma_for(
+    epsilon: float,
+    delta: float,
+    steps: int,
+    calibration: Calibration = "exact",
+    sampling: Sampling | None = None,
+) -> float:
+    """The noise multiplier with which `steps` releases are (epsilon, delta)-DP for one replaced row.
+
+    Formal guarantees:
+        `accounting.epsilon` of the run with the result is at most `epsilon`, for every calibration. "exact" without
+        sampling is the smallest such sigma up to about 1e-12, with sampling up to 1e-6 of what the bound allows.
+    """
+    _expect_target(epsilon, delta)
+    expect(steps >= 1 and steps == int(steps), "steps to be a whole number >= 1", steps=steps)
+    expect(calibration in CALIBRATIONS, f"calibration to be one of {CALIBRATIONS}", calibration=calibration)
+    return _sigma_for(float(epsilon), float(delta), int(steps), calibration, sampling)
+
+
+def steps_for(epsilon: float, delta: float, sigma: float, sampling: Sampling | None = None) -> int:
+    """The largest number of steps with noise multiplier `sigma` that stays (epsilon, delta)-DP; 0 if not even one.
+
+    Formal guarantees:
+        `accounting.epsilon` of that many steps is at most `epsilon`.
+    """
+    _expect_target(epsilon, delta)
+    step = _release(sigma, sampling)
+
+    def within(steps: int) -> bool:
+        return epsilon_of(Repeated(step, steps), delta) <= epsilon
+
+    if sampling is None:
+        steps = max(1, floor((mu_for(epsilon, delta) * sigma) ** 2))  # mu = sqrt(steps) / sigma, up to rounding
+        return _last(within, max(0, steps - 1))
+    return _last(within, 0)
+
+
+@lru_cache(maxsize=256)
+def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibration, sampling: Sampling | None) -> float:
+    if calibration == "exact":
+        return _exact(epsilon, delta, steps, sampling)
+    if sampling is not None:
+        raise UnsupportedError(
+            f"Expected calibration='exact' for sampled steps, got calibration={calibration!r}, sampling={sampling!r}."
+        )
+    sigma = _paper(epsilon, delta, steps) if calibration == "paper" else _moments(epsilon, delta, steps)
+    real = epsilon_of(Repeated(Gaussian(sigma), steps), delta)
+    if real > epsilon:
+        raise PrivacyError(
+            f"Expected epsilon={epsilon!r} from calibration={calibration!r}, but its sigma={sigma:.6g} really gives "
+            f"epsilon={real:.6g} at delta={delta!r}. Use calibration='exact'."
+        )
+    return sigma
+
+
+def _exact(epsilon: float, delta: float, steps: int, sampling: Sampling | None) -> float:
+    def excess(sigma: float) -> float:
+        return epsilon_of(Repeated(_release(sigma, sampling), steps), delta) - epsilon
+
+    sigma = sqrt(steps) / mu_for(epsilon, delta)
+    if sampling is not None:
+        sigma = _root(excess, sigma)
+    # Rounding, or a grid that changed with sigma, may leave the target missed by a hair: step up until it is met.
+    step = 2.0**-52 if sampling is None else 1e-7
+    while excess(sigma) > 0:
+        sigma, step = sigma * (1 + step), 2 * step
+    return sigma
+
+
+def _root(excess: Callable[[float], float], guess: float) -> float:
+    """Where a falling function of sigma crosses zero, to a relative 1e-6 or so."""
+    high = guess
+    while excess(high) > 0:
+        high *= 2
+    low = high / 2
+    while excess(low) <= 0:
+        low /= 2
+    return exp(float(brentq(lambda s: excess(exp(s)), log(low), log(high), xtol=5e-7)))
+
+
+def _paper(epsilon: float, delta: float, steps: int) -> float:
+    return sqrt(2 * steps * log(1.25 / delta)) / epsilon
+
+
+def _moments(epsilon: float, delta: float, steps: int) -> float:
+    """With r = sqrt(c): r^2 + 2 r s = eps, s = sqrt(ln(1/delta)), so r = eps / (s + sqrt(s^2 + eps))."""
+    s = sqrt(log(1 / delta))
+    return sqrt(steps / 2) * (s + sqrt(s * s + epsilon)) / epsilon
+
+
+def _release(sigma: float, sampling: Sampling | None) -> Event:
+    return Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling)
+
+
+def _last(within: Callable[[int], bool], good: int) -> int:
+    """The largest count that holds, looked for upwards from `good`, which is taken back if it does not hold."""
+    while good and not within(good):
+        good -= 1
+    stride = 1
+    while within(good + stride):
+        good, stride = good + stride, 2 * stride
+    while stride > 1:
+        stride //= 2
+        if within(good + stride):
+            good += stride
+    return good
+
+
+def _expect_target(epsilon: float, delta: float) -> None:
+    expect(epsilon > 0 and isfinite(epsilon), "epsilon to be positive and finite", epsilon=epsilon)
+    expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)

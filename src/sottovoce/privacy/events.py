@@ -1,0 +1,199 @@
+"""What happened: the releases that one site made, written down for an accountant.
+
+An event says nothing of its price. `accounting` prices it, `statement` words it. The unit is always one row replaced
+by another, and `sigma` is always the noise multiplier: standard deviation over the replace-one l2 sensitivity.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal, get_args
+
+import dp_accounting
+
+from sottovoce.errors import expect
+
+Scheme = Literal["replacement", "poisson"]
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the batch of one step is drawn from the rows of a site.
+
+    "replacement": `batch` independent uniform draws; a row may come more than once.
+    "poisson": every row enters on its own with probability batch/rows; the sum is still divided by `batch`.
+    """
+
+    scheme: Scheme
+    rows: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        expect(self.scheme in get_args(Scheme), f"scheme to be one of {get_args(Scheme)}", scheme=self.scheme)
+        expect(_is_count(self.rows, 1), "rows to be a positive int", rows=self.rows)
+        expect(_is_count(self.batch, 1), "batch to be a positive int", batch=self.batch)
+        if self.scheme == "poisson":
+            expect(self.batch <= self.rows, "batch <= rows for Poisson", batch=self.batch, rows=self.rows)
+
+    def to_dict(self) -> dict[str, object]:
+        """The fields, ready for JSON."""
+        return {"scheme": self.scheme, "rows": self.rows, "batch": self.batch}
+
+    def describe(self) -> str:
+        """One short phrase."""
+        if self.scheme == "poisson":
+            return f"a Poisson batch of about {self.batch} of {self.rows} rows"
+        return f"{self.batch} draws with replacement from {self.rows} rows"
+
+
+class Event(ABC):
+    """Something that touched private rows."""
+
+    @abstractmethod
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """The same in Google's vocabulary, for readers who bring their own accountant.
+
+        Every Gaussian is exported with our `sigma`, that is with a sensitivity of one for a replaced row.
+
+        Formal guarantees:
+            Without sampled events: evaluate as a plain Gaussian of sensitivity 1 (`ADD_OR_REMOVE_ONE`, the default).
+            The result is then the replace-one guarantee. `REPLACE_ONE` doubles the sensitivity in dp-accounting's
+            PLD accountant (sound, about twice too much) and understates epsilon in its RDP accountant (unsound;
+            google/differential-privacy #378).
+            With sampled events: evaluate with the PLD accountant under `REPLACE_ONE`. It doubles the sensitivity, so
+            the result is sound and loose. Under `ADD_OR_REMOVE_ONE` nothing is proved for a replaced row. To redo the
+            exact Poisson pair, put 2 sigma in place of sigma and use `REPLACE_ONE`. dp-accounting 0.6 refuses
+            draws with replacement; the export then only describes.
+        """
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, object]:
+        """The event as JSON-able data; "kind" names its class."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One short plain phrase."""
+
+
+@dataclass(frozen=True)
+class NonPrivate(Event):
+    """A release without any guarantee. It costs infinity."""
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See `Event.dp_event`."""
+        return dp_accounting.NonPrivateDpEvent()
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "NonPrivate"}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return "a release without noise"
+
+
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """One Gaussian release, standard deviation `sigma` times the replace-one l2 sensitivity.
+
+    Exported as GaussianDpEvent(sigma), to be composed as a plain Gaussian of sensitivity 1: see `Event.dp_event`.
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See `Event.dp_event`."""
+        return dp_accounting.GaussianDpEvent(self.sigma)
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "Gaussian", "sigma": self.sigma}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"a Gaussian release, noise multiplier {self.sigma:.6g}"
+
+
+@dataclass(frozen=True)
+class SampledGaussian(Event):
+    """One Gaussian release of a sum over a sampled batch, divided by `sampling.batch`.
+
+    `sigma` is relative to 2 c1 / batch, what one occurrence of the replaced row can move (c1 bounds a row's norm).
+    A row drawn j times moves j times that.
+    """
+
+    sigma: float
+    sampling: Sampling
+
+    def __post_init__(self) -> None:
+        expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See `Event.dp_event`."""
+        gaussian, s = dp_accounting.GaussianDpEvent(self.sigma), self.sampling
+        if s.scheme == "poisson":
+            return dp_accounting.PoissonSampledDpEvent(s.batch / s.rows, gaussian)
+        return dp_accounting.dp_event.SampledWithReplacementDpEvent(s.rows, s.batch, gaussian)
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "SampledGaussian", "sigma": self.sigma, "sampling": self.sampling.to_dict()}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"a Gaussian release over {self.sampling.describe()}, noise multiplier {self.sigma:.6g}"
+
+
+@dataclass(frozen=True)
+class Repeated(Event):
+    """The same kind of event `times` times, each chosen with sight of the earlier ones."""
+
+    event: Event
+    times: int
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect(_is_count(self.times, 0), "times to be an int >= 0", times=self.times)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See `Event.dp_event`."""
+        return dp_accounting.SelfComposedDpEvent(self.event.dp_event(), self.times)
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "Repeated", "times": self.times, "event": self.event.to_dict()}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"{self.times} times {self.event.describe()}"
+
+
+@dataclass(frozen=True)
+class Sequence(Event):
+    """Different events one after the other, each chosen with sight of the earlier ones."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.events, tuple), "events to be a tuple", events=self.events)
+        for event in self.events:
+            expect(isinstance(event, Event), "events to hold only Events", event=event)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See `Event.dp_event`."""
+        return dp_accounting.ComposedDpEvent([event.dp_event() for event in self.events])
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "Sequence", "events": [event.to_dict() for event in self.events]}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return "; then ".join(event.describe() for event in self.events) or "nothing"

@@ -1,0 +1,110 @@
+"""The guarantee in words and in data, to go with a model."""
+
+import json
+from dataclasses import dataclass
+from math import exp, isfinite
+
+import dp_accounting
+
+from sottovoce.privacy.calibration import Calibration
+from sottovoce.privacy.events import Event
+
+UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What a run promises, and what it does not.
+
+    `event` is all that happened at one site, `epsilon` its price at `delta` by the best accountant, `target_epsilon`
+    what was asked for, `calibration` and `sigma` how the noise was set (None where there was none).
+    """
+
+    event: Event
+    epsilon: float
+    target_epsilon: float
+    delta: float
+    calibration: Calibration | None
+    sigma: float | None
+    released: str
+    unit: str = UNIT_OF_PRIVACY
+    public: tuple[str, ...] = ("the number of rows at each site", "the graph", "all hyper-parameters")
+    notes: tuple[str, ...] = ()
+
+    @property
+    def private(self) -> bool:
+        """Whether there is any guarantee at all."""
+        return isfinite(self.epsilon)
+
+    def to_dict(self) -> dict[str, object]:
+        """All fields as JSON-able data. An infinite epsilon is null, since JSON knows no infinity."""
+        return {
+            "private": self.private,
+            "epsilon": self.epsilon if self.private else None,
+            "target_epsilon": self.target_epsilon if isfinite(self.target_epsilon) else None,
+            "delta": self.delta,
+            "calibration": self.calibration,
+            "sigma": self.sigma,
+            "unit": self.unit,
+            "released": self.released,
+            "public": list(self.public),
+            "notes": list(self.notes),
+            "event": self.event.to_dict(),
+            "prose": self.prose(),
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as strict JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """The event in Google's vocabulary. `Event.dp_event` says how to evaluate it."""
+        return self.event.dp_event()
+
+    def prose(self) -> str:
+        """One paragraph of plain English."""
+        return " ".join([*(self._promise() if self.private else self._warning()), *self.notes])
+
+    def _warning(self) -> list[str]:
+        return [
+            "NOT PRIVATE. This run gives NO differential privacy guarantee: what was released may reveal any row.",
+            f"Released: {self.released}.",
+            f"What happened: {self.event.describe()}.",
+            "Treat everything that was released as if it were the private data.",
+        ]
+
+    def _promise(self) -> list[str]:
+        public = "; ".join(self.public) or "nothing"
+        return [
+            f"Protected: every single row. The unit of protection is {self.unit}.",
+            f"The guarantee is differential privacy with epsilon = {_up(self.epsilon)} and delta = {self.delta:g}"
+            f" (the run was asked to stay within epsilon = {self.target_epsilon:g}).",
+            "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether a"
+            " row is the true one or another. Whatever they may conclude, its probability changes by a factor of at"
+            f" most e^epsilon = {_factor(self.epsilon)} through that row{self._exception()}.",
+            f"Released: {self.released}.",
+            f"What happened at a site: {self.event.describe()}.",
+            f"Assumed public, and not protected: {public}.",
+            "Not covered: other releases from the same rows, whose costs add to this one; hyper-parameters tuned or"
+            " data prepared by looking at the private rows; people who stand behind several rows; and the gap between"
+            " the ideal noise of the proof and the floating-point noise of a simulation.",
+        ]
+
+    def _exception(self) -> str:
+        if self.delta == 0:
+            return ", without exception"
+        return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
+
+
+def _up(value: float) -> str:
+    """Four significant digits, never rounded down: a promise may not be understated."""
+    text = f"{value:.4g}"
+    return text if float(text) >= value else f"{value + 0.5 * 10 ** _exponent(value):.4g}"
+
+
+def _exponent(value: float) -> int:
+    return int(f"{value:.3e}".split("e")[1]) - 3
+
+
+def _factor(epsilon: float) -> str:
+    return f"{_up(exp(epsilon))}" if epsilon < 700 else "an astronomically large number"

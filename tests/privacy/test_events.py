@@ -1,0 +1,66 @@
+"""Events: validation, export, JSON, words."""
+
+import json
+
+import dp_accounting
+import pytest
+
+from sottovoce.errors import InputError
+from sottovoce.privacy import Gaussian, NonPrivate, Repeated, SampledGaussian, Sampling, Sequence
+
+POISSON, REPLACEMENT = Sampling("poisson", 100, 10), Sampling("replacement", 100, 10)
+ALL = [
+    NonPrivate(),
+    Gaussian(2.0),
+    SampledGaussian(2.0, POISSON),
+    SampledGaussian(2.0, REPLACEMENT),
+    Repeated(Gaussian(2.0), 7),
+    Sequence((Gaussian(1.0), Repeated(SampledGaussian(3.0, POISSON), 2))),
+]
+
+
+@pytest.mark.parametrize("event", ALL, ids=str)
+def test_every_event_speaks_json_google_and_english(event):
+    data = json.loads(json.dumps(event.to_dict(), allow_nan=False))
+    assert data["kind"] == type(event).__name__
+    assert isinstance(event.dp_event(), dp_accounting.DpEvent)
+    assert event.describe()
+    assert hash(event) == hash(event)
+
+
+def test_the_export_carries_our_multiplier():
+    assert Gaussian(2.0).dp_event() == dp_accounting.GaussianDpEvent(2.0)
+    sampled = SampledGaussian(2.0, POISSON).dp_event()
+    assert sampled == dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(2.0))
+    assert Repeated(Gaussian(2.0), 7).dp_event().count == 7
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_bad_sigma_is_refused(sigma):
+    with pytest.raises(InputError, match="sigma to be positive and finite"):
+        Gaussian(sigma)
+    with pytest.raises(InputError, match="sigma to be positive and finite"):
+        SampledGaussian(sigma, POISSON)
+
+
+def test_bad_sampling_is_refused():
+    with pytest.raises(InputError, match="scheme to be one of"):
+        Sampling("shuffle", 10, 1)
+    with pytest.raises(InputError, match="rows to be a positive int"):
+        Sampling("poisson", 0, 1)
+    with pytest.raises(InputError, match="batch to be a positive int"):
+        Sampling("replacement", 10, 1.5)
+    with pytest.raises(InputError, match="batch <= rows"):
+        Sampling("poisson", 10, 11)
+    assert Sampling("replacement", 10, 11).batch == 11
+
+
+def test_bad_composition_is_refused():
+    with pytest.raises(InputError, match="times to be an int >= 0"):
+        Repeated(Gaussian(1.0), -1)
+    with pytest.raises(InputError, match="event to be an Event"):
+        Repeated("gaussian", 1)
+    with pytest.raises(InputError, match="events to be a tuple"):
+        Sequence([Gaussian(1.0)])
+    with pytest.raises(InputError, match="only Events"):
+        Sequence((Gaussian(1.0), None))
