@@ -1,0 +1,83 @@
+"""Non-private decentralised ADMM with the exact local argmin (Forero, Cano & Giannakis 2010).
+
+    w_i^k     = argmin_w  L_i(w) - 2 <gamma_i^{k-1}, w> + rho sum_{j in N_i} || w - (w_i^{k-1} + w_j^{k-1}) / 2 ||^2
+    gamma_i^k = gamma_i^{k-1} - (rho / 2) sum_{j in N_i} (w_i^k - w_j^k)
+
+It is the baseline that IPADMM comes from. It is not private: its statement says so and its cost is infinite.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from sottovoce.algorithms.base import Algorithm, Outputs
+from sottovoce.arrays import Array
+from sottovoce.errors import expect
+from sottovoce.noise import Noise
+from sottovoce.oracle import Oracle
+from sottovoce.privacy import Event, NonPrivate, PrivacyStatement
+
+
+class State(NamedTuple):
+    """What the next round needs."""
+
+    w: Array  # (nodes, d, runs) last model, w^k
+    gamma: Array  # (nodes, d, runs) dual
+    heard: Array  # (nodes, d, runs) sum of the neighbours' last models
+    total: Array  # (nodes, d, runs) sum of the models so far
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ADMM(Algorithm[State]):
+    """Non-private decentralised ADMM.
+
+    Args:
+        tolerance: norm of the gradient at which a local argmin counts as exact.
+    """
+
+    tolerance: float = 1e-10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0 < self.tolerance < 1, "0 < tolerance < 1", tolerance=self.tolerance)
+
+    def start(self, site: Oracle, runs: int) -> State:
+        """All zero."""
+        return State(*(site.zeros(runs) for _ in State._fields))
+
+    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:  # noqa: ARG002
+        """The exact local argmin; the message is the model itself."""
+        s = state
+        pull = 2 * s.gamma + self.rho * (s.heard + site.degree * s.w)
+        w = site.argmin(pull, 2 * self.rho * site.degree, start=s.w, tolerance=self.tolerance)
+        return w, s._replace(w=w, total=s.total + w)
+
+    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+        """The dual step."""
+        s = state
+        return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
+
+    def outputs(self, k: int, state: State) -> Outputs:
+        """The average of all models so far, and the last."""
+        return Outputs(average=state.total / k, last=state.w)
+
+    def cost(self, site: Oracle) -> Event:  # noqa: ARG002
+        """Infinite."""
+        return NonPrivate()
+
+    def spent(self, k: int, site: Oracle) -> float:  # noqa: ARG002
+        """Infinite."""
+        return math.inf
+
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """It promises nothing."""
+        return PrivacyStatement(
+            event=self.cost(site),
+            epsilon=math.inf,
+            target_epsilon=math.inf,
+            delta=0.0,
+            calibration=None,
+            sigma=None,
+            released=f"in each of {self.rounds} rounds, the site's exact model, sent to its neighbours",
+        )

@@ -1,0 +1,133 @@
+"""What an algorithm is: the point of view of one node, on arrays whose axes (nodes, d, runs) stack many.
+
+An algorithm needs three things from outside: its local data (an `Oracle`), the sum of its neighbours' last messages,
+and its noise. Everything else is element-wise, so the same lines serve one site and a whole simulated network.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from sottovoce.arrays import Array
+from sottovoce.errors import expect
+from sottovoce.graphs import Graph
+from sottovoce.losses import Logistic, Loss
+from sottovoce.noise import Noise
+from sottovoce.oracle import Oracle
+from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, epsilon
+from sottovoce.regularisers import L2, Regulariser
+from sottovoce.sites import Sites
+
+State = TypeVar("State", bound=tuple[Array, ...])
+
+
+class Outputs(NamedTuple):
+    """A node's candidate models after a round; all of them are post-processing of its noisy iterates."""
+
+    average: Array  # (nodes, d, runs) the average that the algorithm's theorem speaks of
+    last: Array  # (nodes, d, runs) the last broadcast
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(ABC, Generic[State]):
+    """A decentralised consensus algorithm; its fields are its hyper-parameters, all public.
+
+    Args:
+        rounds: t, how often the nodes exchange messages.
+        rho: the ADMM penalty.
+        lam: weight of the regulariser; each of the n nodes carries lam / n.
+        loss, regulariser: the objective.
+        max_grad_norm: clip each record's gradient to this norm, which then is c1.
+    """
+
+    rounds: int = 100
+    rho: float = 1e-3
+    lam: float = 1e-4
+    loss: Loss = field(default_factory=Logistic)
+    regulariser: Regulariser = field(default_factory=L2)
+    max_grad_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        expect(self.rounds >= 1, "rounds >= 1", rounds=self.rounds)
+        expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
+        expect(0 <= self.lam < float("inf"), "lam >= 0", lam=self.lam)
+
+    def oracle(self, sites: Sites, graph: Graph) -> Oracle:
+        """The rows of a whole network, bound to this algorithm's objective."""
+        return Oracle(sites, graph.degrees, graph.n, self.loss, self.regulariser, self.lam, self.max_grad_norm)
+
+    @abstractmethod
+    def start(self, site: Oracle, runs: int) -> State:
+        """The state before round 1. It does not depend on the rows."""
+
+    @abstractmethod
+    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+        """The local work of round k. The first of the two is the message, which is all that leaves a site."""
+
+    @abstractmethod
+    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:
+        """Take in `heard`, the sum of the neighbours' messages of round k."""
+
+    @abstractmethod
+    def outputs(self, k: int, state: State) -> Outputs:
+        """The models after round k."""
+
+    @abstractmethod
+    def cost(self, site: Oracle) -> Event:
+        """What one round costs the worst-placed node."""
+
+    @abstractmethod
+    def spent(self, k: int, site: Oracle) -> float:
+        """Epsilon after k rounds."""
+
+    @abstractmethod
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """What the whole run promises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateAlgorithm(Algorithm[State]):
+    """An algorithm whose whole transcript is (epsilon, delta)-private for any one row.
+
+    Args:
+        epsilon, delta: the guarantee over all rounds; epsilon `math.inf` adds no noise and promises nothing.
+        calibration: how sigma follows from them: "exact" (tight, never more than epsilon), "moments", or "paper" (its
+            formula with c0 = 1, for its figures; refused where it would give less privacy than it says).
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    calibration: Calibration = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.epsilon > 0, "epsilon > 0", epsilon=self.epsilon)
+        expect(0 < self.delta < 1, "0 < delta < 1", delta=self.delta)
+        expect(self.calibration in CALIBRATIONS, f"calibration in {CALIBRATIONS}", calibration=self.calibration)
+
+    @abstractmethod
+    def sigma(self, site: Oracle) -> float:
+        """The noise multiplier: standard deviation over sensitivity, of each private step."""
+
+    @property
+    @abstractmethod
+    def released(self) -> str:
+        """What leaves a site, in words."""
+
+    def spent(self, k: int, site: Oracle) -> float:
+        """Epsilon after k rounds, at the run's delta."""
+        return epsilon(Repeated(self.cost(site), k), self.delta)
+
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """The cost of one round, repeated."""
+        event, private = Repeated(self.cost(site), self.rounds), math.isfinite(self.epsilon)
+        return PrivacyStatement(
+            event=event,
+            epsilon=self.spent(self.rounds, site),
+            target_epsilon=self.epsilon,
+            delta=self.delta,
+            calibration=self.calibration if private else None,
+            sigma=self.sigma(site) if private else None,
+            released=self.released,
+        )

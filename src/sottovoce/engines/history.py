@@ -1,0 +1,67 @@
+"""What a simulation records at chosen rounds: one line per (round, run)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sottovoce.algorithms.base import Outputs
+from sottovoce.arrays import Array
+from sottovoce.evaluation import evaluate
+from sottovoce.losses import Loss
+from sottovoce.sites import Sites
+
+OUTPUTS = ("average", "last", "consensus")
+COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
+           *(f"accuracy_{name}" for name in OUTPUTS), "disagreement")  # fmt: skip
+
+
+class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
+    """A table, column by column. `epsilon` is what has been spent up to and including that round.
+
+    `risk_average` and `risk_last` are means over nodes of the global mean loss of each node's model; `disagreement` is
+    the mean over nodes of the distance between a node's last broadcast and the consensus.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Array]] = {name: [] for name in COLUMNS}
+
+    def add(self, line: Mapping[str, Any], runs: int) -> None:
+        """Append one round: every value is a number or has one entry per run."""
+        for name in COLUMNS:
+            self._parts[name].append(np.broadcast_to(np.asarray(line[name]), (runs,)))
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        return np.concatenate(self._parts[name]) if self._parts[name] else np.empty(0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COLUMNS)
+
+    def __len__(self) -> int:
+        return len(COLUMNS)
+
+    def final(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        """The column at the last recorded round, one entry per run."""
+        return np.array(self._parts[name][-1])
+
+    def __repr__(self) -> str:
+        rounds = np.unique(self["round"])
+        return f"History({len(rounds)} rounds, columns {', '.join(COLUMNS)})"
+
+
+def measure(outputs: Outputs, sites: Sites, loss: Loss, chosen: Array) -> dict[str, Array]:
+    """Scores of one round's outputs. Per-node figures are means over the `chosen` nodes."""
+    consensus = outputs.last.mean(axis=0)
+    distances = np.sqrt(np.sum((outputs.last - consensus) ** 2, axis=1))
+    line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
+    per_node = {
+        "average": outputs.average[chosen],
+        "last": outputs.last[chosen],
+        "consensus": consensus[None],
+    }
+    for name, models in per_node.items():
+        nodes, d, runs = models.shape
+        scores = evaluate(sites.rows, sites.labels, loss, models.transpose(1, 0, 2).reshape(d, nodes * runs))
+        line[f"risk_{name}"] = scores.risk.reshape(nodes, runs).mean(axis=0)
+        line[f"accuracy_{name}"] = scores.accuracy.reshape(nodes, runs).mean(axis=0)
+    return line

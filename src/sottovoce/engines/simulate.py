@@ -1,0 +1,126 @@
+"""The simulator: a whole network, many runs at once, in one process."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sottovoce.algorithms.base import Algorithm, Outputs
+from sottovoce.arrays import Array
+from sottovoce.engines.history import History, measure
+from sottovoce.errors import expect
+from sottovoce.graphs import Graph
+from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.sites import Sites
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+# A global risk needs every row for every node's model: above this many nodes, evenly spaced ones stand for all.
+_NODES_SCORED = 128
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a simulation. Models are (runs, nodes, d); `consensus`, the mean over nodes of the last
+    broadcasts, is (runs, d) and free post-processing of what was released anyway.
+    """
+
+    average: Array
+    last: Array
+    consensus: Array
+    history: History
+    privacy: PrivacyStatement
+    seed: int | None
+    seconds: float
+
+    def risk(self) -> dict[str, float]:
+        """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
+        return {name: float(self.history.final(f"risk_{name}").mean()) for name in ("average", "last", "consensus")}
+
+    def accuracy(self) -> dict[str, float]:
+        """The same for the share of right answers."""
+        return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in ("average", "last", "consensus")}
+
+
+def simulate(
+    algorithm: Algorithm[Any],
+    sites: Sites,
+    graph: Graph,
+    *,
+    runs: int = 1,
+    seed: int | None = None,
+    noise: NoiseFunction | None = None,
+    record: int | Iterable[int] | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run an algorithm on a network, `runs` independent times at once.
+
+    Args:
+        algorithm: what every node does.
+        sites: the private rows of the nodes.
+        graph: who speaks with whom; node i of the graph is site i.
+        runs: how many independent runs.
+        seed: of the simulated noise; None draws one and reports it. The same seed gives the same result, whatever the
+            number of threads, and run q of many is run q of few.
+        noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d).
+        record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
+            None: ten.
+        progress: called with (rounds done, rounds in all).
+    """
+    expect(runs >= 1, "runs >= 1", runs=runs)
+    expect(graph.n == sites.n, "one site for every node of the graph", nodes=graph.n, sites=sites.n)
+    started = perf_counter()
+    site = algorithm.oracle(sites, graph)
+    statement = algorithm.statement(site)
+    seed = secrets.randbits(63) if seed is None else seed
+    seeded = SeededNoise(seed, Shape(sites.n, site.d, runs))
+    source = seeded if noise is None else GivenNoise(noise, seeded)
+    recorded, history = _rounds_to_record(record, algorithm.rounds), History()
+
+    state = algorithm.start(site, runs)
+    for k in range(1, algorithm.rounds + 1):
+        message, state = algorithm.release(k, state, site, source)
+        state = algorithm.absorb(k, state, site, graph.neighbour_sum(message))
+        if k in recorded:
+            line = measure(algorithm.outputs(k, state), sites, algorithm.loss, _scored(sites.n))
+            history.add({"round": k, "run": np.arange(runs), "epsilon": algorithm.spent(k, site), **line}, runs)
+        if progress is not None:
+            progress(k, algorithm.rounds)
+
+    models = _public_layout(algorithm.outputs(algorithm.rounds, state))
+    return Result(
+        average=models.average,
+        last=models.last,
+        consensus=models.last.mean(axis=1),
+        history=history,
+        privacy=statement,
+        seed=seed if noise is None else None,
+        seconds=perf_counter() - started,
+    )
+
+
+def _rounds_to_record(record: int | Iterable[int] | None, rounds: int) -> frozenset[int]:
+    if record is None or isinstance(record, int):
+        points = min(10 if record is None else record, rounds)
+        expect(points >= 1, "at least one recorded round", record=record)
+        record = [round(j * rounds / points) for j in range(1, points + 1)]
+    chosen = frozenset(record) | {rounds}
+    expect(
+        min(chosen) >= 1 and max(chosen) <= rounds,
+        f"recorded rounds within 1..{rounds}",
+        record=sorted(chosen),
+    )
+    return chosen
+
+
+def _scored(n: int) -> Array:
+    return np.unique(np.linspace(0, n - 1, min(n, _NODES_SCORED)).astype(np.int64))
+
+
+def _public_layout(outputs: Outputs) -> Outputs:
+    """(nodes, d, runs) inside, (runs, nodes, d) for people."""
+    return Outputs(*(np.ascontiguousarray(models.transpose(2, 0, 1)) for models in outputs))

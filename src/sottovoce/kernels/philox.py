@@ -1,0 +1,180 @@
+"""Philox4x32-10, a counter-based generator (Salmon, Moraes, Dror & Shaw 2011), and normals made from it.
+
+A block of 128 random bits is a function of a 128-bit counter and a 64-bit key: no state, so any draw can be made by
+anyone, in any order, on any device. The counter says what the draw is for:
+
+    word 0 = r << 20 | block        local step r, block of four coordinates (so r < 4096 and d <= 2^22)
+    word 1 = node,  word 2 = round k,  word 3 = run
+
+Hence the numbers depend neither on threads nor on how many runs are computed at a time. Seeded noise is for
+simulation: Philox is not a cryptographic generator, and a site that guards real rows must not use it.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from sottovoce.arrays import Array, Ints
+from sottovoce.kernels.elementary import log_of, sincos, split
+from sottovoce.kernels.simd import Lanes, broadcast, convert, count_up, fma, store, where, width
+
+BLOCK_BITS = 20
+MAX_STEPS = 1 << (32 - BLOCK_BITS)
+MAX_BLOCKS = 1 << BLOCK_BITS
+
+_MULTIPLY_0 = np.uint64(0xD2511F53)
+_MULTIPLY_1 = np.uint64(0xCD9E8D57)
+_WEYL_0 = np.uint64(0x9E3779B9)
+_WEYL_1 = np.uint64(0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+
+# One register of single precision; double precision takes two, which keeps both busy.
+LANES = Lanes(16)
+_TURN = 2.0 * np.pi * 2.0**-24
+_HIGH_QUARTER = np.uint32(0xC0000000)
+_ANGLE = np.uint32(0x3FFFFF)
+_SWAP = np.uint32(0x400000)
+_NEGATE = np.uint32(0x800000)
+
+
+@numba.njit(forceinline=True)
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
+    """Ten rounds of Philox4x32 on words held in uint64, scalars or vectors. The high halves of the result are noise."""
+    for _ in range(10):
+        p0 = _MULTIPLY_0 * (c0 & _LOW)
+        p1 = _MULTIPLY_1 * (c2 & _LOW)
+        c0 = (p1 >> _32) ^ c1 ^ k0
+        c1 = p1
+        c2 = (p0 >> _32) ^ c3 ^ k1
+        c3 = p0
+        k0 = (k0 + _WEYL_0) & _LOW
+        k1 = (k1 + _WEYL_1) & _LOW
+    return c0, c1, c2, c3
+
+
+@numba.njit(forceinline=True)
+def normal_pair(high: Any, low: Any, zero: Any) -> Any:
+    """Two standard normals from two words (vectors of uint32), in the precision of the scalar `zero`: Box-Muller.
+
+        u      = (x + 1/2) 2^-40         x = high and the top 8 bits of low; the radius sqrt(-2 ln u) reaches 7.5
+        angle  = (a + 1/2) 2 pi 2^-24    a = the next 22 bits less 2^21, within pi/4 of 0
+        pair   = radius (cos, sin)       the cosine's sign and the order of the two are the 2 bits between
+
+    From u = 3/4 on, ln u is taken as ln(1 - v) with v = 1 - u from the flipped bits: single precision then loses
+    nothing there, and both precisions give the same numbers up to rounding.
+    """
+    flip = -(high >= _HIGH_QUARTER)
+    coarse = convert(high ^ flip, zero)
+    fine = convert((low ^ flip) >> 24, zero)
+    u = fma(coarse, 2.0**-32, fma(fine, 2.0**-40, 2.0**-41))
+    m, k = split(u)
+    log = log_of(where(flip, -u, m - 1), where(flip, 0, k))
+    radius = np.sqrt(-2 * log)
+    centred = convert(low & _ANGLE, zero) - (2.0**21 - 0.5)
+    sin, cos = sincos(centred * _TURN)
+    cos = where(low & _NEGATE, -cos, cos)
+    swap = low & _SWAP
+    return radius * where(swap, sin, cos), radius * where(swap, cos, sin)
+
+
+@numba.njit(forceinline=True)
+def normals(c0: Any, node: Any, k: Any, run: Any, k0: Any, k1: Any, zero: Any) -> Any:
+    """The four standard normals of each block; c0 and run are vectors of uint64, node and k scalars."""
+    lanes = LANES
+    x0, x1, x2, x3 = philox(c0, broadcast(np.uint64(node), lanes), broadcast(np.uint64(k), lanes), run, k0, k1)
+    word = np.uint32(0)
+    z0, z1 = normal_pair(convert(x0, word), convert(x1, word), zero)
+    z2, z3 = normal_pair(convert(x2, word), convert(x3, word), zero)
+    return z0, z1, z2, z3
+
+
+@numba.njit
+def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
+    """Normals of one node for `runs` consecutive runs, into out[coordinate * width_ + run].
+
+    `out` is flat and has room for whole vectors of runs and whole blocks of coordinates; what lies beyond d and runs
+    is overwritten with anything. `counter` is (node, k, r). Lanes are runs, or blocks where runs are few.
+    """
+    lanes = LANES
+    size = width(lanes)
+    zero = out.dtype.type(0)
+    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
+    node, k, r = counter
+    blocks = (d + 3) // 4
+    base = np.uint64(r) << np.uint64(BLOCK_BITS)
+    if 2 * runs > size or width_ % size == 0:
+        for block in range(blocks):
+            c0 = broadcast(base | np.uint64(block), lanes)
+            for q in range(0, runs, size):
+                z = normals(c0, node, k, count_up(np.uint64(first_run + q), lanes), k0, k1, zero)
+                at = 4 * block * width_ + q
+                store(out, at, z[0])
+                store(out, at + width_, z[1])
+                store(out, at + 2 * width_, z[2])
+                store(out, at + 3 * width_, z[3])
+        return
+    few = np.empty(4 * size, out.dtype)
+    for q in range(runs):
+        run = broadcast(np.uint64(first_run + q), lanes)
+        for block in range(0, blocks, size):
+            z = normals(count_up(base | np.uint64(block), lanes), node, k, run, k0, k1, zero)
+            store(few, 0, z[0])
+            store(few, size, z[1])
+            store(few, 2 * size, z[2])
+            store(few, 3 * size, z[3])
+            for c in range(4 * block, min(d, 4 * (block + size))):
+                out[c * width_ + q] = few[(c & 3) * size + (c >> 2) - block]
+
+
+@numba.njit(parallel=True, cache=True)
+def _fill(out: Any, key: Any, k: int, r: int, first_node: int, first_run: int, _lanes: Any) -> None:
+    nodes, d, runs = out.shape
+    padded = runs if 2 * runs <= 16 else (runs + 15) // 16 * 16
+    for i in numba.prange(nodes):
+        scratch = np.empty((d + 3) // 4 * 4 * padded, out.dtype)
+        tile_normals(scratch, d, padded, first_run, runs, key, (first_node + i, k, r))
+        for c in range(d):
+            for q in range(runs):
+                out[i, c, q] = scratch[c * padded + q]
+
+
+def fill_normals(out: Array, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int) -> None:
+    """Standard normals of round k and local step r, for all (node, coordinate, run) of `out`."""
+    _fill(out, (np.uint64(k0), np.uint64(k1)), k, r, first_node, first_run, LANES)
+
+
+@numba.njit(parallel=True, cache=True)
+def count_with_replacement(
+    out: Array, offsets: Ints, batch: int, k0: Any, k1: Any, k: int, r: int, first_node: int, first_run: int
+) -> None:
+    """How often each row is among `batch` uniform draws, with replacement, from its node's rows."""
+    for i in numba.prange(len(offsets) - 1):
+        m = np.uint64(offsets[i + 1] - offsets[i])
+        for q in range(out.shape[1]):
+            for block in range((batch + 3) // 4):
+                words = philox(
+                    np.uint64((r << BLOCK_BITS) | block), np.uint64(first_node + i), np.uint64(k),
+                    np.uint64(first_run + q), np.uint64(k0), np.uint64(k1),
+                )  # fmt: skip
+                for j in range(min(4, batch - 4 * block)):
+                    out[offsets[i] + np.int64(((words[j] & _LOW) * m) >> _32), q] += 1
+
+
+@numba.njit(parallel=True, cache=True)
+def choose_poisson(
+    out: Array, offsets: Ints, batch: int, k0: Any, k1: Any, k: int, r: int, first_node: int, first_run: int
+) -> None:
+    """One where a row is in the batch: each independently with probability batch / m_i."""
+    for i in numba.prange(len(offsets) - 1):
+        m = offsets[i + 1] - offsets[i]
+        for q in range(out.shape[1]):
+            for block in range((m + 3) // 4):
+                words = philox(
+                    np.uint64((r << BLOCK_BITS) | block), np.uint64(first_node + i), np.uint64(k),
+                    np.uint64(first_run + q), np.uint64(k0), np.uint64(k1),
+                )  # fmt: skip
+                for j in range(min(4, m - 4 * block)):
+                    if float(words[j] & _LOW) * m < batch * 2.0**32:
+                        out[offsets[i] + 4 * block + j, q] = 1

@@ -1,0 +1,231 @@
+"""Local data as an algorithm sees it: an oracle for a stack of nodes.
+
+An algorithm never touches a row. It asks for the risk, a gradient, the l noisy linearised steps, or an argmin, of
+
+    L_i(w) = (1/m_i) sum_j loss(<w, a_ij>, b_ij) + weight phi(w),        weight = lam / n,
+
+on arrays (nodes, d, runs). A real site is a stack of one node and one run. This class is the plain NumPy form, which
+every faster one is tested against.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from sottovoce.argmin import SmoothObjective, refuse_unsupported
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.losses import Loss
+from sottovoce.noise import Noise
+from sottovoce.privacy import Scheme
+from sottovoce.regularisers import Regulariser
+from sottovoce.sites import NORM_SLACK, Sites
+
+
+class Batch(NamedTuple):
+    """How a stochastic gradient draws its rows: `size` of them (expected, for Poisson), by `scheme`."""
+
+    size: int
+    scheme: Scheme
+
+
+class Inner(NamedTuple):
+    """What the l inner steps of one round leave behind."""
+
+    last: Array  # (nodes, d, runs) w~^{k,l}
+    mean: Array  # (nodes, d, runs) mean of w~^{k,1} .. w~^{k,l}, which is what a node broadcasts
+    total: Array  # (nodes, d, runs) sum of w~^{k,0} .. w~^{k,l-1}, for the theorem's average
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """The private rows of a stack of nodes, bound to one objective.
+
+    Args:
+        sites: the rows.
+        degrees: |N_i| of every node held here.
+        n: the number of nodes in the whole network, of which the ones held here may be a part.
+        loss, regulariser, lam: the objective.
+        max_grad_norm: clip each record's gradient to this norm, which then is c1.
+    """
+
+    sites: Sites
+    degrees: Ints
+    n: int
+    loss: Loss
+    regulariser: Regulariser
+    lam: float
+    max_grad_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        expect(
+            len(self.degrees) == self.sites.n,
+            "one node of the graph for every site",
+            nodes=len(self.degrees),
+            sites=self.sites.n,
+        )
+        expect(self.lam >= 0, "lam >= 0", lam=self.lam)
+        if self.max_grad_norm is not None:
+            expect(0 < self.max_grad_norm < np.inf, "max_grad_norm > 0", max_grad_norm=self.max_grad_norm)
+        self.loss.labels.check(self.sites.labels)
+        if not np.isfinite(self.c1):
+            raise InputError(
+                f"Expected a bound on every record's gradient, got data_norm={self.sites.data_norm} and no "
+                "max_grad_norm. Declare a finite data_norm, or clip gradients with max_grad_norm."
+            )
+
+    # -- public numbers, shaped to broadcast against (nodes, d, runs) -------------------------------------------------
+
+    @property
+    def d(self) -> int:
+        """Coordinates of a model."""
+        return self.sites.d * self.loss.outputs
+
+    @property
+    def weight(self) -> float:
+        """lam / n, the regulariser's share at each node."""
+        return self.lam / self.n
+
+    @cached_property
+    def degree(self) -> Floats:
+        """|N_i|."""
+        return np.asarray(self.degrees, dtype=np.float64).reshape(-1, 1, 1)
+
+    @cached_property
+    def m(self) -> Floats:
+        """m_i, the number of rows."""
+        return self.sites.counts.astype(np.float64).reshape(-1, 1, 1)
+
+    @property
+    def c1(self) -> float:
+        """Bound on the norm of one record's gradient: the loss's Lipschitz constant, or the clipping norm."""
+        bound = self.loss.lipschitz(self.sites.data_norm)
+        return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
+
+    def sensitivity(self, batch: Batch | None = None) -> Floats:
+        """By how much replacing one row moves the gradient of L_i, in l2: 2 c1 / m_i, or 2 c1 / B for each time the
+        row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1).
+        """
+        return 2 * self.c1 * (1 + NORM_SLACK) / (self.m if batch is None else np.full_like(self.m, batch.size))
+
+    @property
+    def fewest_rows(self) -> int:
+        """The smallest m_i, where sampling hides a row least."""
+        return int(self.sites.counts.min())
+
+    def zeros(self, runs: int, dtype: type[np.floating] = np.float64) -> Array:
+        """A stack of zero models."""
+        return np.zeros((self.sites.n, self.d, runs), dtype=dtype)
+
+    # -- the private part ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _labels(self) -> Floats:
+        return self.sites.labels[:, None]
+
+    @cached_property
+    def _share(self) -> Floats:
+        """1 / m_i for every row."""
+        return np.repeat(1.0 / self.sites.counts, self.sites.counts)[:, None]
+
+    @cached_property
+    def _slope_cap(self) -> Floats | None:
+        """A record's gradient is slope * a, so clipping its norm is clipping the slope at max_grad_norm / ||a||."""
+        if self.max_grad_norm is None:
+            return None
+        with np.errstate(divide="ignore"):
+            return (self.max_grad_norm / self.sites.rows.norms())[:, None]
+
+    def _slopes(self, w: Array) -> Array:
+        slopes: Array = self.loss.slope(self.sites.rows.predict(w), self._labels, self.loss.theta)
+        return slopes if self._slope_cap is None else np.clip(slopes, -self._slope_cap, self._slope_cap)
+
+    def risk(self, w: Array) -> Array:
+        """L_i(w_i): (nodes, d, runs) -> (nodes, runs)."""
+        losses = self.loss.value(self.sites.rows.predict(w), self._labels, self.loss.theta)
+        means: Array = np.add.reduceat(losses * self._share, self.sites.rows.offsets[:-1], axis=0)
+        return means + self.weight * self.regulariser.value(w)
+
+    def gradient(self, w: Array, weights: Array | None = None) -> Array:
+        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of 1 / m_i."""
+        slopes = self._slopes(w) * (self._share if weights is None else weights)
+        return self.sites.rows.adjoint(slopes) + self.weight * self.regulariser.gradient(w)
+
+    def noisy_steps(
+        self,
+        k: int,
+        w: Array,
+        pull: Array,
+        curvature: Floats,
+        eta: Floats,
+        sigma: float,
+        noise: Noise,
+        batch: Batch | None = None,
+        radius: float | None = None,
+    ) -> Inner:
+        """The l noisy linearised steps of round k, from w~^{k,0} = w:
+
+            g   = grad L_i(w) - sigma s z,      z ~ N(0, I),  s the sensitivity of the gradient
+            w  <- (eta_r w - g + pull) / (curvature + eta_r),        and onto the ball of that radius, if given
+
+        Args:
+            k: the round, from 1.
+            w: (nodes, d, runs) where to start.
+            pull: (nodes, d, runs) the linear term of the augmented Lagrangian.
+            curvature: (nodes, 1, 1) its quadratic term, 2 rho |N_i|.
+            eta: (l, nodes, 1, 1) the step parameters.
+            sigma: noise multiplier; 0 adds none and draws none.
+            noise: where normals and batches come from.
+            batch: rows of a stochastic gradient; None takes all.
+            radius: of the ball to project onto; None does not project.
+
+        Formal guarantees: given w and pull, each step is a Gaussian mechanism with noise multiplier sigma with respect
+        to replacing one row (sampled, if there is a batch); see docs/proofs/ipadmm.md.
+        """
+        total, mean = np.zeros_like(w), np.zeros_like(w)
+        for r, eta_r in enumerate(eta):
+            g = self.gradient(w, self._batch_weights(k, r, batch, noise))
+            if sigma > 0:
+                g -= sigma * self.sensitivity(batch) * noise.normals(k, r)
+            total += w
+            w = (eta_r * w - g + pull) / (curvature + eta_r)
+            if radius is not None:
+                w = onto_ball(w, radius)
+            mean += w
+        return Inner(last=w, mean=mean / len(eta), total=total)
+
+    def _batch_weights(self, k: int, r: int, batch: Batch | None, noise: Noise) -> Array | None:
+        if batch is None:
+            return None
+        counts = noise.draws(k, r, self.sites.rows.offsets, batch.size, batch.scheme)
+        weights: Array = counts / batch.size
+        return weights
+
+    def argmin(self, pull: Array, curvature: Floats, start: Array, tolerance: float) -> Array:
+        """argmin_w L_i(w) - <pull_i, w> + (curvature_i / 2) ||w||^2 to ||gradient|| <= tolerance, node by node."""
+        refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
+        w, mu = start.copy(), curvature[:, 0, 0] + self.weight * (self.regulariser.curvature or 0.0)
+        for i, objective in enumerate(self._objectives):
+            for q in range(start.shape[2]):
+                w[i, :, q] = objective.argmin(pull[i, :, q], float(mu[i]), start[i, :, q], tolerance)
+        return w
+
+    @cached_property
+    def _objectives(self) -> list[SmoothObjective]:
+        parts = zip(self.sites.rows.offsets[:-1], self.sites.rows.offsets[1:], strict=True)
+        return [
+            SmoothObjective(
+                self.loss, self.sites.rows.block(int(first), int(last)), self.sites.labels[first:last],
+                self._share[first:last, 0],
+            )
+            for first, last in parts
+        ]  # fmt: skip
+
+
+def onto_ball(w: Array, radius: float) -> Array:
+    """The nearest point of the ball of that radius, for every model (axis 1)."""
+    norms = np.sqrt(np.sum(w * w, axis=1, keepdims=True))
+    shrunk: Array = w * np.minimum(1.0, radius / np.maximum(norms, radius))
+    return shrunk

@@ -1,0 +1,176 @@
+"""Private rows of a stack of nodes, held once, and the two linear maps that every oracle needs.
+
+All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` are node i's. With w of shape
+(nodes, d, runs):
+
+    predict(w)[j]  = <a_j, w_i>              for every row j of node i          (rows, runs)
+    adjoint(s)_i   = sum over node i's rows of s_j a_j                          (nodes, d, runs)
+
+Dense and sparse rows are two final classes of one interface.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import scipy.sparse as sp
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import InputError, expect
+
+Matrix: TypeAlias = "Array | sp.csr_array | sp.csr_matrix"
+
+
+class Rows(ABC):
+    """The rows of all nodes, below each other."""
+
+    def __init__(self, offsets: Ints, d: int) -> None:
+        self.offsets = offsets
+        self.d = d
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> Ints:
+        """m_i, the number of rows at every node."""
+        return np.diff(self.offsets)
+
+    @abstractmethod
+    def predict(self, w: Array) -> Array:
+        """<a_j, w_i> for every row j of every node i: (nodes, d, runs) -> (rows, runs)."""
+
+    @abstractmethod
+    def adjoint(self, s: Array) -> Array:
+        """Sum of s_j a_j over every node's rows: (rows, runs) -> (nodes, d, runs)."""
+
+    @abstractmethod
+    def block(self, first: int, last: int) -> Matrix:
+        """Rows first..last-1 as a matrix, whichever nodes they belong to."""
+
+    @abstractmethod
+    def norms(self) -> Floats:
+        """Euclidean norm of every row."""
+
+    @abstractmethod
+    def scaled(self, factors: Floats) -> "Rows":
+        """Every row times its factor, as new rows; these stay as they are."""
+
+    @abstractmethod
+    def is_finite(self) -> bool:
+        """Whether no entry is NaN or infinite."""
+
+
+@final
+class DenseRows(Rows):
+    """Rows as one (rows, d) array."""
+
+    def __init__(self, values: Array, offsets: Ints) -> None:
+        super().__init__(offsets, values.shape[1])
+        self.values = np.ascontiguousarray(values)
+
+    def predict(self, w: Array) -> Array:
+        z = np.empty((len(self.values), w.shape[2]), dtype=w.dtype)
+        for i, (first, last) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True)):
+            np.matmul(self.values[first:last], w[i], out=z[first:last])
+        return z
+
+    def adjoint(self, s: Array) -> Array:
+        g = np.empty((self.nodes, self.d, s.shape[1]), dtype=s.dtype)
+        for i, (first, last) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True)):
+            np.matmul(self.values[first:last].T, s[first:last], out=g[i])
+        return g
+
+    def block(self, first: int, last: int) -> Matrix:
+        return self.values[first:last]
+
+    def norms(self) -> Floats:
+        norms: Floats = np.sqrt(np.einsum("jd,jd->j", self.values, self.values, dtype=np.float64))
+        return norms
+
+    def scaled(self, factors: Floats) -> "DenseRows":
+        return DenseRows(self.values * factors[:, None], self.offsets)
+
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.values).all())
+
+
+@final
+class SparseRows(Rows):
+    """Rows as one CSR matrix."""
+
+    def __init__(self, matrix: sp.csr_array, offsets: Ints) -> None:
+        super().__init__(offsets, matrix.shape[1])
+        self.matrix = matrix
+
+    @cached_property
+    def _stacked(self) -> sp.csr_array:
+        """The block-diagonal matrix of all nodes: one product serves the whole stack. Shares the values."""
+        node = np.repeat(np.arange(self.nodes), self.counts)
+        shift = np.repeat(node * self.d, np.diff(self.matrix.indptr))
+        indices = (self.matrix.indices + shift).astype(np.int32 if self.nodes * self.d < 2**31 else np.int64)
+        shape = (self.matrix.shape[0], self.nodes * self.d)
+        return sp.csr_array((self.matrix.data, indices, self.matrix.indptr), shape=shape)
+
+    def predict(self, w: Array) -> Array:
+        z: Array = self._stacked @ w.reshape(self.nodes * self.d, -1)
+        return z
+
+    def adjoint(self, s: Array) -> Array:
+        g: Array = self._stacked.T @ s
+        return g.reshape(self.nodes, self.d, -1)
+
+    def block(self, first: int, last: int) -> Matrix:
+        return self.matrix[first:last]
+
+    def norms(self) -> Floats:
+        squares = sp.csr_array((self.matrix.data**2, self.matrix.indices, self.matrix.indptr), self.matrix.shape)
+        return np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64))
+
+    def scaled(self, factors: Floats) -> "SparseRows":
+        data = self.matrix.data * np.repeat(factors, np.diff(self.matrix.indptr))
+        return SparseRows(
+            sp.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape),
+            self.offsets,
+        )
+
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.matrix.data).all())
+
+
+def stack(features: list[Any]) -> Rows:
+    """Put the nodes' matrices below each other: CSR if all are sparse, else dense."""
+    expect(len(features) > 0, "at least one site", sites=len(features))
+    widths = {matrix.shape[1] if matrix.ndim == 2 else None for matrix in features}
+    if len(widths) != 1 or None in widths:
+        raise InputError(
+            f"Expected every site's features as a (rows, d) matrix of one d, got d in {sorted(map(str, widths))}."
+        )
+    offsets = np.concatenate([[0], np.cumsum([matrix.shape[0] for matrix in features])]).astype(np.int64)
+    if all(sp.issparse(matrix) for matrix in features):
+        return SparseRows(_canonical(sp.vstack(features, format="csr")), offsets)
+    dense = [_dense(matrix) for matrix in features]
+    return DenseRows(np.concatenate(dense).astype(np.float64, copy=False), offsets)
+
+
+def take(features: Matrix, parts: list[Ints]) -> Rows:
+    """Rows of one matrix, dealt out to nodes: part i holds the row numbers of node i."""
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+    order = np.concatenate(parts)
+    if sp.issparse(features):
+        return SparseRows(_canonical(sp.csr_array(features)[order]), offsets)
+    return DenseRows(np.asarray(features)[order].astype(np.float64, copy=False), offsets)
+
+
+def _canonical(matrix: Any) -> Any:
+    """float64 values, sorted columns, duplicates added up: what the kernels rely on."""
+    matrix = sp.csr_array(matrix, dtype=np.float64)
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _dense(matrix: Any) -> Array:
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())

@@ -1,0 +1,142 @@
+"""What every algorithm must do. Adding one is adding a line to ALGORITHMS."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import problems
+import sottovoce as sv
+from sottovoce.privacy import Event
+
+ALGORITHMS = {
+    "admm": sv.ADMM(rounds=3),
+    "ipadmm": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0),
+    "ipadmm, paper schedule": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, schedule="paper"),
+    "ipadmm, constant schedule": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, schedule="constant"),
+    "ipadmm, batches with replacement": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, batch_size=3),
+    "ipadmm, Poisson batches": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, batch_size=3, sampling="poisson"),
+    "ipadmm, projected": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, radius=2.0),
+    "ipadmm, clipped": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, max_grad_norm=0.2),
+    "ipadmm, default diameter": sv.IPADMM(rounds=3, local_steps=4),
+    "ipadmm, l1": sv.IPADMM(rounds=3, local_steps=4, regulariser=sv.regularisers.L1()),
+}
+GRAPH = sv.graphs.from_edges(4, [(0, 1), (1, 2), (2, 3), (1, 3)])
+SIZES = (3, 20, 8, 5)
+
+
+@pytest.fixture(params=ALGORITHMS, name="algorithm")
+def _algorithm(request):
+    return ALGORITHMS[request.param]
+
+
+@pytest.fixture(name="sites")
+def _sites():
+    return problems.sites(np.random.default_rng(1), SIZES, sparse=True)
+
+
+def private(algorithm):
+    return not isinstance(algorithm, sv.ADMM)
+
+
+def test_shapes_and_finite_numbers(algorithm, sites):
+    result = sv.simulate(algorithm, sites, GRAPH, runs=5, seed=2)
+    assert result.average.shape == result.last.shape == (5, 4, 5)
+    assert result.consensus.shape == (5, 5)
+    assert np.isfinite(result.average).all()
+    assert np.isfinite(result.last).all()
+    np.testing.assert_allclose(result.consensus, result.last.mean(axis=1))
+
+
+def test_same_seed_same_result_and_another_seed_another(algorithm, sites):
+    one, two, other = (sv.simulate(algorithm, sites, GRAPH, runs=2, seed=s) for s in (5, 5, 6))
+    assert np.array_equal(one.last, two.last)
+    assert np.array_equal(one.average, two.average)
+    assert np.array_equal(one.last, other.last) != private(algorithm)
+
+
+def test_run_q_of_many_is_run_q_of_few(algorithm, sites):
+    many = sv.simulate(algorithm, sites, GRAPH, runs=19, seed=4)
+    few = sv.simulate(algorithm, sites, GRAPH, runs=3, seed=4)
+    np.testing.assert_allclose(many.last[:3], few.last, rtol=0, atol=1e-13)
+
+
+def test_handed_in_noise_equals_the_seeded_path(algorithm, sites):
+    from sottovoce.noise import SeededNoise, Shape
+
+    seeded = SeededNoise(9, Shape(4, 5, 3))
+    steps = getattr(algorithm, "local_steps", 1)
+
+    def noise(k):
+        return np.stack([seeded.normals(k, r) for r in range(steps)]).transpose(3, 1, 0, 2)
+
+    given = sv.simulate(algorithm, sites, GRAPH, runs=3, seed=9, noise=noise)
+    drawn = sv.simulate(algorithm, sites, GRAPH, runs=3, seed=9)
+    np.testing.assert_allclose(given.last, drawn.last, rtol=0, atol=1e-13)
+
+
+def test_start_does_not_depend_on_rows(algorithm, sites):
+    other = problems.sites(np.random.default_rng(77), SIZES, sparse=True)
+    for ours, theirs in zip(
+        algorithm.start(algorithm.oracle(sites, GRAPH), 2),
+        algorithm.start(algorithm.oracle(other, GRAPH), 2),
+        strict=True,
+    ):
+        assert np.array_equal(ours, theirs)
+
+
+def test_cost_and_statement(algorithm, sites):
+    site = algorithm.oracle(sites, GRAPH)
+    statement = algorithm.statement(site)
+    assert isinstance(algorithm.cost(site), Event)
+    if not private(algorithm):
+        assert math.isinf(statement.epsilon)
+        assert "NOT PRIVATE" in statement.prose()
+        return
+    assert statement.epsilon <= algorithm.epsilon
+    assert statement.epsilon > 0.99 * algorithm.epsilon
+    spent = [algorithm.spent(k, site) for k in range(1, 4)]
+    assert spent == sorted(spent)
+    assert spent[-1] == statement.epsilon
+
+
+def test_history_has_the_asked_rounds(algorithm, sites):
+    result = sv.simulate(algorithm, sites, GRAPH, runs=2, seed=1, record=[1, 2])
+    assert result.history["round"].tolist() == [1, 1, 2, 2, 3, 3]
+    assert result.history["run"].tolist() == [0, 1] * 3
+    for name in ("risk_average", "risk_last", "risk_consensus", "accuracy_last", "disagreement", "epsilon"):
+        assert result.history[name].shape == (6,)
+
+
+def test_history_figures_are_what_they_say(sites):
+    result = sv.simulate(ALGORITHMS["ipadmm"], sites, GRAPH, runs=2, seed=1, record=1)
+    a, b = sites.rows.matrix.toarray(), sites.labels
+    risks = [[np.logaddexp(0, -b * (a @ w)).mean() for w in nodes] for nodes in result.last]
+    hits = [[np.mean(np.where(a @ w >= 0, 1, -1) == b) for w in nodes] for nodes in result.last]
+    np.testing.assert_allclose(result.history.final("risk_last"), np.mean(risks, axis=1))
+    np.testing.assert_allclose(result.history.final("accuracy_last"), np.mean(hits, axis=1))
+    distances = np.linalg.norm(result.last - result.consensus[:, None], axis=2).mean(axis=1)
+    np.testing.assert_allclose(result.history.final("disagreement"), distances)
+    assert result.risk()["last"] == pytest.approx(np.mean(risks))
+
+
+THREADS = """
+import sys, numpy as np, numba, sottovoce as sv
+numba.set_num_threads(int(sys.argv[1]))
+rng = np.random.default_rng(0)
+a = [rng.normal(size=(m, 6)) / 10 for m in (3, 30, 9, 14)]
+sites = sv.Sites(a, [np.sign(rng.normal(size=len(x))) for x in a])
+r = sv.simulate(sv.IPADMM(rounds=3, local_steps=3, diameter=9.0), sites, sv.graphs.ring(4), runs=7, seed=3)
+sys.stdout.write(r.last.tobytes().hex() + r.average.tobytes().hex() + r.history["risk_last"].tobytes().hex())
+"""
+
+
+def test_result_does_not_depend_on_the_number_of_threads():
+    import numba
+
+    counts = ["1", str(numba.config.NUMBA_NUM_THREADS)]
+    one, many = (subprocess.run([sys.executable, "-c", THREADS, c], capture_output=True, check=True) for c in counts)
+    assert one.stdout == many.stdout
+    assert len(one.stdout) > 1000
