@@ -4,13 +4,38 @@ Sites on a graph hold private rows and learn one convex model together. Each tel
 and all that it ever says is (epsilon, delta)-differentially private. There is no server to trust.
 """
 
-from sottovoce import datasets, graphs, losses, privacy, regularisers
-from sottovoce.algorithms import ADMM, IPADMM, utility_bound
-from sottovoce.engines.simulate import Result, simulate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
-from sottovoce.sites import Sites
+
+if TYPE_CHECKING:
+    from sottovoce import datasets, graphs, losses, privacy, regularisers
+    from sottovoce.algorithms import ADMM, IPADMM, utility_bound
+    from sottovoce.engines.simulate import Result, simulate
+    from sottovoce.sites import Sites
 
 __version__ = "0.1.0"
+
+# Imported when first asked for: numba and scipy take a second, which `sottovoce --help` should not.
+_HOMES = {
+    "ADMM": "sottovoce.algorithms",
+    "IPADMM": "sottovoce.algorithms",
+    "Result": "sottovoce.engines.simulate",
+    "Sites": "sottovoce.sites",
+    "simulate": "sottovoce.engines.simulate",
+    "utility_bound": "sottovoce.algorithms",
+}
+_MODULES = ("datasets", "graphs", "losses", "privacy", "regularisers")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"sottovoce.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
 
 __all__ = [
     "ADMM",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithms.base import Outputs
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Ints
 from sottovoce.evaluation import evaluate
 from sottovoce.losses import Loss
 from sottovoce.sites import Sites
@@ -14,6 +14,9 @@ from sottovoce.sites import Sites
 OUTPUTS = ("average", "last", "consensus")
 COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
            *(f"accuracy_{name}" for name in OUTPUTS), "disagreement")  # fmt: skip
+
+
+_NODES_SCORED = 128
 
 
 class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
@@ -49,7 +52,14 @@ class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
         return f"History({len(rounds)} rounds, columns {', '.join(COLUMNS)})"
 
 
-def measure(outputs: Outputs, sites: Sites, loss: Loss, chosen: Array) -> dict[str, Array]:
+def scored_nodes(n: int) -> Ints:
+    """Which nodes' models are scored. A global risk needs every row for every node's model: of many nodes, evenly
+    spaced ones stand for all.
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, _NODES_SCORED)).astype(np.int64))
+
+
+def measure(outputs: Outputs, sites: Sites, loss: Loss, chosen: Ints) -> dict[str, Array]:
     """Scores of one round's outputs. Per-node figures are means over the `chosen` nodes."""
     consensus = outputs.last.mean(axis=0)
     distances = np.sqrt(np.sum((outputs.last - consensus) ** 2, axis=1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from sottovoce.algorithms.base import Algorithm, Outputs
 from sottovoce.arrays import Array
-from sottovoce.engines.history import History, measure
+from sottovoce.engines.history import History, measure, scored_nodes
 from sottovoce.errors import expect
 from sottovoce.graphs import Graph
 from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape
@@ -18,9 +18,6 @@ from sottovoce.privacy import PrivacyStatement
 from sottovoce.sites import Sites
 
 Progress: TypeAlias = Callable[[int, int], None]
-
-# A global risk needs every row for every node's model: above this many nodes, evenly spaced ones stand for all.
-_NODES_SCORED = 128
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def simulate(
         message, state = algorithm.release(k, state, site, source)
         state = algorithm.absorb(k, state, site, graph.neighbour_sum(message))
         if k in recorded:
-            line = measure(algorithm.outputs(k, state), sites, algorithm.loss, _scored(sites.n))
+            line = measure(algorithm.outputs(k, state), sites, algorithm.loss, scored_nodes(sites.n))
             history.add({"round": k, "run": np.arange(runs), "epsilon": algorithm.spent(k, site), **line}, runs)
         if progress is not None:
             progress(k, algorithm.rounds)
@@ -115,10 +112,6 @@ def _rounds_to_record(record: int | Iterable[int] | None, rounds: int) -> frozen
         record=sorted(chosen),
     )
     return chosen
-
-
-def _scored(n: int) -> Array:
-    return np.unique(np.linspace(0, n - 1, min(n, _NODES_SCORED)).astype(np.int64))
 
 
 def _public_layout(outputs: Outputs) -> Outputs:

@@ -57,8 +57,8 @@ def steps_for(epsilon: float, delta: float, sigma: float, sampling: Sampling | N
         return epsilon_of(Repeated(step, steps), delta) <= epsilon
 
     if sampling is None:
-        steps = max(1, floor((mu_for(epsilon, delta) * sigma) ** 2))  # mu = sqrt(steps) / sigma, up to rounding
-        return _last(within, max(0, steps - 1))
+        # mu = sqrt(steps) / sigma. Start safely below, where rounding cannot reach, and search upwards.
+        return _last(within, floor((mu_for(epsilon, delta) * sigma) ** 2 * (1 - 1e-9)))
     return _last(within, 0)
 
 

@@ -1,0 +1,71 @@
+"""The command line. `main` is the one place where errors become one line and an exit code.
+
+0    done
+1    `account` was asked whether a budget holds, and it does not
+2    something about the input is wrong; nothing was written
+130  interrupted; nothing was written
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from sottovoce.errors import SottovoceError
+
+BAD_INPUT, INTERRUPTED = 2, 130
+_EXTRA = ("typer", "rich", "pyarrow")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()  # a full disk should be noticed here, not while Python shuts down
+        return code
+    except KeyboardInterrupt:
+        return _interrupted()
+    except SottovoceError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+    except MemoryError:
+        return _refuse("Expected a problem that fits into memory. Ask for fewer nodes or runs.")
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        return _refuse(f"The command line needs {error.name}. Install it with: pip install 'sottovoce[cli]'")
+
+
+def _run(argv: list[str]) -> int:
+    # Imported here, so that a missing typer is reported like any other problem.
+    import typer
+
+    from sottovoce.cli.app import app
+
+    # Newer versions of typer carry their own copy of click. The base of all parsing errors, click's ClickException,
+    # is reached through a class that every version exports.
+    parsing_error: Any = typer.BadParameter.__mro__[2]
+    try:
+        code = typer.main.get_command(app).main(argv or ["--help"], prog_name="sottovoce", standalone_mode=False)
+    except typer.Abort:
+        return _interrupted()
+    except parsing_error as error:
+        return _refuse(_advised(error))
+    return _interrupted() if code == INTERRUPTED else int(code or 0)
+
+
+def _advised(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".")
+    end = "" if message.endswith("?") else "."
+    return f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help."
+
+
+def _interrupted() -> int:
+    print("sottovoce: interrupted; an unfinished run writes nothing", file=sys.stderr)
+    return INTERRUPTED
+
+
+def _refuse(message: str) -> int:
+    print(f"sottovoce: error: {' '.join(message.split())}", file=sys.stderr)
+    return BAD_INPUT

@@ -1,0 +1,7 @@
+"""`python -m sottovoce.cli`."""
+
+import sys
+
+from sottovoce.cli import main
+
+sys.exit(main())

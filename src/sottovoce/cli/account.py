@@ -1,0 +1,172 @@
+"""`sottovoce account`: epsilon, sigma and steps, any two of which give the third."""
+
+import json as json_module
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import typer
+
+from sottovoce.cli.options import HelpfulCommand, signature_of, values
+from sottovoce.errors import InputError, expect
+from sottovoce.experiments.config import option
+
+if TYPE_CHECKING:
+    from sottovoce.privacy import Calibration, Event, Sampling, Scheme
+
+_ANY_TWO, _BATCH, _HOW = "Any two give the third; all three are checked", "Sampled steps", "How"
+# Beyond these the number of steps no longer fits a float exactly.
+_MOST_SIGMA, _MOST_STEPS = 1e8, 10**15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What was asked; None is what was not given."""
+
+    epsilon: float | None = option(None, _ANY_TWO, "Total budget.")
+    sigma: float | None = option(None, _ANY_TWO, "Noise multiplier: standard deviation over sensitivity.")
+    steps: int | None = option(None, _ANY_TWO, "Noisy steps in all: rounds times local steps.")
+    delta: float | None = option(None, _HOW, "Chance of failure that the guarantee allows for.")
+    calibration: str | None = option(None, _HOW, "How sigma is found, when it is not given.")
+    rows: int | None = option(None, _BATCH, "Rows of the site that has the fewest.")
+    batch_size: int | None = option(None, _BATCH, "Rows of a batch.")
+    sampling: str | None = option(None, _BATCH, "How a batch is drawn.")
+
+    def __post_init__(self) -> None:
+        three = {"epsilon": self.epsilon, "sigma": self.sigma, "steps": self.steps}
+        if list(three.values()).count(None) > 1:
+            raise InputError(f"Expected two of --epsilon, --sigma, --steps or all, got {_given(three)}. Give another.")
+        expect(self.epsilon is None or 0 < self.epsilon < math.inf, "a finite epsilon > 0", epsilon=self.epsilon)
+        expect(self.sigma is None or 0 < self.sigma <= _MOST_SIGMA, f"0 < sigma <= {_MOST_SIGMA:g}", sigma=self.sigma)
+        expect(self.steps is None or 1 <= self.steps <= _MOST_STEPS, f"1 <= steps <= {_MOST_STEPS}", steps=self.steps)
+        if self.calibration is not None and self.sigma is not None:
+            raise InputError(
+                f"Expected no --calibration where --sigma is given, got calibration={self.calibration!r}. Leave it out."
+            )
+
+
+class Budget(NamedTuple):
+    """A run of equal steps and its price. `spent` is what the accountant says of sigma, steps and delta."""
+
+    epsilon: float
+    delta: float
+    sigma: float
+    steps: int
+    spent: float
+    calibration: str | None
+    sampling: "Sampling | None"
+    found: str | None  # which of the three was computed; None if all were given
+
+    @property
+    def holds(self) -> bool:
+        """Whether the steps cost no more than epsilon."""
+        return self.spent <= self.epsilon
+
+
+class AccountCommand(HelpfulCommand):
+    """Knows the defaults of the accountant."""
+
+    def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
+        """The private algorithms' own."""
+        from sottovoce.algorithms import IPADMM
+        from sottovoce.experiments.build import CHOICES
+
+        return {name: getattr(IPADMM, name) for name in ("delta", "calibration", "sampling")}, CHOICES
+
+
+def account(json: bool = False, **given: str | None) -> int:
+    """What a number of noisy steps costs, how much noise a budget needs, or how many steps it allows.
+
+    The guarantee is for one row of one site replaced by any other.
+
+    With all three of epsilon, sigma and steps the exit code says whether the budget holds: 0 yes, 1 no.
+    """
+    budget = solve(Question(**values(Question, given)))
+    if json:
+        print(json_module.dumps(_as_dict(budget), indent=2, allow_nan=False))
+    else:
+        _show(budget)
+    return 0 if budget.holds else 1
+
+
+_JSON = typer.Option("--json", help="Print one JSON object instead of a table.")
+account.__signature__ = signature_of(Question, json=Annotated[bool, _JSON])  # type: ignore[attr-defined]
+
+
+def solve(q: Question) -> Budget:
+    """Find what was not given, and price the whole."""
+    from sottovoce.algorithms import IPADMM
+    from sottovoce.privacy import epsilon as price
+    from sottovoce.privacy import sigma_for, steps_for
+
+    delta = IPADMM.delta if q.delta is None else q.delta
+    sampling, calibration, found = _sampling(q), None, None
+    epsilon, sigma, steps = q.epsilon, q.sigma, q.steps
+    if epsilon is not None and steps is not None and sigma is None:
+        calibration, found = cast("Calibration", q.calibration or IPADMM.calibration), "sigma"
+        sigma = sigma_for(epsilon, delta, steps, calibration, sampling)
+    elif epsilon is not None and sigma is not None and steps is None:
+        found, steps = "steps", steps_for(epsilon, delta, sigma, sampling)
+    assert sigma is not None
+    assert steps is not None
+    spent = price(_event(sigma, steps, sampling), delta)
+    if epsilon is None:
+        found, epsilon = "epsilon", spent
+    return Budget(epsilon, delta, sigma, steps, spent, calibration, sampling, found)
+
+
+def _sampling(q: Question) -> "Sampling | None":
+    from sottovoce.algorithms import IPADMM
+    from sottovoce.privacy import Sampling
+
+    if q.rows is not None and q.batch_size is not None:
+        return Sampling(cast("Scheme", q.sampling or IPADMM.sampling), q.rows, q.batch_size)
+    came = {"rows": q.rows, "batch-size": q.batch_size, "sampling": q.sampling}
+    if any(value is not None for value in came.values()):
+        raise InputError(
+            f"Expected --rows and --batch-size for sampled steps, got {_given(came)}. Give both or neither."
+        )
+    return None
+
+
+def _event(sigma: float, steps: int, sampling: "Sampling | None") -> "Event":
+    from sottovoce.privacy import Gaussian, Repeated, SampledGaussian
+
+    return Repeated(Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling), steps)
+
+
+def _given(came: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in came.items() if value is not None) or "none"
+
+
+def _as_dict(budget: Budget) -> dict[str, Any]:
+    from sottovoce.experiments.run import jsonable
+
+    sampling = None if budget.sampling is None else budget.sampling.to_dict()
+    data: dict[str, Any] = jsonable({**budget._asdict(), "sampling": sampling, "holds": budget.holds})
+    return data
+
+
+def _show(b: Budget) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sottovoce.cli.output import exactly, up
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    how = "computed" if b.calibration is None else f"computed, {b.calibration} calibration"
+    for name, value in (("epsilon", b.epsilon), ("delta", b.delta), ("sigma", b.sigma), ("steps", b.steps)):
+        computed = name == b.found
+        # Whole numbers are exact. Others are rounded up where they were computed, and left as they were given.
+        text = str(value) if isinstance(value, int) else up(value) if computed else exactly(value)
+        table.add_row(name, text, how if computed else "")
+    console = Console(highlight=False)
+    console.print(table)
+    if b.sampling is not None:
+        console.print(f"Each step looks at {b.sampling.describe()}.")
+    if b.found is None:
+        verdict = "The budget holds" if b.holds else "The budget does NOT hold"
+        console.print(f"{verdict}: these steps cost epsilon = {up(b.spent)}.")
+    elif b.steps == 0:
+        console.print("Not even one step stays within epsilon. Add noise.")

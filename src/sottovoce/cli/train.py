@@ -1,0 +1,66 @@
+"""`sottovoce train`."""
+
+import json as json_module
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sottovoce.cli.options import HelpfulCommand, signature_of, values
+from sottovoce.experiments.config import TrainConfig, read
+
+_PANEL = "Files and output"
+
+
+class TrainCommand(HelpfulCommand):
+    """Knows the defaults of a training run."""
+
+    def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
+        """What a run without any option would use."""
+        from sottovoce.experiments.build import CHOICES
+
+        return asdict(TrainConfig().resolved()), CHOICES
+
+
+def train(
+    config: Path | None = None, out: Path | None = None, json: bool = False, quiet: bool = False, **given: Any
+) -> None:
+    """Simulate a network of sites that learn one model, and say how good and how private it is."""
+    # Merged before anything is checked: an option may mend what the file alone would get wrong.
+    settings = ({} if config is None else read(config)) | values(TrainConfig, given)
+    chosen = TrainConfig().with_overrides(settings)
+
+    from sottovoce.cli import output
+    from sottovoce.experiments import run
+
+    if out is not None:
+        from sottovoce.experiments import folder
+
+        folder.check_free(out)
+    with output.progress(quiet) as progress:
+        trained = run.train(chosen, progress)
+    if out is not None:
+        folder.write(trained, out)
+    if json:
+        print(json_module.dumps(trained.summary(), indent=2, allow_nan=False))
+    elif not quiet:
+        output.show(trained, out)
+
+
+_CONFIG = typer.Option(help="Read settings from a TOML file; options given here win.", rich_help_panel=_PANEL)
+_OUT = typer.Option(
+    help="Write settings, history, models and the privacy statement into this new folder.", rich_help_panel=_PANEL
+)
+_JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
+_QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
+
+# The options are the fields of TrainConfig: a setting has one name, in a file and here.
+train.__signature__ = signature_of(  # type: ignore[attr-defined]
+    TrainConfig,
+    config=Annotated[Path | None, _CONFIG],
+    out=Annotated[Path | None, _OUT],
+    json=Annotated[bool, _JSON],
+    quiet=Annotated[bool, _QUIET],
+)

@@ -1,0 +1,167 @@
+"""All settings of one training experiment, in one frozen object that a TOML file or a command line can fill.
+
+This module imports nothing heavy, since the command line reads its options off `TrainConfig`. What the names stand for
+is in `build`, which is imported when a configuration is made.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+
+from sottovoce.errors import InputError, expect
+
+if TYPE_CHECKING:
+    from sottovoce.experiments.build import Built
+
+T = TypeVar("T")
+
+NOT_IN_A_FILE = ("config", "out", "json", "quiet")
+
+
+def option(default: T, panel: str, text: str) -> T:
+    """A field that knows its help text and the panel of the help page that it is shown in."""
+    made: T = field(default=default, metadata={"panel": panel, "help": text})
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """What to learn, where, how, and how often.
+
+    None is a setting that was not given: the algorithm's own default then holds, which is written down nowhere else.
+    Every value is checked when the object is made.
+    """
+
+    dataset: str = option("adult", "Data", "Data set to learn from.")
+    split: str = option("all", "Data", "Rows to learn from. 'official' also scores the models on the test rows.")
+    partition: str = option("even", "Data", "How the rows are dealt out to the nodes.")
+    partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
+    partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
+
+    nodes: int = option(100, "Network", "Number of nodes.")
+    graph: str = option("complete", "Network", "Who hears whom.")
+    graph_degree: int | None = option(None, "Network", "Neighbours per node, for random-regular and small-world.")
+    graph_probability: float | None = option(None, "Network", "Chance of an edge, for erdos-renyi.")
+    graph_rewire: float | None = option(None, "Network", "Chance that an edge is rewired, for small-world.")
+
+    epsilon: float | None = option(None, "Privacy", "Total budget over all rounds; inf adds no noise.")
+    delta: float | None = option(None, "Privacy", "Chance of failure that the guarantee allows for.")
+    calibration: str | None = option(None, "Privacy", "How the noise follows from epsilon and delta.")
+    max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
+
+    algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
+    rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t.")
+    local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l.")
+    rho: float | None = option(None, "Algorithm", "Penalty of ADMM.")
+    lam: float | None = option(None, "Algorithm", "Weight of the regulariser.")
+    loss: str | None = option(None, "Algorithm", "Loss of one row.")
+    regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
+    diameter: float | None = option(
+        None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: chosen from public numbers."
+    )
+    schedule: str | None = option(None, "Algorithm", "How the steps shrink.")
+    batch_size: int | None = option(None, "Algorithm", "Rows of a stochastic gradient. Left out: all rows.")
+    sampling: str | None = option(None, "Algorithm", "How a batch is drawn.")
+    radius: float | None = option(None, "Algorithm", "Project models onto this ball. Left out: no projection.")
+
+    runs: int = option(10, "Simulation", "Independent runs, to average over.")
+    seed: int = option(0, "Simulation", "Of partition, graph and simulated noise.")
+    record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(TrainConfig).items():
+            object.__setattr__(self, name, _typed(name, getattr(self, name), hint))
+        expect(self.nodes >= 1, "nodes >= 1", nodes=self.nodes)
+        expect(self.runs >= 1, "runs >= 1", runs=self.runs)
+        expect(self.seed >= 0, "seed >= 0", seed=self.seed)
+        expect(self.record >= 1, "record >= 1", record=self.record)
+        from sottovoce.experiments.build import check
+
+        check(self)
+
+    @classmethod
+    def from_toml(cls, text: str) -> "TrainConfig":
+        """Read settings from TOML text: the option names, with - or _, at top level."""
+        return cls().with_overrides(parse(text))
+
+    def with_overrides(self, settings: Mapping[str, Any]) -> "TrainConfig":
+        """The same with some settings changed; they may be spelt with - or _. Unknown ones are refused by name."""
+        known = [f.name for f in fields(self)]
+        changes = {name.replace("-", "_"): value for name, value in settings.items()}
+        for name in changes:
+            if name not in known:
+                raise InputError(f"Expected a setting of train, got {name!r}. {_advice(name, known)}")
+        return replace(self, **changes)
+
+    def resolved(self) -> "TrainConfig":
+        """The same with the algorithm's defaults written out, so that it means the same when they change."""
+        from sottovoce.experiments.build import defaults
+
+        return replace(self, **{k: v for k, v in defaults(self).items() if getattr(self, k) is None})
+
+    def to_toml(self) -> str:
+        """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in given.items() if value is not None)
+
+    def build(self) -> "Built":
+        """(dataset, sites, graph, algorithm), ready to simulate."""
+        from sottovoce.experiments.build import build
+
+        return build(self)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Expected a TOML file, got config={str(path)!r}: {error.strerror}.") from error
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"{str(error).rstrip('.')}, in config={str(path)!r}.") from error
+
+
+def parse(text: str) -> dict[str, Any]:
+    """TOML text as a dictionary, names spelt with _."""
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"Expected TOML, got a mistake: {error}.") from error
+    spelt = {name.replace("-", "_"): value for name, value in settings.items()}
+    expect(len(spelt) == len(settings), "every setting once, with - or with _", settings=list(settings))
+    return spelt
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    """The value as its field's type; a whole number will do where a number is expected."""
+    kinds = get_args(hint) or (hint,)
+    if value is None and type(None) in kinds:
+        return None
+    if float in kinds and type(value) in (int, float):
+        # A whole number may be too large to be a float.
+        expect(isinstance(value, float) or abs(value) < 2**1023, f"a smaller {name}", digits=len(str(value)))
+        expect(not math.isnan(value), f"a number for {name}", **{name: value})
+        return float(value)
+    words = {str: "text", int: "a whole number", float: "a number"}[kinds[0]]
+    # bool is an int to Python, but nobody means `nodes = true`.
+    expect(type(value) is kinds[0], f"{words} for {name}", **{name: value})
+    return value
+
+
+def _advice(name: str, known: list[str]) -> str:
+    if name in NOT_IN_A_FILE:
+        return f"Give --{name} on the command line."
+    close = get_close_matches(name, known, n=3)
+    return f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(known)}."
+
+
+def _toml(value: str | float) -> str:
+    # JSON's escapes are TOML's, except that TOML also wants DEL escaped. Python writes numbers as TOML reads them.
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)

@@ -1,0 +1,91 @@
+"""The folder that a run leaves: all of it, or nothing.
+
+config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
+summary.json     what `--json` prints
+history.parquet  one line per recorded round and run
+models.npz       average, last (runs, nodes, d) and consensus (runs, d)
+privacy.json     the guarantee as data
+privacy.txt      the guarantee in words
+"""
+
+import json
+import secrets
+import shutil
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from sottovoce.errors import InputError
+from sottovoce.experiments.run import Trained
+
+
+def check_free(out: Path) -> None:
+    """Refuse, before any work is done, a folder that could not be written at the end."""
+    out = out.resolve()
+    try:
+        if out.exists():
+            _check_empty(out)
+        # The surest test of being allowed to write is to write. Nothing is left of it.
+        nearest = next(parent for parent in out.parents if parent.exists())
+        probe = _beside(nearest / out.name)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def write(trained: Trained, out: Path) -> None:
+    """Write the folder: into a sibling first, which is renamed when it is complete."""
+    out = out.resolve()
+    made = [parent for parent in out.parents if not parent.exists()]
+    sibling = _beside(out)
+    try:
+        sibling.mkdir(parents=True)
+        _fill(sibling, trained)
+        if out.exists():
+            out.rmdir()  # empty, as was checked; not every system renames over a folder
+        sibling.rename(out)
+    except BaseException as error:
+        shutil.rmtree(sibling, ignore_errors=True)
+        _remove_empty(made)
+        raise _unwritable(out, error) if isinstance(error, OSError) else error from error
+
+
+def _fill(folder: Path, trained: Trained) -> None:
+    result = trained.result
+    _write_text(folder / "config.toml", trained.config.to_toml())
+    _write_text(folder / "summary.json", json.dumps(trained.summary(), indent=2, allow_nan=False))
+    _write_text(folder / "privacy.json", result.privacy.to_json())
+    _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
+    parquet.write_table(pa.table(dict(result.history)), folder / "history.parquet")
+    np.savez_compressed(folder / "models.npz", average=result.average, last=result.last, consensus=result.consensus)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+
+
+def _check_empty(out: Path) -> None:
+    if not out.is_dir():
+        raise InputError(f"Expected a new folder, got out={str(out)!r}, which is a file. Choose another.")
+    if any(out.iterdir()):
+        raise InputError(f"Expected a new or empty folder, got out={str(out)!r}, which is not empty. Choose another.")
+
+
+def _beside(out: Path) -> Path:
+    return out.with_name(f".sottovoce-{secrets.token_hex(4)}.partial")
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:  # innermost first
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def _unwritable(out: Path, error: OSError) -> InputError:
+    return InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.")

@@ -1,0 +1,67 @@
+import pytest
+
+from sottovoce.privacy import Gaussian, Repeated, SampledGaussian, Sampling, epsilon, sigma_for, steps_for
+
+
+def test_known_figure(answer):
+    said = answer("account", "--epsilon", 1, "--steps", 1)
+    assert said["sigma"] == pytest.approx(3.7306, abs=5e-5)
+    assert (said["delta"], said["calibration"], said["found"], said["holds"]) == (1e-5, "exact", "sigma", True)
+
+
+@pytest.mark.parametrize("calibration", ["exact", "moments", "paper"])
+def test_sigma(answer, calibration):
+    said = answer("account", "--epsilon", 0.5, "--steps", 1000, "--delta", 1e-6, "--calibration", calibration)
+    assert said["sigma"] == sigma_for(0.5, 1e-6, 1000, calibration)
+    assert said["spent"] <= 0.5
+
+
+def test_steps(answer):
+    said = answer("account", "--epsilon", 1, "--sigma", 100)
+    assert said["steps"] == steps_for(1.0, 1e-5, 100.0) > 0
+    assert said["found"] == "steps"
+
+
+def test_epsilon(answer):
+    said = answer("account", "--sigma", 100, "--steps", 50)
+    assert said["epsilon"] == said["spent"] == epsilon(Repeated(Gaussian(100.0), 50), 1e-5)
+
+
+def test_there_and_back(answer):
+    sigma = answer("account", "--epsilon", 1, "--steps", 200)["sigma"]
+    assert answer("account", "--epsilon", 1, "--sigma", repr(sigma))["steps"] == 200
+
+
+def test_sampled(answer):
+    batch = ["--rows", 452, "--batch-size", 20, "--sampling", "poisson"]
+    said = answer("account", "--sigma", 2, "--steps", 100, *batch)
+    sampling = Sampling("poisson", 452, 20)
+    assert said["epsilon"] == epsilon(Repeated(SampledGaussian(2.0, sampling), 100), 1e-5)
+    assert said["sampling"] == sampling.to_dict()
+    assert said["epsilon"] < answer("account", "--sigma", 2, "--steps", 100)["epsilon"]
+
+
+def test_all_three_are_checked(answer, cli):
+    held = answer("account", "--epsilon", 1, "--sigma", 4, "--steps", 1)
+    assert held["holds"]
+    broken = answer("account", "--epsilon", 1, "--sigma", 3.7, "--steps", 1, code=1)
+    assert not broken["holds"]
+    assert broken["found"] is None
+    assert broken["spent"] > 1
+    assert "holds" in cli("account", "--epsilon", 1, "--sigma", 4, "--steps", 1)[1]
+    code, out, err = cli("account", "--epsilon", 1, "--sigma", 3.7, "--steps", 1)
+    assert (code, err) == (1, "")
+    assert "does NOT hold" in out
+
+
+def test_not_even_one(answer, cli):
+    assert answer("account", "--epsilon", 0.01, "--sigma", 1)["steps"] == 0
+    assert "Not even one step" in cli("account", "--epsilon", 0.01, "--sigma", 1)[1]
+
+
+def test_the_table_rounds_up_what_it_computed_and_nothing_else(cli):
+    code, out, err = cli("account", "--epsilon", 0.4, "--steps", 3)
+    assert (code, err) == (0, "")
+    lines = {line.split()[0]: line.split()[1] for line in out.splitlines()}
+    assert (lines["epsilon"], lines["delta"], lines["steps"]) == ("0.4", "1e-05", "3")
+    assert sigma_for(0.4, 1e-5, 3) <= float(lines["sigma"]) < sigma_for(0.4, 1e-5, 3) * (1 + 1e-5)

@@ -1,0 +1,70 @@
+import math
+import tomllib
+from dataclasses import fields
+
+import pytest
+
+from sottovoce import ADMM, IPADMM
+from sottovoce.errors import InputError
+from sottovoce.experiments.config import TrainConfig
+
+CONFIGS = [
+    TrainConfig(),
+    TrainConfig(algorithm="admm", rounds=7, rho=0.1),
+    TrainConfig(epsilon=math.inf, nodes=3, lam=0, seed=2**70),
+    TrainConfig(epsilon=1e-7, delta=1e-300, batch_size=5, sampling="poisson", radius=1e22),
+    TrainConfig(
+        partition="column", partition_column='a "quoted"\\\t\x7f\x00 ünicode', graph="small-world", graph_degree=4
+    ),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_round_trip(config):
+    assert TrainConfig.from_toml(config.to_toml()) == config
+    assert TrainConfig.from_toml(config.resolved().to_toml()) == config.resolved()
+    assert config.resolved().resolved() == config.resolved()
+
+
+def test_nothing_of_the_algorithms_is_repeated():
+    algorithm = TrainConfig().build().algorithm
+    assert algorithm == IPADMM()
+    assert TrainConfig(algorithm="admm").build().algorithm == ADMM()
+    assert TrainConfig().epsilon is None
+    resolved = TrainConfig().resolved()
+    ours = {f.name for f in fields(TrainConfig)} - {"sampling", "loss", "regulariser"}
+    for name in ours & {f.name for f in fields(IPADMM)}:
+        assert getattr(resolved, name) == getattr(algorithm, name)
+
+
+def test_overrides_win_and_may_be_spelt_either_way():
+    config = TrainConfig.from_toml("local-steps = 3\nnodes = 7\n").with_overrides(
+        {"local_steps": 4, "graph-degree": None}
+    )
+    assert (config.local_steps, config.nodes) == (4, 7)
+
+
+def test_whole_numbers_will_do_for_numbers():
+    assert isinstance(TrainConfig(epsilon=2).epsilon, float)
+
+
+def test_the_file_has_every_default_of_the_algorithm():
+    written = tomllib.loads(TrainConfig().resolved().to_toml())
+    assert written["epsilon"] == IPADMM.epsilon
+    assert written["local_steps"] == IPADMM.local_steps
+
+
+def test_refusals_name_the_setting():
+    with pytest.raises(InputError, match=r"'epsilom'\. Did you mean epsilon"):
+        TrainConfig().with_overrides({"epsilom": 1})
+    with pytest.raises(InputError, match="Known: dataset, split"):
+        TrainConfig().with_overrides({"zzz": 1})
+    with pytest.raises(InputError, match="a mistake"):
+        TrainConfig.from_toml("=")
+
+
+def test_build_deals_out_what_was_asked(few_rows):
+    dataset, sites, graph, algorithm = TrainConfig(nodes=4, graph="star", split="official", lam=0.5).build()
+    assert dataset is few_rows
+    assert (sites.n, sites.counts.sum()) == (4, few_rows.n_train)
+    assert (graph.name, algorithm.lam) == ("star", 0.5)
