@@ -95,9 +95,7 @@ def main() -> None:
     train, test = (parse(check(read(options.source, name), name)) for name in ORIGIN)
     packed = to_npz(columns(train, test))
     options.target.write_bytes(packed)
-    print(
-        f"{len(train)} + {len(test)} rows, {len(packed)} bytes, SHA-256 {hashlib.sha256(packed).hexdigest()}"
-    )
+    print(f"{len(train)} + {len(test)} rows, {len(packed)} bytes, SHA-256 {hashlib.sha256(packed).hexdigest()}")
 
 
 if __name__ == "__main__":

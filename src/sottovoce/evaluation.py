@@ -4,13 +4,11 @@ This reads every row without noise. It is for simulations on data that the analy
 what a site releases.
 """
 
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.losses import Loss
-from sottovoce.rows import Rows
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
 _BLOCK = 1 << 20
@@ -23,14 +21,22 @@ class Scores(NamedTuple):
     accuracy: Floats  # (models,)
 
 
-def evaluate(rows: Rows, labels: Floats, loss: Loss, models: Array) -> Scores:
-    """Score models, given as columns (d, models), on all rows."""
+def evaluate(block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array) -> Scores:
+    """Score models, given as columns (d, models), on all rows.
+
+    Args:
+        block: rows first..last-1 as a matrix, as in `Rows.block`.
+        labels: of all rows.
+        loss: whose value is averaged.
+        models: (d, models), on the device that `block` and `labels` are on.
+    """
     count = len(labels)
-    risk, accuracy = np.zeros(models.shape[1]), np.zeros(models.shape[1])
     step = max(1, _BLOCK // max(1, models.shape[1]))
+    risk: Any = 0.0
+    hits: Any = 0.0
     for first in range(0, count, step):
-        z = rows.block(first, first + step) @ models
+        z = block(first, first + step) @ models
         b = labels[first : first + step, None]
-        risk += loss.value(z, b, loss.theta).sum(axis=0)
-        accuracy += loss.labels.hits(z, b).sum(axis=0)
-    return Scores(risk / count, accuracy / count)
+        risk = risk + loss.value(z, b, loss.theta).sum(axis=0, dtype=float)
+        hits = hits + loss.labels.hits(z, b).sum(axis=0, dtype=float)
+    return Scores(risk / count, hits / count)

@@ -37,6 +37,11 @@ class Noise(ABC):
     def normals(self, k: int, r: int) -> Array:
         """Standard normals (nodes, d, runs)."""
 
+    @property
+    @abstractmethod
+    def seeded(self) -> "SeededNoise":
+        """The seeded source that batches come from."""
+
     @abstractmethod
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         """How often each row is in its node's batch: (rows, runs)."""
@@ -51,7 +56,12 @@ class SeededNoise(Noise):
         expect(shape.d <= 4 * philox.MAX_BLOCKS, f"at most {4 * philox.MAX_BLOCKS} coordinates", d=shape.d)
         self.shape = shape
         # Two keys from one seed: normals and batches never share a counter.
-        self.normal_key, self.batch_key = np.random.SeedSequence(seed).generate_state(4, np.uint32).reshape(2, 2)
+        words = np.random.SeedSequence(seed).generate_state(4, np.uint32)
+        self.normal_key, self.batch_key = (words[0], words[1]), (words[2], words[3])
+
+    @property
+    def seeded(self) -> "SeededNoise":
+        return self
 
     def normals(self, k: int, r: int) -> Array:
         s = self.shape
@@ -75,6 +85,10 @@ class GivenNoise(Noise):
         self.function = function
         self.batches = batches
         self._round: tuple[int, Array] | None = None
+
+    @property
+    def seeded(self) -> SeededNoise:
+        return self.batches
 
     def normals(self, k: int, r: int) -> Array:
         if self._round is None or self._round[0] != k:

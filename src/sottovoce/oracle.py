@@ -8,20 +8,24 @@ on arrays (nodes, d, runs). A real site is a stack of one node and one run. This
 every faster one is tested against.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce.argmin import SmoothObjective, refuse_unsupported
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, expect
+from sottovoce.evaluation import Scores, evaluate
 from sottovoce.losses import Loss
 from sottovoce.noise import Noise
 from sottovoce.privacy import Scheme
 from sottovoce.regularisers import Regulariser
 from sottovoce.sites import NORM_SLACK, Sites
+
+DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 
 
 class Batch(NamedTuple):
@@ -29,6 +33,19 @@ class Batch(NamedTuple):
 
     size: int
     scheme: Scheme
+
+
+class Steps(NamedTuple):
+    """What the l inner steps of one round need besides the place to start from."""
+
+    k: int  # the round, from 1
+    pull: Array  # (nodes, d, runs) linear term of the augmented Lagrangian
+    curvature: Array  # (nodes, 1, 1) its quadratic term, 2 rho |N_i|
+    eta: Floats  # (l, nodes, 1, 1) step parameters
+    sigma: float  # noise multiplier; 0 adds none and draws none
+    noise: Noise  # where normals and batches come from
+    batch: Batch | None = None  # rows of a stochastic gradient; None takes all
+    radius: float | None = None  # of the ball to project onto; None does not project
 
 
 class Inner(NamedTuple):
@@ -49,6 +66,7 @@ class Oracle:
         n: the number of nodes in the whole network, of which the ones held here may be a part.
         loss, regulariser, lam: the objective.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
+        dtype: of models and messages; this plain form is tested in double precision only.
     """
 
     sites: Sites
@@ -58,6 +76,7 @@ class Oracle:
     regulariser: Regulariser
     lam: float
     max_grad_norm: float | None = None
+    dtype: np.dtype[Any] = DOUBLE
 
     def __post_init__(self) -> None:
         expect(
@@ -89,9 +108,9 @@ class Oracle:
         return self.lam / self.n
 
     @cached_property
-    def degree(self) -> Floats:
-        """|N_i|."""
-        return np.asarray(self.degrees, dtype=np.float64).reshape(-1, 1, 1)
+    def degree(self) -> Array:
+        """|N_i|, in the precision of the models."""
+        return np.asarray(self.degrees, dtype=self.dtype).reshape(-1, 1, 1)
 
     @cached_property
     def m(self) -> Floats:
@@ -115,9 +134,9 @@ class Oracle:
         """The smallest m_i, where sampling hides a row least."""
         return int(self.sites.counts.min())
 
-    def zeros(self, runs: int, dtype: type[np.floating] = np.float64) -> Array:
+    def zeros(self, runs: int) -> Array:
         """A stack of zero models."""
-        return np.zeros((self.sites.n, self.d, runs), dtype=dtype)
+        return np.zeros((self.sites.n, self.d, runs), dtype=self.dtype)
 
     # -- the private part ---------------------------------------------------------------------------------------------
 
@@ -153,57 +172,35 @@ class Oracle:
         slopes = self._slopes(w) * (self._share if weights is None else weights)
         return self.sites.rows.adjoint(slopes) + self.weight * self.regulariser.gradient(w)
 
-    def noisy_steps(
-        self,
-        k: int,
-        w: Array,
-        pull: Array,
-        curvature: Floats,
-        eta: Floats,
-        sigma: float,
-        noise: Noise,
-        batch: Batch | None = None,
-        radius: float | None = None,
-    ) -> Inner:
-        """The l noisy linearised steps of round k, from w~^{k,0} = w:
+    def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        """The l noisy linearised steps of round k, from w~^{k,0} = w (nodes, d, runs):
 
             g   = grad L_i(w) - sigma s z,      z ~ N(0, I),  s the sensitivity of the gradient
             w  <- (eta_r w - g + pull) / (curvature + eta_r),        and onto the ball of that radius, if given
 
-        Args:
-            k: the round, from 1.
-            w: (nodes, d, runs) where to start.
-            pull: (nodes, d, runs) the linear term of the augmented Lagrangian.
-            curvature: (nodes, 1, 1) its quadratic term, 2 rho |N_i|.
-            eta: (l, nodes, 1, 1) the step parameters.
-            sigma: noise multiplier; 0 adds none and draws none.
-            noise: where normals and batches come from.
-            batch: rows of a stochastic gradient; None takes all.
-            radius: of the ball to project onto; None does not project.
-
-        Formal guarantees: given w and pull, each step is a Gaussian mechanism with noise multiplier sigma with respect
-        to replacing one row (sampled, if there is a batch); see docs/proofs/ipadmm.md.
+        Formal guarantees: given w and the pull, each step is a Gaussian mechanism with noise multiplier sigma with
+        respect to replacing one row (sampled, if there is a batch); see docs/proofs/ipadmm.md.
         """
+        k, sigma, noise, batch = steps.k, steps.sigma, steps.noise, steps.batch
         total, mean = np.zeros_like(w), np.zeros_like(w)
-        for r, eta_r in enumerate(eta):
-            g = self.gradient(w, self._batch_weights(k, r, batch, noise))
+        for r, eta_r in enumerate(steps.eta):
+            g = self.gradient(w, None if batch is None else self.batch_weights(k, r, batch, noise))
             if sigma > 0:
                 g -= sigma * self.sensitivity(batch) * noise.normals(k, r)
             total += w
-            w = (eta_r * w - g + pull) / (curvature + eta_r)
-            if radius is not None:
-                w = onto_ball(w, radius)
+            w = (eta_r * w - g + steps.pull) / (steps.curvature + eta_r)
+            if steps.radius is not None:
+                w = onto_ball(w, steps.radius)
             mean += w
-        return Inner(last=w, mean=mean / len(eta), total=total)
+        return Inner(last=w, mean=mean / len(steps.eta), total=total)
 
-    def _batch_weights(self, k: int, r: int, batch: Batch | None, noise: Noise) -> Array | None:
-        if batch is None:
-            return None
+    def batch_weights(self, k: int, r: int, batch: Batch, noise: Noise) -> Array:
+        """How often each row is drawn in step r of round k, over the batch size: (rows, runs)."""
         counts = noise.draws(k, r, self.sites.rows.offsets, batch.size, batch.scheme)
         weights: Array = counts / batch.size
         return weights
 
-    def argmin(self, pull: Array, curvature: Floats, start: Array, tolerance: float) -> Array:
+    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
         """argmin_w L_i(w) - <pull_i, w> + (curvature_i / 2) ||w||^2 to ||gradient|| <= tolerance, node by node."""
         refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
         w, mu = start.copy(), curvature[:, 0, 0] + self.weight * (self.regulariser.curvature or 0.0)
@@ -211,6 +208,10 @@ class Oracle:
             for q in range(start.shape[2]):
                 w[i, :, q] = objective.argmin(pull[i, :, q], float(mu[i]), start[i, :, q], tolerance)
         return w
+
+    def score(self, models: Array) -> Scores:
+        """Mean loss and accuracy of models, given as columns (d, models), on all rows. For simulations only."""
+        return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models)
 
     @cached_property
     def _objectives(self) -> list[SmoothObjective]:
@@ -229,3 +230,12 @@ def onto_ball(w: Array, radius: float) -> Array:
     norms = np.sqrt(np.sum(w * w, axis=1, keepdims=True))
     shrunk: Array = w * np.minimum(1.0, radius / np.maximum(norms, radius))
     return shrunk
+
+
+def one_by_one(fused: Callable[[Array, Steps, int], Inner], w: Array, steps: Steps) -> Inner:
+    """The l steps as l calls of a kernel that does one, given (w, steps, which step comes first)."""
+    mean, total = 0 * w, 0 * w
+    for r in range(len(steps.eta)):
+        inner = fused(w, steps._replace(eta=steps.eta[r : r + 1]), r)
+        w, mean, total = inner.last, mean + inner.mean, total + inner.total
+    return Inner(w, mean / len(steps.eta), total)

@@ -13,6 +13,7 @@ LAYERS = [
     ("noise", "rows"),
     ("sites", "argmin", "evaluation"),
     ("oracle",),
+    ("compiled", "cuda"),
     ("algorithms",),
     ("engines",),
     ("estimators", "experiments", "plan"),

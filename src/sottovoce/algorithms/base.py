@@ -7,14 +7,16 @@ and its noise. Everything else is element-wise, so the same lines serve one site
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
 from sottovoce.graphs import Graph
 from sottovoce.losses import Logistic, Loss
 from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.oracle import DOUBLE, Oracle
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, epsilon
 from sottovoce.regularisers import L2, Regulariser
 from sottovoce.sites import Sites
@@ -53,9 +55,10 @@ class Algorithm(ABC, Generic[State]):
         expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
         expect(0 <= self.lam < float("inf"), "lam >= 0", lam=self.lam)
 
-    def oracle(self, sites: Sites, graph: Graph) -> Oracle:
-        """The rows of a whole network, bound to this algorithm's objective."""
-        return Oracle(sites, graph.degrees, graph.n, self.loss, self.regulariser, self.lam, self.max_grad_norm)
+    def oracle(self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE) -> Oracle:
+        """The rows of a whole network, bound to this algorithm's objective, in an oracle of that kind and precision."""
+        objective = self.loss, self.regulariser, self.lam, self.max_grad_norm
+        return kind(sites, graph.degrees, graph.n, *objective, dtype)
 
     @abstractmethod
     def start(self, site: Oracle, runs: int) -> State:

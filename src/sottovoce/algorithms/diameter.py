@@ -15,6 +15,7 @@ We minimise over y, no further than eta >= c allows, and D follows from y = sqrt
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -23,6 +24,7 @@ from scipy.optimize import minimize_scalar
 COEFFICIENT = 3.0
 
 
+@lru_cache(maxsize=64)
 def assumed_best_diameter(*, d: int, steps: int, scale: float, noise: float, curvature: float, signal: float) -> float:
     """D for the assumed problem.
 

@@ -30,7 +30,7 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.kernels.philox import MAX_STEPS
 from sottovoce.noise import Noise
-from sottovoce.oracle import Batch, Oracle
+from sottovoce.oracle import Batch, Oracle, Steps
 from sottovoce.privacy import (
     Event,
     Gaussian,
@@ -104,9 +104,8 @@ class IPADMM(PrivateAlgorithm[State]):
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
         """l noisy steps; the message is their mean."""
         s = state
-        inner = site.noisy_steps(
-            k,
-            s.w,
+        steps = Steps(
+            k=k,
             pull=2 * s.gamma + self.rho * (s.heard + site.degree * s.w_bar),
             curvature=2 * self.rho * site.degree,
             eta=self.eta(k, site),
@@ -115,6 +114,7 @@ class IPADMM(PrivateAlgorithm[State]):
             batch=self.batch,
             radius=self.radius,
         )
+        inner = site.noisy_steps(s.w, steps)
         return inner.mean, s._replace(w=inner.last, w_bar=inner.mean, total=s.total + inner.total)
 
     def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002

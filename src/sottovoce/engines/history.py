@@ -7,9 +7,7 @@ import numpy as np
 
 from sottovoce.algorithms.base import Outputs
 from sottovoce.arrays import Array, Ints
-from sottovoce.evaluation import evaluate
-from sottovoce.losses import Loss
-from sottovoce.sites import Sites
+from sottovoce.oracle import Oracle
 
 OUTPUTS = ("average", "last", "consensus")
 COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
@@ -59,10 +57,10 @@ def scored_nodes(n: int) -> Ints:
     return np.unique(np.linspace(0, n - 1, min(n, _NODES_SCORED)).astype(np.int64))
 
 
-def measure(outputs: Outputs, sites: Sites, loss: Loss, chosen: Ints) -> dict[str, Array]:
-    """Scores of one round's outputs. Per-node figures are means over the `chosen` nodes."""
+def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
+    """Scores of one round's outputs on the oracle's rows. Per-node figures are means over the `chosen` nodes."""
     consensus = outputs.last.mean(axis=0)
-    distances = np.sqrt(np.sum((outputs.last - consensus) ** 2, axis=1))
+    distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
     line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
     per_node = {
         "average": outputs.average[chosen],
@@ -71,7 +69,7 @@ def measure(outputs: Outputs, sites: Sites, loss: Loss, chosen: Ints) -> dict[st
     }
     for name, models in per_node.items():
         nodes, d, runs = models.shape
-        scores = evaluate(sites.rows, sites.labels, loss, models.transpose(1, 0, 2).reshape(d, nodes * runs))
+        scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
         line[f"risk_{name}"] = scores.risk.reshape(nodes, runs).mean(axis=0)
         line[f"accuracy_{name}"] = scores.accuracy.reshape(nodes, runs).mean(axis=0)
     return line

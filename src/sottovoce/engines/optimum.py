@@ -31,4 +31,4 @@ def pooled_optimum(sites: Sites, algorithm: Algorithm[Any]) -> float | None:
         model = pooled_model(sites, algorithm)
     except UnsupportedError:
         return None
-    return float(evaluate(sites.rows, sites.labels, algorithm.loss, model[:, None]).risk[0])
+    return float(evaluate(sites.rows.block, sites.labels, algorithm.loss, model[:, None]).risk[0])

@@ -10,12 +10,14 @@ import numpy as np
 
 from sottovoce.algorithms import IPADMM, Algorithm, Outputs, PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
+from sottovoce.compiled import CompiledOracle
 from sottovoce.datasets import Dataset
 from sottovoce.engines.history import OUTPUTS, measure, scored_nodes
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.engines.simulate import Progress, Result, simulate
 from sottovoce.experiments.build import Built
 from sottovoce.experiments.config import TrainConfig
+from sottovoce.graphs import complete
 from sottovoce.losses import Signs
 from sottovoce.privacy.accounting import leaves
 from sottovoce.sites import Sites
@@ -153,7 +155,8 @@ def _tested(built: Built, result: Result) -> Scores:
     sites = Sites([test.features], [test.labels], data_norm=test.data_norm)
     # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
     outputs = Outputs(result.average.transpose(1, 2, 0), result.last.transpose(1, 2, 0))
-    line = measure(outputs, sites, built.algorithm.loss, scored_nodes(built.sites.n))
+    site = built.algorithm.oracle(sites, complete(1), CompiledOracle)
+    line = measure(outputs, site, scored_nodes(built.sites.n))
     return _scores(line, _majority(built, test.labels))
 
 

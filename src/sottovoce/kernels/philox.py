@@ -12,12 +12,12 @@ simulation: Philox is not a cryptographic generator, and a site that guards real
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.kernels.elementary import log_of, sincos, split
 from sottovoce.kernels.simd import Lanes, broadcast, convert, count_up, fma, store, where, width
+from sottovoce.kernels.threads import claim, kernel, part, piece, share_out
 
 BLOCK_BITS = 20
 MAX_STEPS = 1 << (32 - BLOCK_BITS)
@@ -39,7 +39,7 @@ _SWAP = np.uint32(0x400000)
 _NEGATE = np.uint32(0x800000)
 
 
-@numba.njit(forceinline=True)
+@piece
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     """Ten rounds of Philox4x32 on words held in uint64, scalars or vectors. The high halves of the result are noise."""
     for _ in range(10):
@@ -54,7 +54,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     return c0, c1, c2, c3
 
 
-@numba.njit(forceinline=True)
+@piece
 def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     """Two standard normals from two words (vectors of uint32), in the precision of the scalar `zero`: Box-Muller.
 
@@ -79,7 +79,7 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     return radius * where(swap, sin, cos), radius * where(swap, cos, sin)
 
 
-@numba.njit(forceinline=True)
+@piece
 def normals(c0: Any, node: Any, k: Any, run: Any, k0: Any, k1: Any, zero: Any) -> Any:
     """The four standard normals of each block; c0 and run are vectors of uint64, node and k scalars."""
     lanes = LANES
@@ -90,7 +90,7 @@ def normals(c0: Any, node: Any, k: Any, run: Any, k0: Any, k1: Any, zero: Any) -
     return z0, z1, z2, z3
 
 
-@numba.njit
+@part
 def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
     """Normals of one node for `runs` consecutive runs, into out[coordinate * width_ + run].
 
@@ -128,53 +128,84 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
                 out[c * width_ + q] = few[(c & 3) * size + (c >> 2) - block]
 
 
-@numba.njit(parallel=True, cache=True)
-def _fill(out: Any, key: Any, k: int, r: int, first_node: int, first_run: int, _lanes: Any) -> None:
-    nodes, d, runs = out.shape
-    padded = runs if 2 * runs <= 16 else (runs + 15) // 16 * 16
-    for i in numba.prange(nodes):
-        scratch = np.empty((d + 3) // 4 * 4 * padded, out.dtype)
+@kernel
+def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_node: int, first_run: int,
+          _lanes: Any) -> None:  # fmt: skip
+    _, d, runs = out.shape
+    padded = runs if 2 * runs <= width(LANES) else (runs + 15) // 16 * 16
+    scratch = np.empty((d + 3) // 4 * 4 * padded, out.dtype)
+    i = claim(counter)
+    while i < items:
         tile_normals(scratch, d, padded, first_run, runs, key, (first_node + i, k, r))
         for c in range(d):
             for q in range(runs):
                 out[i, c, q] = scratch[c * padded + q]
+        i = claim(counter)
 
 
 def fill_normals(out: Array, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int) -> None:
     """Standard normals of round k and local step r, for all (node, coordinate, run) of `out`."""
-    _fill(out, (np.uint64(k0), np.uint64(k1)), k, r, first_node, first_run, LANES)
+    share_out(_fill, len(out), out, (np.uint64(k0), np.uint64(k1)), k, r, first_node, first_run, LANES)
 
 
-@numba.njit(parallel=True, cache=True)
-def count_with_replacement(
-    out: Array, offsets: Ints, batch: int, k0: Any, k1: Any, k: int, r: int, first_node: int, first_run: int
-) -> None:
-    """How often each row is among `batch` uniform draws, with replacement, from its node's rows."""
-    for i in numba.prange(len(offsets) - 1):
+@part
+def _words(block: int, counter: Any, run: int, key: Any) -> Any:
+    """The four words of one block. `counter` is (node, k, r)."""
+    node, k, r = counter
+    c0 = np.uint64((r << BLOCK_BITS) | block)
+    words = philox(c0, np.uint64(node), np.uint64(k), np.uint64(run), key[0], key[1])
+    return words[0] & _LOW, words[1] & _LOW, words[2] & _LOW, words[3] & _LOW
+
+
+@kernel
+def _count(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
+           first_run: int, _lanes: Any) -> None:  # fmt: skip
+    i = claim(counter)
+    while i < items:
         m = np.uint64(offsets[i + 1] - offsets[i])
         for q in range(out.shape[1]):
             for block in range((batch + 3) // 4):
-                words = philox(
-                    np.uint64((r << BLOCK_BITS) | block), np.uint64(first_node + i), np.uint64(k),
-                    np.uint64(first_run + q), np.uint64(k0), np.uint64(k1),
-                )  # fmt: skip
+                words = _words(block, (first_node + i, k, r), first_run + q, key)
                 for j in range(min(4, batch - 4 * block)):
-                    out[offsets[i] + np.int64(((words[j] & _LOW) * m) >> _32), q] += 1
+                    out[offsets[i] + np.int64((words[j] * m) >> _32), q] += 1
+        i = claim(counter)
 
 
-@numba.njit(parallel=True, cache=True)
-def choose_poisson(
-    out: Array, offsets: Ints, batch: int, k0: Any, k1: Any, k: int, r: int, first_node: int, first_run: int
+def count_with_replacement(
+    out: Array, offsets: Ints, batch: int, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int
 ) -> None:
-    """One where a row is in the batch: each independently with probability batch / m_i."""
-    for i in numba.prange(len(offsets) - 1):
+    """Add to `out` (rows, runs) how often a row is among its node's `batch` uniform draws, with replacement."""
+    key = (np.uint64(k0), np.uint64(k1))
+    share_out(_count, len(offsets) - 1, out, offsets, batch, key, k, r, first_node, first_run, LANES)
+
+
+@kernel
+def _choose(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
+            first_run: int, lanes: Any) -> None:  # fmt: skip
+    runs, size, zero = out.shape[1], width(lanes), out.dtype.type(0)
+    flags = np.empty(4 * size, out.dtype)
+    i = claim(counter)
+    while i < items:
         m = offsets[i + 1] - offsets[i]
-        for q in range(out.shape[1]):
-            for block in range((m + 3) // 4):
-                words = philox(
-                    np.uint64((r << BLOCK_BITS) | block), np.uint64(first_node + i), np.uint64(k),
-                    np.uint64(first_run + q), np.uint64(k0), np.uint64(k1),
-                )  # fmt: skip
+        limit = batch * 2.0**32 / m
+        node, round_ = broadcast(np.uint64(first_node + i), lanes), broadcast(np.uint64(k), lanes)
+        for block in range((m + 3) // 4):
+            c0 = broadcast(np.uint64((r << BLOCK_BITS) | block), lanes)
+            for first in range(0, runs, size):
+                words = philox(c0, node, round_, count_up(np.uint64(first_run + first), lanes), key[0], key[1])
+                store(flags, 0, convert(convert(words[0] & _LOW, 0.0) < limit, zero))
+                store(flags, size, convert(convert(words[1] & _LOW, 0.0) < limit, zero))
+                store(flags, 2 * size, convert(convert(words[2] & _LOW, 0.0) < limit, zero))
+                store(flags, 3 * size, convert(convert(words[3] & _LOW, 0.0) < limit, zero))
                 for j in range(min(4, m - 4 * block)):
-                    if float(words[j] & _LOW) * m < batch * 2.0**32:
-                        out[offsets[i] + 4 * block + j, q] = 1
+                    for q in range(min(size, runs - first)):
+                        out[offsets[i] + 4 * block + j, first + q] = flags[j * size + q]
+        i = claim(counter)
+
+
+def choose_poisson(
+    out: Array, offsets: Ints, batch: int, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int
+) -> None:
+    """Into `out` (rows, runs), 1 where a row is in the batch, else 0: each on its own, with probability batch / m_i."""
+    key = (np.uint64(k0), np.uint64(k1))
+    share_out(_choose, len(offsets) - 1, out, offsets, batch, key, k, r, first_node, first_run, LANES)

@@ -1,0 +1,81 @@
+"""The oracle on all cores of a machine: the same methods, with compiled kernels for what takes the time."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from sottovoce.arrays import Array
+from sottovoce.evaluation import Scores
+from sottovoce.kernels import steps as kernel
+from sottovoce.kernels.score import score
+from sottovoce.kernels.tiles import Csr, Dense
+from sottovoce.losses import Signs
+from sottovoce.noise import SeededNoise
+from sottovoce.oracle import Inner, Oracle, Steps, one_by_one
+from sottovoce.rows import DenseRows, SparseRows
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CompiledOracle(Oracle):
+    """Kernels in single or double precision."""
+
+    @cached_property
+    def _rows(self) -> Csr | Dense:
+        """The rows as kernels read them. In double precision the values are those of the sites, not a copy."""
+        rows = self.sites.rows
+        if isinstance(rows, DenseRows):
+            return Dense(rows.values.astype(self.dtype, copy=False))
+        assert isinstance(rows, SparseRows)
+        m = rows.matrix
+        return Csr(
+            m.data.astype(self.dtype, copy=False), m.indices.astype(np.int32, copy=False), m.indptr.astype(np.int64)
+        )
+
+    @cached_property
+    def _data(self) -> kernel.Data:
+        most = np.finfo(self.dtype).max
+        cap = np.full(len(self.sites.labels), most) if self._slope_cap is None else self._slope_cap[:, 0]
+        labels, cap = self.sites.labels.astype(self.dtype), np.minimum(cap, most).astype(self.dtype)
+        return kernel.Data(self.sites.rows.offsets, labels, cap)
+
+    def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
+        return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
+
+    def _fused(self, w: Array, steps: Steps, first_step: int = 0) -> Inner:
+        l, phi = len(steps.eta), self.regulariser
+        penalty = kernel.Penalty(
+            self.weight * phi.l1, self.weight * phi.l2, math.inf if steps.radius is None else steps.radius
+        )
+        found = kernel.noisy_steps(
+            self._rows, self._data, self.loss, penalty, self._draws(steps, first_step), steps.eta.reshape(l, -1),
+            steps.curvature.astype(np.float64).reshape(-1), w, np.ascontiguousarray(steps.pull, dtype=self.dtype),
+        )  # fmt: skip
+        return Inner(*found)
+
+    def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:
+        k, noise, batch = steps.k, steps.noise, steps.batch
+        given, weights = np.empty((0, 0, 0, 0), dtype=self.dtype), np.empty((0, 0, 0), dtype=self.dtype)
+        mode, key, shape = kernel.NONE, noise.seeded.normal_key, noise.seeded.shape
+        if batch is not None:
+            weights = self.batch_weights(k, first_step, batch, noise)[None].astype(self.dtype, copy=False)
+        if steps.sigma > 0 and isinstance(noise, SeededNoise):
+            mode = kernel.SEEDED
+        elif steps.sigma > 0:
+            mode = kernel.GIVEN
+            normals = [noise.normals(k, first_step + r) for r in range(len(steps.eta))]
+            given = np.stack(normals).astype(self.dtype, copy=False)
+        return kernel.Draws(
+            mode, (steps.sigma * self.sensitivity(batch)).reshape(-1), np.uint64(key[0]), np.uint64(key[1]), k,
+            first_step, shape.first_node, shape.first_run, given, weights,
+        )  # fmt: skip
+
+    def score(self, models: Array) -> Scores:
+        count = len(self.sites.labels)
+        losses, hits = score(self._rows, self._data.labels, self.loss, np.ascontiguousarray(models, dtype=self.dtype))
+        meant = isinstance(self.loss.labels, Signs)  # in regression nothing is right or wrong
+        return Scores(losses / count, hits / count if meant else np.full_like(hits, np.nan))

@@ -1,0 +1,91 @@
+"""Where a simulation runs: what may only change its speed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+
+from sottovoce.algorithms.base import Algorithm
+from sottovoce.arrays import Array
+from sottovoce.compiled import CompiledOracle
+from sottovoce.errors import expect
+from sottovoce.graphs import CompleteGraph, Graph, SparseGraph
+from sottovoce.oracle import Oracle
+from sottovoce.sites import Sites
+
+DeviceName: TypeAlias = Literal["cpu", "plain", "cuda"]
+Precision: TypeAlias = Literal["float64", "float32"]
+
+
+class Device(ABC):
+    """An oracle, the exchange, and the way back to host memory."""
+
+    @abstractmethod
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        """The rows, bound to the algorithm's objective, on this device."""
+
+    def exchange(self, graph: Graph) -> Callable[[Array], Array]:
+        """The sum of every node's neighbours' messages."""
+        return graph.neighbour_sum
+
+    def to_host(self, array: Array) -> Array:
+        """The array in host memory."""
+        return array
+
+
+@final
+class Plain(Device):
+    """NumPy, line by line: the reference that the others are tested against. Double precision only."""
+
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        expect(dtype == "float64", "dtype='float64' with device='plain'", dtype=dtype)
+        return algorithm.oracle(sites, graph)
+
+
+@final
+class Cpu(Device):
+    """Compiled kernels on all cores."""
+
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        return algorithm.oracle(sites, graph, CompiledOracle, np.dtype(dtype))
+
+
+@final
+class Cuda(Device):
+    """A GPU, through CuPy. Everything stays on the card until the end."""
+
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        from sottovoce.cuda import CudaOracle, cupy
+
+        cupy()  # refuses, with a reason, where there is no GPU
+        return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
+
+    def exchange(self, graph: Graph) -> Callable[[Array], Array]:
+        if isinstance(graph, CompleteGraph):
+            return graph.neighbour_sum
+        assert isinstance(graph, SparseGraph)
+        from cupyx.scipy.sparse import csr_matrix
+
+        matrices = {dtype: csr_matrix(graph.adjacency.astype(dtype)) for dtype in (np.float32, np.float64)}
+
+        def neighbour_sum(messages: Array) -> Array:
+            heard: Array = matrices[messages.dtype.type] @ messages.reshape(graph.n, -1)
+            return heard.reshape(messages.shape)
+
+        return neighbour_sum
+
+    def to_host(self, array: Array) -> Array:
+        from sottovoce.cuda import cupy
+
+        host: Array = cupy().asnumpy(array)
+        return host
+
+
+_DEVICES: dict[str, Device] = {"cpu": Cpu(), "plain": Plain(), "cuda": Cuda()}
+
+
+def by_name(name: DeviceName) -> Device:
+    """The device of that name."""
+    expect(name in _DEVICES, f"a device among {', '.join(_DEVICES)}", device=name)
+    return _DEVICES[name]

@@ -1,0 +1,56 @@
+"""Work shared out to threads, item by item, outside of the interpreter's lock.
+
+A kernel takes (counter, items, ...) and claims the next item until there is none. Which thread does an item does not
+matter to its result. Numba's own `prange` is not used: it compiles a kernel several times over, gives each thread a
+fixed share however uneven the sites are, and on some of its back ends ends the process after a fork.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+kernel = numba.njit(nogil=True, cache=True, error_model="numpy")
+# Called by kernels alone: without an entry from Python, functions compile in half the time. Parts stay functions of
+# their own; pieces work on vectors, and vanish into their callers so that these stay in registers.
+_inner = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+part = numba.njit(**_inner)
+piece = numba.njit(forceinline=True, **_inner)
+
+
+@intrinsic
+def claim(_context: Any, counter: Any) -> Any:
+    """The number of the next item: read the counter and add 1, as one step among all threads."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        return builder.atomic_rmw("add", data, ir.Constant(ir.IntType(64), 1), "monotonic")
+
+    return types.int64(counter), build
+
+
+@cache
+def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
+
+
+def share_out(function: Callable[..., Any], items: int, *args: Any) -> None:
+    """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows."""
+    threads = min(numba.get_num_threads(), items)
+    counter = np.zeros(1, dtype=np.int64)
+    if threads < 2:
+        function(counter, items, *args)
+        return
+    # A pool does not survive a fork, hence one for every process.
+    pool = _pool(os.getpid(), threads - 1)
+    others = [pool.submit(function, counter, items, *args) for _ in range(threads - 1)]
+    function(counter, items, *args)
+    for other in others:
+        other.result()

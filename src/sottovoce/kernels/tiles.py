@@ -1,0 +1,117 @@
+"""Rows times a tile of models, in compiled code.
+
+A tile is one node's model for `width` runs, flat as (d, width), aligned to cache lines and small enough to stay in the
+first-level cache. `dot` keeps its sums in registers over a row's non-zeros; `scatter` adds multiples of rows.
+"""
+
+# ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from sottovoce.arrays import Array, Ints
+from sottovoce.kernels.simd import at, broadcast, fma, load, store, width
+from sottovoce.kernels.threads import part
+
+_LINE = 64  # bytes of a cache line, and of the widest register
+
+
+class Csr(NamedTuple):
+    """Sparse rows, sorted by column."""
+
+    values: Array  # (non-zeros,)
+    columns: Ints  # (non-zeros,) int32
+    starts: Ints  # (rows + 1,) int64
+
+
+class Dense(NamedTuple):
+    """Full rows."""
+
+    values: Array  # (rows, d)
+
+
+@part
+def aligned(count: int, sample: Any) -> Any:
+    """Room for `count` numbers of the kind of `sample`, from the start of a cache line on."""
+    room = np.empty(count + _LINE // 4, sample.dtype)
+    skip = (-room.ctypes.data % _LINE) // room.itemsize
+    return room[skip : skip + count]
+
+
+@part
+def copy_in(tile: Any, lanes: Any, stack: Any, i: int, first: int, runs: int) -> None:
+    """Runs first.. of node i, from a stack (nodes, d, all runs) into a tile; the lanes left over become 0."""
+    size = width(lanes)
+    for c in range(stack.shape[1]):
+        for q in range(runs):
+            tile[c * size + q] = stack[i, c, first + q]
+        for q in range(runs, size):
+            tile[c * size + q] = 0
+
+
+@part
+def copy_out(stack: Any, i: int, first: int, runs: int, tile: Any, lanes: Any) -> None:
+    """The other way."""
+    size = width(lanes)
+    for c in range(stack.shape[1]):
+        for q in range(runs):
+            stack[i, c, first + q] = tile[c * size + q]
+
+
+def dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+    """<a_j, w> for every lane of the tile w."""
+    raise NotImplementedError("compiled code only")
+
+
+def scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+    """Add s_q a_{which[q]} to the tile for q = 0 .. n - 1, in this order; s_q is vector q of `slopes`."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(dot, jit_options={"forceinline": True})
+def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+    if rows.instance_class is Csr:
+
+        def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+            total = broadcast(tile.dtype.type(0), lanes)
+            for k in range(at(rows.starts, j), at(rows.starts, j + 1)):
+                total = fma(load(tile, at(rows.columns, k) * width(lanes), lanes), at(rows.values, k), total)
+            return total
+
+        return sparse
+
+    def dense(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+        d = rows.values.shape[1]
+        total = broadcast(tile.dtype.type(0), lanes)
+        for c in range(d):
+            total = fma(load(tile, c * width(lanes), lanes), at(rows.values, j * d + c), total)
+        return total
+
+    return dense
+
+
+@overload(scatter, jit_options={"forceinline": True})
+def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+    if rows.instance_class is Csr:
+
+        def sparse(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+            for q in range(n):
+                s = load(slopes, q * width(lanes), lanes)
+                for k in range(at(rows.starts, at(which, q)), at(rows.starts, at(which, q) + 1)):
+                    place = at(rows.columns, k) * width(lanes)
+                    store(tile, place, fma(s, at(rows.values, k), load(tile, place, lanes)))
+
+        return sparse
+
+    def dense(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+        # Column by column, so that a sum over the rows stays in registers.
+        d = rows.values.shape[1]
+        for c in range(d):
+            total = load(tile, c * width(lanes), lanes)
+            for q in range(n):
+                total = fma(load(slopes, q * width(lanes), lanes), at(rows.values, at(which, q) * d + c), total)
+            store(tile, c * width(lanes), total)
+
+    return dense

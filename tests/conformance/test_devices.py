@@ -1,0 +1,90 @@
+"""Every device gives the plain path's numbers: to 1e-10 in double precision, to rounding in single precision."""
+
+import math
+
+import numpy as np
+import pytest
+
+import problems
+import sottovoce as sv
+
+SIZES = (3, 40, 8, 1, 17)
+GRAPH = sv.graphs.from_edges(5, [(0, 1), (1, 2), (2, 3), (1, 3), (3, 4)])
+VARIANTS = {
+    "full": {},
+    "batches": {"batch_size": 3},
+    "Poisson batches": {"batch_size": 1, "sampling": "poisson"},
+    "projected": {"radius": 0.5},
+    "clipped": {"max_grad_norm": 0.1},
+    "l1": {"regulariser": sv.regularisers.L1(), "lam": 0.5},
+    "elastic net": {"regulariser": sv.regularisers.ElasticNet(0.3), "lam": 0.5},
+    "no noise": {"epsilon": math.inf},
+}
+
+
+def has_gpu():
+    try:
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except Exception:
+        return False
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not has_gpu(), reason="no GPU"))]
+
+
+def models(device, dtype="float64", sparse=True, runs=3, classes=True, noise=None, **options):
+    sites = problems.sites(np.random.default_rng(1), SIZES, d=9, classes=classes, sparse=sparse)
+    algorithm = sv.IPADMM(**{"rounds": 3, "local_steps": 4, "diameter": 10.0, "rho": 0.05, **options})
+    return sv.simulate(algorithm, sites, GRAPH, runs=runs, seed=3, noise=noise, device=device, dtype=dtype)
+
+
+def assert_same(ours, theirs, tolerance):
+    scale = np.abs(theirs.last).max()
+    np.testing.assert_allclose(ours.last, theirs.last, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(ours.average, theirs.average, rtol=0, atol=tolerance * scale)
+    for name in ("risk_last", "risk_average", "risk_consensus", "disagreement"):
+        np.testing.assert_allclose(ours.history[name], theirs.history[name], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_double_precision(device, sparse, variant):
+    options = VARIANTS[variant]
+    assert_same(models(device, sparse=sparse, **options), models("plain", sparse=sparse, **options), 1e-10)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("loss", [sv.losses.by_name(name) for name in sv.losses.NAMES], ids=lambda loss: loss.name)
+def test_every_loss(device, loss):
+    classes = isinstance(loss.labels, sv.losses.Signs)
+    options = {"loss": loss, "classes": classes, "runs": 2}
+    assert_same(models(device, **options), models("plain", **options), 1e-10)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("runs", [1, 20])
+@pytest.mark.parametrize("variant", ["full", "batches", "projected"])
+def test_single_precision(device, runs, variant):
+    options = VARIANTS[variant]
+    # Smooth losses only: at a kink rounding may choose the other side.
+    assert_same(models(device, "float32", runs=runs, **options), models("plain", runs=runs, **options), 3e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_handed_in_noise(device):
+    noise = np.random.default_rng(0).normal(size=(3, 2, 5, 4, 9))
+    given = [models(d, runs=2, noise=lambda k: noise[k - 1]) for d in (device, "plain")]
+    assert_same(*given, 1e-10)
+
+
+def test_unknown_devices_and_precisions_are_refused():
+    with pytest.raises(sv.InputError, match="device among"):
+        models("tpu")
+    with pytest.raises(sv.InputError, match="float64"):
+        models("plain", "float32")
+    if not has_gpu():
+        with pytest.raises(sv.UnsupportedError, match="device='cuda' needs"):
+            models("cuda")
