@@ -11,7 +11,7 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.losses import Loss
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
-_BLOCK = 1 << 20
+IN_CACHE = 1 << 20
 
 
 class Scores(NamedTuple):
@@ -21,7 +21,7 @@ class Scores(NamedTuple):
     accuracy: Floats  # (models,)
 
 
-def evaluate(block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array) -> Scores:
+def evaluate(block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE) -> Scores:
     """Score models, given as columns (d, models), on all rows.
 
     Args:
@@ -29,9 +29,10 @@ def evaluate(block: Callable[[int, int], Any], labels: Array, loss: Loss, models
         labels: of all rows.
         loss: whose value is averaged.
         models: (d, models), on the device that `block` and `labels` are on.
+        block_size: rows times models to work on at a time.
     """
     count = len(labels)
-    step = max(1, _BLOCK // max(1, models.shape[1]))
+    step = max(1, block_size // max(1, models.shape[1]))
     risk: Any = 0.0
     hits: Any = 0.0
     for first in range(0, count, step):

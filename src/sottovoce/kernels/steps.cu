@@ -1,27 +1,36 @@
 // The l noisy linearised steps of one round on a GPU; the formulas are those of sottovoce/oracle.py.
 //
-// One block serves one node and a tile of runs, one thread one run. A thread's model w and gradient g are columns of two
-// (d, tile) arrays in shared memory, so no thread ever waits for another. The rows of the node are read by all threads
-// of a warp at the same address, which costs one load. Non-zeros are packed as (value, column).
+// One block serves one node and a tile of B runs, one thread one run. A thread's model w and gradient g are columns of two
+// (d + 1, B) arrays in shared memory, so no thread ever waits for another. The rows of the node are read by all threads
+// of a warp at the same address, which costs one load.
+//
+// What is scarce is not arithmetic but warps to hide latency with: shared memory holds only some 256 runs on a
+// multiprocessor. So a thread works on ROWS rows at a time and on GROUP non-zeros of each, all of them in registers
+// between the product and the sum. Rows are padded to whole groups, with zeros in a column of their own, and nodes to
+// a whole number of ROWS. Up to DENSE columns that nearly every row has stay in registers for all rows of a node.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 template <typename T> struct Entry;
-template <> struct Entry<float> { float value; int column; };
-template <> struct Entry<double> { double value; long long column; };
+template <> struct __align__(8) Entry<float> { float value; int column; };
+template <> struct __align__(16) Entry<double> { double value; long long column; };
+template <typename T> struct __align__(16) Pair { Entry<T> of[2]; };  // one load of 16 bytes in single precision
+template <typename T, int COUNT> struct __align__(16) Values { T of[COUNT]; };
 
 // ---- losses: slope(z, b, theta), as in losses.py -------------------------------------------------------------------
 
 __device__ inline float exp_(float x) { return __expf(x); }
 __device__ inline double exp_(double x) { return exp(x); }
+__device__ inline float over(float a, float b) { return __fdividef(a, b); }
+__device__ inline double over(double a, double b) { return a / b; }
 template <typename T> __device__ inline T least(T a, T b) { return a < b ? a : b; }
 template <typename T> __device__ inline T most(T a, T b) { return a > b ? a : b; }
 
 struct Logistic {
   template <typename T> __device__ static T slope(T z, T b, T) {
     T m = b * z, e = exp_(-fabs(m));
-    return -b * (m < 0 ? T(1) : e) / (1 + e);
+    return over(-b * (m < 0 ? T(1) : e), 1 + e);
   }
 };
 struct Hinge {
@@ -59,7 +68,12 @@ __device__ inline Words philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, u32 k1) {
   return {c0, c1, c2, c3};
 }
 
-__device__ inline void sincos_(float x, float* s, float* c) { sincosf(x, s, c); }
+// Within pi/4 of 0, where polynomials are exact to rounding (Cephes' sinf and cosf).
+__device__ inline void sincos_(float x, float* s, float* c) {
+  const float y = x * x;
+  *s = x + x * y * (-1.6666654611e-1f + y * (8.3321608736e-3f + y * -1.9515295891e-4f));
+  *c = 1 - 0.5f * y + y * y * (4.166664568298827e-2f + y * (-1.388731625493765e-3f + y * 2.443315711809948e-5f));
+}
 __device__ inline void sincos_(double x, double* s, double* c) { sincos(x, s, c); }
 __device__ inline float log_(float x) { return logf(x); }
 __device__ inline double log_(double x) { return log(x); }
@@ -81,48 +95,113 @@ template <typename T> __device__ inline void normal_pair(u32 high, u32 low, T* a
 
 // ---- the recursion -------------------------------------------------------------------------------------------------
 
-template <typename T, typename Loss, bool SHARED>
-__global__ void noisy_steps(const Entry<T>* entries, const long long* starts, const long long* offsets, const T* labels,
-                            const T* cap, const T* weights, const T* given, const T* eta, const T* curvature,
-                            const T* std_, const T* w0, const T* pull, T* last, T* mean, T* total, T* room, int nodes,
-                            int d, int runs, int l, int first_step, T theta, T l1, T l2, T radius, int mode, u32 k0,
-                            u32 k1, u32 k, u32 first_node, u32 first_run) {
-  extern __shared__ unsigned char shared[];
-  const int i = blockIdx.x, B = blockDim.x, q = blockIdx.y * B + threadIdx.x;
-  if (q >= runs) return;
-  T* w = SHARED ? reinterpret_cast<T*>(shared) : room + ((size_t)blockIdx.y * nodes + i) * 2 * d * B;
-  T* g = w + (size_t)d * B;
-  w += threadIdx.x;
-  g += threadIdx.x;
-  const size_t base = (size_t)i * d * runs + q;  // this thread's column of a stack (nodes, d, runs)
-  const long long first = offsets[i], end = offsets[i + 1];
-  const T share = T(1) / T(end - first), s = std_[i];
-  for (int c = 0; c < d; ++c) {
-    w[c * B] = w0[base + (size_t)c * runs];
-    total[base + (size_t)c * runs] = 0;
-    mean[base + (size_t)c * runs] = 0;
+template <typename T> struct Rows {
+  const Pair<T>* __restrict__ entries;   // (groups, GROUP / 2)
+  const T* __restrict__ dense;           // (padded rows, DENSE) values in the dense columns
+  const int* __restrict__ columns;       // (DENSE,) which they are
+  const int* __restrict__ starts;        // (padded rows + 1,) first group of each row
+  const int* __restrict__ offsets;       // (nodes + 1,) first padded row of each node
+  const int* __restrict__ ids;           // (padded rows,) which row it is, -1 for padding
+  const T* __restrict__ labels;          // (padded rows,)
+  const T* __restrict__ cap;             // (padded rows,) largest |slope|, or null
+  const T* __restrict__ share;           // (nodes,) 1 / m_i
+};
+
+// Add the data's part of the gradient at w to g.
+template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, bool ONE>
+__device__ inline void add_gradient(const Rows<T>& rows, const T* __restrict__ weights, int runs, int q, int i, T theta,
+                                    const T* w, T* g) {
+  const T share = rows.share[i];
+  const int end = rows.offsets[i + 1];
+  T wd[DENSE + 1], gd[DENSE + 1];  // one more, since an array of none is not allowed
+#pragma unroll
+  for (int c = 0; c < DENSE; ++c) {
+    wd[c] = w[rows.columns[c] * B];
+    gd[c] = 0;
   }
-  for (int r = 0; r < l; ++r) {
-    for (int c = 0; c < d; ++c) g[c * B] = 0;
-    for (long long j = first; j < end; ++j) {
-      const T weight = weights ? weights[((size_t)r * offsets[nodes] + j) * runs + q] : share;
-      const int begin = (int)(starts[j] - starts[first]), stop = (int)(starts[j + 1] - starts[first]);
-      const Entry<T>* row = entries + starts[first];
-      T z = 0;
-#pragma unroll 4
-      for (int e = begin; e < stop; ++e) {
-        const Entry<T> a = row[e];
-        z += a.value * w[(int)a.column * B];
-      }
-      T slope = Loss::template slope<T>(z, labels[j], theta);
-      if (cap) slope = least(most(slope, -cap[j]), cap[j]);
-      slope *= weight;
-#pragma unroll 4
-      for (int e = begin; e < stop; ++e) {
-        const Entry<T> a = row[e];
-        g[(int)a.column * B] += a.value * slope;
+  for (int j = rows.offsets[i]; j < end; j += ROWS) {
+    T value[ROWS][GROUP], z[ROWS];
+    int place[ROWS][GROUP];
+    Values<T, DENSE ? DENSE : 4> dense[ROWS];
+#pragma unroll
+    for (int p = 0; p < ROWS; ++p) {
+      z[p] = 0;
+      if (DENSE) dense[p] = reinterpret_cast<const Values<T, DENSE ? DENSE : 4>*>(rows.dense)[j + p];
+#pragma unroll
+      for (int c = 0; c < DENSE; ++c) z[p] += dense[p].of[c] * wd[c];
+      const int first = ONE ? j + p : rows.starts[j + p], last = ONE ? first + 1 : rows.starts[j + p + 1];
+      for (int group = first; group < last; ++group) {
+        T part[2] = {0, 0};  // two sums, so that neither waits for itself
+#pragma unroll
+        for (int e = 0; e < GROUP; e += 2) {
+          const Pair<T> a = rows.entries[(size_t)group * (GROUP / 2) + e / 2];
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            value[p][e + h] = a.of[h].value;
+            place[p][e + h] = (int)a.of[h].column * B;
+            part[h] += a.of[h].value * w[place[p][e + h]];
+          }
+        }
+        z[p] += part[0] + part[1];
       }
     }
+    T slope[ROWS];
+#pragma unroll
+    for (int p = 0; p < ROWS; ++p) {
+      slope[p] = Loss::template slope<T>(z[p], rows.labels[j + p], theta);
+      if (rows.cap) slope[p] = least(most(slope[p], -rows.cap[j + p]), rows.cap[j + p]);
+      const int id = weights ? rows.ids[j + p] : 0;
+      slope[p] *= weights ? (id < 0 ? T(0) : weights[(size_t)id * runs + q]) : share;
+#pragma unroll
+      for (int c = 0; c < DENSE; ++c) gd[c] += dense[p].of[c] * slope[p];
+    }
+#pragma unroll
+    for (int p = 0; p < ROWS; ++p) {
+      const int first = ONE ? j + p : rows.starts[j + p], last = ONE ? first + 1 : rows.starts[j + p + 1];
+      for (int group = first; group < last; ++group) {
+        T sum[GROUP];
+#pragma unroll
+        for (int e = 0; e < GROUP; ++e) {
+          if (!ONE) {  // several groups: only the last one's entries are still in registers
+            const Entry<T> a = rows.entries[(size_t)group * (GROUP / 2) + e / 2].of[e & 1];
+            value[p][e] = a.value;
+            place[p][e] = (int)a.column * B;
+          }
+          sum[e] = g[place[p][e]];
+        }
+        // The columns of a row differ, but for padding, whose sum means nothing: all loads may go before all stores.
+#pragma unroll
+        for (int e = 0; e < GROUP; ++e) g[place[p][e]] = sum[e] + value[p][e] * slope[p];
+      }
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < DENSE; ++c) g[rows.columns[c] * B] += gd[c];
+}
+
+template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, bool ONE, bool SHARED>
+__global__ void __launch_bounds__(B) noisy_steps(
+    Rows<T> rows, const T* __restrict__ weights, const T* __restrict__ given, const T* __restrict__ eta,
+    const T* __restrict__ curvature, const T* __restrict__ std_, const T* __restrict__ w0, const T* __restrict__ pull,
+    T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int runs,
+    int l, int first_step, T theta, T l1, T l2, T radius, int mode, u32 k0, u32 k1, u32 k, u32 first_node,
+    u32 first_run) {
+  extern __shared__ unsigned char shared[];
+  const int i = blockIdx.x, q = blockIdx.y * B + threadIdx.x;
+  if (q >= runs) return;
+  T* w = (SHARED ? reinterpret_cast<T*>(shared) : room + ((size_t)blockIdx.y * nodes + i) * 2 * (d + 1) * B) + threadIdx.x;
+  T* g = w + (size_t)(d + 1) * B;
+  const size_t base = (size_t)i * d * runs + q;  // this thread's column of a stack (nodes, d, runs)
+  const T s = std_[i];
+  for (int c = 0; c < d; ++c) {
+    w[c * B] = w0[base + (size_t)c * runs];
+    mean[base + (size_t)c * runs] = 0;
+  }
+  w[d * B] = 0;  // the column of the padding
+  g[d * B] = 0;
+  for (int r = 0; r < l; ++r) {
+    for (int c = 0; c < d; ++c) g[c * B] = 0;
+    add_gradient<T, Loss, GROUP, DENSE, ROWS, B, ONE>(rows, weights, runs, q, i, theta, w, g);
     const T step = eta[(size_t)r * nodes + i], inverse = T(1) / (curvature[i] + step);
     T squares = 0;
     for (int block = 0; block < (d + 3) / 4; ++block) {
@@ -136,12 +215,10 @@ __global__ void noisy_steps(const Entry<T>* entries, const long long* starts, co
       for (int b = 0; b < 4; ++b) {
         const int c = 4 * block + b;
         if (c < d) {
-          const size_t at = base + (size_t)c * runs;
           const T old = w[c * B];
           const T normal = mode == 2 ? given[((size_t)r * nodes * d + (size_t)i * d + c) * runs + q] : n[b];
           const T slope = g[c * B] + l1 * T((old > 0) - (old < 0)) + l2 * old - s * normal;
-          const T next = (step * old - slope + pull[at]) * inverse;
-          total[at] += old;
+          const T next = (step * old - slope + pull[base + (size_t)c * runs]) * inverse;
           squares += next * next;
           w[c * B] = next;
         }
@@ -149,13 +226,15 @@ __global__ void noisy_steps(const Entry<T>* entries, const long long* starts, co
     }
     const T norm = sqrt(squares), scale = norm > radius ? radius / norm : T(1);
     for (int c = 0; c < d; ++c) {
-      w[c * B] *= scale;
-      mean[base + (size_t)c * runs] += w[c * B];
+      const T next = w[c * B] * scale;
+      w[c * B] = next;
+      mean[base + (size_t)c * runs] += next;
     }
   }
   for (int c = 0; c < d; ++c) {
     const size_t at = base + (size_t)c * runs;
     last[at] = w[c * B];
+    total[at] = w0[at] + (mean[at] - w[c * B]);  // w_0 .. w_{l-1} is w_1 .. w_l, plus the first, less the last
     mean[at] /= T(l);
   }
 }
