@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint clean
+.PHONY: train test lint bench clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train
@@ -14,6 +14,10 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
+	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/render.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -27,5 +31,13 @@ lint: .venv/.dev
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	touch $@
 
+.venv/.bench: .venv/.cli
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	touch $@
+
+# A rival that cannot be installed becomes a row that says so.
+.venv-bench/.%: benchmarks/requirements-%.txt
+	-$(PYTHON) -m venv .venv-bench/$* && .venv-bench/$*/bin/python -m pip install --quiet -r $< && touch $@
+
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache

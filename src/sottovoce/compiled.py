@@ -10,6 +10,7 @@ import numpy as np
 from sottovoce.arrays import Array
 from sottovoce.evaluation import Scores
 from sottovoce.kernels import steps as kernel
+from sottovoce.kernels.argmin import ArgminSolver
 from sottovoce.kernels.score import score
 from sottovoce.kernels.tiles import Csr, Dense
 from sottovoce.losses import Signs
@@ -73,6 +74,17 @@ class CompiledOracle(Oracle):
             mode, (steps.sigma * self.sensitivity(batch)).reshape(-1), np.uint64(key[0]), np.uint64(key[1]), k,
             first_step, shape.first_node, shape.first_run, given, weights,
         )  # fmt: skip
+
+    @cached_property
+    def _solver(self) -> ArgminSolver:
+        """Keeps curvature and multipliers of every node and run from one call to the next."""
+        return ArgminSolver(
+            self._rows, self.sites.d, self.sites.rows.offsets, self.sites.labels, self.loss, self.regulariser,
+            self.weight, max_grad_norm=self.max_grad_norm,
+        )  # fmt: skip
+
+    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
+        return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
     def score(self, models: Array) -> Scores:
         count = len(self.sites.labels)

@@ -21,7 +21,9 @@ class Scores(NamedTuple):
     accuracy: Floats  # (models,)
 
 
-def evaluate(block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE) -> Scores:
+def evaluate(
+    block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE
+) -> Scores:
     """Score models, given as columns (d, models), on all rows.
 
     Args:

@@ -38,6 +38,22 @@ def test_admm_reaches_the_pooled_optimum_on_every_graph(name):
     assert abs(excess(result.last, features, labels, algorithm.loss, 0.3)) < 1e-8
 
 
+@pytest.mark.parametrize(
+    "loss", [sv.losses.Hinge(), sv.losses.Absolute(), sv.losses.Quantile(0.3)], ids=lambda x: x.name
+)
+def test_admm_reaches_the_pooled_optimum_for_kinked_losses(loss):
+    """The consensus is the pooled minimiser: no direction goes down from it (a subgradient inequality, sampled)."""
+    classes = isinstance(loss.labels, sv.losses.Signs)
+    features, labels = problems.lists(np.random.default_rng(4), SIZES, classes=classes)
+    algorithm = sv.ADMM(rounds=2000, rho=0.05, lam=0.3, loss=loss)
+    result = sv.simulate(algorithm, sv.Sites(features, labels), GRAPHS["edges"], record=1)
+    assert result.history.final("disagreement") < 1e-5
+    objective = problems.pooled_objective(features, labels, loss, 0.3)
+    w, rng = result.consensus[0], np.random.default_rng(0)
+    around = [objective(w + 10**-k * rng.normal(size=5))[0] for k in range(6) for _ in range(400)]
+    assert objective(w)[0] <= min(around) + 1e-6
+
+
 @pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)
 def test_admm_reaches_the_pooled_optimum_for_every_smooth_loss(loss):
     classes = isinstance(loss.labels, sv.losses.Signs)

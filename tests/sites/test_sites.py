@@ -122,11 +122,13 @@ def test_bad_hyper_parameters_are_refused(options):
         sv.IPADMM(**options)
 
 
-def test_admm_refuses_what_has_no_derivative():
+def test_admm_refuses_what_its_solver_cannot_do():
     with pytest.raises(sv.UnsupportedError, match="smooth loss, which hinge is not"):
-        sv.simulate(sv.ADMM(loss=sv.losses.Hinge()), sites(), sv.graphs.complete(2))
+        sv.simulate(sv.ADMM(loss=sv.losses.Hinge()), sites(), sv.graphs.complete(2), device="plain")
     with pytest.raises(sv.UnsupportedError, match="smooth regulariser, which l1 is not"):
-        sv.simulate(sv.ADMM(regulariser=sv.regularisers.L1()), sites(), sv.graphs.complete(2))
+        sv.simulate(sv.ADMM(regulariser=sv.regularisers.L1()), sites(), sv.graphs.complete(2), device="plain")
+    with pytest.raises(sv.UnsupportedError, match="max_grad_norm"):
+        sv.simulate(sv.ADMM(max_grad_norm=0.1), sites(), sv.graphs.complete(2))
 
 
 def test_a_hundred_thousand_sites():

@@ -9,6 +9,7 @@ from sottovoce import datasets, graphs, losses, regularisers
 from sottovoce.algorithms import ADMM, IPADMM, Algorithm
 from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.datasets import Dataset, Partition, partition
+from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.errors import InputError
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.graphs import Graph
@@ -29,6 +30,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "calibration": CALIBRATIONS,
     "schedule": SCHEDULES,
     "sampling": get_args(Scheme),
+    "device": get_args(DeviceName),
+    "dtype": get_args(Precision),
 }
 
 # Settings that are fields of some algorithm and are handed to it as they are.

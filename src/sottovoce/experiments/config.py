@@ -72,6 +72,8 @@ class TrainConfig:
     runs: int = option(10, "Simulation", "Independent runs, to average over.")
     seed: int = option(0, "Simulation", "Of partition, graph and simulated noise.")
     record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
+    device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
+    dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast.")
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(TrainConfig).items():

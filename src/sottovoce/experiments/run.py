@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from sottovoce.algorithms import IPADMM, Algorithm, Outputs, PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.compiled import CompiledOracle
 from sottovoce.datasets import Dataset
+from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.history import OUTPUTS, measure, scored_nodes
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.engines.simulate import Progress, Result, simulate
@@ -110,6 +111,8 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Trained:
         seed=config.seed,
         record=config.record,
         progress=progress,
+        device=cast("DeviceName", config.device),  # checked when the configuration was made
+        dtype=cast("Precision", config.dtype),
     )
     labels, final = built.sites.labels, result.history.final
     return Trained(

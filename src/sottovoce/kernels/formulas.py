@@ -25,7 +25,9 @@ class FormulasType(types.Opaque):
 
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
-        digest = sha256("".join(_text(f.__code__) for f in (loss.value, loss.slope)).encode()).hexdigest()[:12]
+        digest = sha256(
+            "".join(_text(f.__code__) for f in (loss.value, loss.slope, loss.curvature)).encode()
+        ).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
 
 
@@ -75,6 +77,11 @@ def value(of: Any, z: Any, b: Any, theta: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
+def curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """The loss's second derivative in z, almost everywhere."""
+    raise NotImplementedError("compiled code only")
+
+
 @overload(slope, jit_options={"forceinline": True})
 def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
     formula = _compiled(of.loss.slope)
@@ -88,6 +95,16 @@ def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
 @overload(value, jit_options={"forceinline": True})
 def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
     formula = _compiled(of.loss.value)
+
+    def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
+        return formula(z, b, theta)
+
+    return call
+
+
+@overload(curvature, jit_options={"forceinline": True})
+def _curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    formula = _compiled(of.loss.curvature)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
         return formula(z, b, theta)

@@ -1,0 +1,163 @@
+"""The exact local argmin of decentralised ADMM: a solver that owns what it keeps between calls.
+
+The method and the proof of its certificate are in `sottovoce.kernels.newton`.
+"""
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
+from sottovoce.kernels.factor import Lines
+from sottovoce.kernels.formulas import formulas
+from sottovoce.kernels.newton import Kept, Problem, minimise_all
+from sottovoce.kernels.threads import share_out
+from sottovoce.kernels.tiles import Csr, Dense
+from sottovoce.losses import Huber, Logistic, Loss, SmoothedHinge
+from sottovoce.regularisers import Regulariser
+
+_SMOOTH: tuple[type[Loss], ...] = (Logistic, SmoothedHinge, Huber)
+
+
+class ArgminSolver:
+    """The argmin of every node and run, with what it keeps between calls.
+
+    Args:
+        rows: all nodes' rows, below each other, of either precision; the work is done in double.
+        d: their length.
+        offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
+        labels: (rows,).
+        loss, regulariser, weight: the objective; `weight` multiplies the regulariser.
+        max_grad_norm: must be None, since a clipped gradient is the gradient of no known function.
+
+    Formal guarantees: `solve` returns models within tolerance / mu_i of the minimiser, or raises. Each (node, run) is
+    computed by itself: its result depends on its own inputs and its own earlier calls alone.
+
+    It keeps min(m_i, d)^2 numbers for every node and run.
+    """
+
+    def __init__(
+        self,
+        rows: Csr | Dense,
+        d: int,
+        offsets: Ints,
+        labels: Array,
+        loss: Loss,
+        regulariser: Regulariser,
+        weight: float,
+        *,
+        max_grad_norm: float | None = None,
+    ) -> None:
+        _refuse_unsupported(loss, max_grad_norm)
+        expect(weight >= 0, "weight >= 0", weight=weight)
+        kinked = loss.smoothness_bound is None
+        numbers = np.ascontiguousarray(labels, dtype=np.float64)
+        counts = np.diff(offsets)
+        share = np.repeat(1.0 / counts, counts)
+        low, high = _sides(loss, numbers, share) if kinked else (np.zeros(0), np.zeros(0))
+        self._d, self._rows = d, _lines(rows, d)
+        norms = _norms(self._rows)
+        offsets = np.ascontiguousarray(offsets, dtype=np.int64)
+        # One kernel for all the losses of this package. A kinked loss does not use its formulas.
+        code = _SMOOTH.index(type(loss)) if type(loss) in _SMOOTH else 0
+        known = kinked or type(loss) in _SMOOTH
+        self._of = tuple(formulas(kind) for kind in (_SMOOTH if known else (type(loss),) * len(_SMOOTH)))
+        self._problem = Problem(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
+        self._l2 = weight * regulariser.l2
+        longest = np.maximum.reduceat(norms * norms, offsets[:-1])
+        steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
+        self._scales = np.stack([1 / np.where(longest > 0, longest, 1.0), steepest], axis=1)
+        self._kept: Kept | None = None
+
+    def solve(self, pull: Array, curvature: Floats, start: Array, tolerance: float) -> Floats:
+        """argmin_w L_i(w) - <pull_i, w> + (curvature_i / 2) ||w||^2 for every node and run.
+
+        Args:
+            pull: (nodes, d, runs).
+            curvature: one number per node, as (nodes, 1, 1) or (nodes,).
+            start: (nodes, d, runs) where to start: the last result, if there is one.
+            tolerance: the result is within tolerance / mu_i of the minimiser. Rounding sets a floor of about 1e-15
+                (||pull|| + mu_i ||w|| + mean |slope| ||a|| + smoothness mean ||a||^2 ||w||): 1e-14 for rows of
+                norm 1 and models of norm 10. Kinks at rows of norm R raise it to about 1e-13 R.
+
+        Raises:
+            SottovoceError: the tolerance was not reached at some node. Nothing is returned then.
+        """
+        nodes, runs = len(self._scales), start.shape[2]
+        expect(start.shape[:2] == (nodes, self._d), f"start of shape ({nodes}, {self._d}, runs)", shape=start.shape)
+        expect(pull.shape == start.shape, "pull of the shape of start", pull=pull.shape, start=start.shape)
+        expect(tolerance > 0, "tolerance > 0", tolerance=tolerance)
+        mu = np.asarray(curvature, dtype=np.float64).reshape(-1) + self._l2
+        expect(len(mu) == nodes, "one curvature per node", curvatures=len(mu), nodes=nodes)
+        expect(bool((mu > 0).all()), "curvature + weight l2 > 0 at every node", smallest=float(mu.min()))
+        if not (np.isfinite(pull).all() and np.isfinite(start).all() and np.isfinite(mu).all()):
+            raise InputError("Expected finite pull, curvature and start, got NaN or infinity.")
+        kept = self._kept
+        if kept is None or len(kept.numbers) != runs:
+            kept = self._kept = self._fresh(runs)
+        w, reached = np.array(start, dtype=np.float64, order="C"), np.empty((nodes, runs))
+        share_out(
+            minimise_all, nodes * runs, self._rows, self._problem, self._of, kept, self._scales, mu,
+            np.ascontiguousarray(pull, dtype=np.float64), w, float(tolerance), reached,
+        )  # fmt: skip
+        if not (reached <= tolerance).all():
+            self._kept = None
+            i, q = np.unravel_index(int(np.argmax(np.nan_to_num(reached, nan=np.inf))), reached.shape)
+            raise SottovoceError(
+                f"Expected the argmin of node {i}, run {q} to be certified to tolerance={tolerance:g}, "
+                f"got {reached[i, q]:.3g}. Rounding may not allow less: ask for a larger tolerance."
+            )
+        return w
+
+    def _fresh(self, runs: int) -> Kept:
+        offsets = self._problem.offsets
+        nodes, rows, d = len(offsets) - 1, int(offsets[-1]), self._d
+        room = np.minimum(np.diff(offsets), d) ** 2
+        place = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
+        kept = Kept(
+            factors=np.empty((runs, int(place[-1]))),
+            place=place[:-1],
+            numbers=np.zeros((runs, nodes, 3)),
+            by_row=np.zeros((runs, 2, rows)),
+            by_column=np.zeros((runs, nodes, 2, d if self._problem.l1 > 0 else 0)),
+        )
+        kept.numbers[..., 0] = -2  # no factor yet
+        return kept
+
+
+def _refuse_unsupported(loss: Loss, max_grad_norm: float | None) -> None:
+    if max_grad_norm is not None:
+        raise UnsupportedError(
+            "The exact argmin needs no max_grad_norm, since a clipped gradient is the gradient of no known function. "
+            "IPADMM takes one."
+        )
+    if loss.outputs != 1:
+        raise UnsupportedError(f"The exact argmin needs one prediction per row, and {loss.name} has {loss.outputs}.")
+
+
+def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """The two slopes of a loss with one kink, of value 0, at its label; each over m_i."""
+    far = 1 + np.abs(labels)
+    sides = []
+    for side in (-1.0, 1.0):
+        steepness = loss.slope(labels + side * far, labels, loss.theta)
+        for times in (1.0, 7.0):
+            value = loss.value(labels + side * times * far, labels, loss.theta)
+            if not np.allclose(value, steepness * side * times * far, rtol=1e-9, atol=0):
+                raise UnsupportedError(
+                    f"The exact argmin needs a smooth loss, or one of two straight lines that meet at 0 where the "
+                    f"prediction is the label; {loss.name} is neither. IPADMM takes it."
+                )
+        sides.append(steepness * share)
+    return sides[0].astype(np.float64), sides[1].astype(np.float64)
+
+
+def _lines(rows: Csr | Dense, d: int) -> Lines:
+    values = np.ascontiguousarray(rows.values, dtype=np.float64)
+    if isinstance(rows, Csr):
+        return Lines(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
+    return Lines(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)
+
+
+def _norms(rows: Lines) -> Floats:
+    count = len(rows.starts) - 1
+    return np.sqrt(np.bincount(np.repeat(np.arange(count), np.diff(rows.starts)), rows.values**2, minlength=count))
