@@ -24,11 +24,12 @@ MANY = (1, 10, 64, 256)
 SPECS = (
     Spec("sottovoce32", "sottovoce, float32", ("cpu",), MANY, 2e-4),
     Spec("sottovoce64", "sottovoce, float64", ("cpu",), MANY, 1e-9),
-    Spec("literal", "NumPy, literal, float64", ("dense", "csr"), (1,), 1e-9),
-    Spec("blas", "NumPy, batched BLAS, float32", ("stack", "nodes 1", "nodes 5"), (10, 64, 256), 2e-4,
+    Spec("literal", "NumPy, literal, float64", ("dense",), (1,), 1e-9),
+    Spec("blocks", "NumPy and SciPy, sparse blocks, float64", ("csr",), (1,), 1e-9),
+    Spec("blas", "NumPy, batched BLAS, float32", ("stack", "nodes 1", "nodes 5"), (64,), 2e-4,
          pooled=("nodes 1", "nodes 5")),
     Spec("jaxed", "JAX, jitted, float32",
          ("batch, threefry", "batch, rbg", "batch, rbg, wide", "nodes, threefry", "nodes, rbg", "nodes, rbg, wide",
-          "gather, rbg"), MANY, 2e-4, environment="jax"),
+          "gather, rbg"), (1, 64), 2e-4, environment="jax"),
 )  # fmt: skip
 BY_MODULE = {spec.module: spec for spec in SPECS}

@@ -6,7 +6,19 @@ import dp_accounting
 import pytest
 
 from sottovoce.errors import InputError
-from sottovoce.privacy import Gaussian, NonPrivate, Repeated, SampledGaussian, Sampling, Sequence
+from sottovoce.privacy import (
+    Gaussian,
+    GaussianObjective,
+    Laplace,
+    NonPrivate,
+    NormLaplace,
+    NormLaplaceObjective,
+    PureRelease,
+    Repeated,
+    SampledGaussian,
+    Sampling,
+    Sequence,
+)
 
 POISSON, REPLACEMENT = Sampling("poisson", 100, 10), Sampling("replacement", 100, 10)
 ALL = [
@@ -14,6 +26,12 @@ ALL = [
     Gaussian(2.0),
     SampledGaussian(2.0, POISSON),
     SampledGaussian(2.0, REPLACEMENT),
+    PureRelease(0.3),
+    Laplace(2.0),
+    NormLaplace(2.0, 9),
+    GaussianObjective(2.0, 0.1),
+    NormLaplaceObjective(2.0, 9, 0.1),
+    NormLaplaceObjective(2.0, 9, 0.0, one_sided=True),
     Repeated(Gaussian(2.0), 7),
     Sequence((Gaussian(1.0), Repeated(SampledGaussian(3.0, POISSON), 2))),
 ]
@@ -26,6 +44,8 @@ def test_every_event_speaks_json_google_and_english(event):
     assert isinstance(event.dp_event(), dp_accounting.DpEvent)
     assert event.describe()
     assert hash(event) == hash(event)
+    fields = {k: v for k, v in data.items() if not isinstance(v, dict | list | str)}
+    assert all(getattr(event, name) == value for name, value in fields.items())
 
 
 def test_the_export_carries_our_multiplier():
@@ -33,6 +53,14 @@ def test_the_export_carries_our_multiplier():
     sampled = SampledGaussian(2.0, POISSON).dp_event()
     assert sampled == dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(2.0))
     assert Repeated(Gaussian(2.0), 7).dp_event().count == 7
+    assert Laplace(2.0).dp_event() == dp_accounting.LaplaceDpEvent(2.0)
+
+
+@pytest.mark.parametrize(
+    "event", [PureRelease(0.3), NormLaplace(2.0, 9), GaussianObjective(2.0, 0.1), NormLaplaceObjective(2.0, 9, 0.1)]
+)
+def test_what_google_cannot_say_is_exported_as_unsupported(event):
+    assert event.dp_event() == dp_accounting.UnsupportedDpEvent()
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("inf"), float("nan")])
@@ -41,6 +69,32 @@ def test_a_bad_sigma_is_refused(sigma):
         Gaussian(sigma)
     with pytest.raises(InputError, match="sigma to be positive and finite"):
         SampledGaussian(sigma, POISSON)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
+def test_bad_noise_is_refused(bad):
+    with pytest.raises(InputError, match="epsilon to be positive and finite"):
+        PureRelease(bad)
+    for event in (Laplace, lambda s: NormLaplace(s, 3), lambda s: NormLaplaceObjective(s, 3, 0.1)):
+        with pytest.raises(InputError, match="scale to be positive and finite"):
+            event(bad)
+    with pytest.raises(InputError, match="sigma to be positive and finite"):
+        GaussianObjective(bad, 0.1)
+
+
+def test_a_bad_dimension_or_curvature_is_refused():
+    for d in (0, -1, 2.0, True):
+        with pytest.raises(InputError, match="d to be a positive int"):
+            NormLaplace(1.0, d)
+        with pytest.raises(InputError, match="d to be a positive int"):
+            NormLaplaceObjective(1.0, d, 0.1)
+    for kappa in (-0.1, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="kappa to be finite"):
+            GaussianObjective(1.0, kappa)
+        with pytest.raises(InputError, match="kappa to be finite"):
+            NormLaplaceObjective(1.0, 3, kappa)
+    with pytest.raises(InputError, match="one_sided to be True or False"):
+        NormLaplaceObjective(1.0, 3, 0.1, 1)
 
 
 def test_bad_sampling_is_refused():

@@ -1,7 +1,7 @@
 """Events, what they cost, the noise a target needs, and the statement that goes with a model."""
 
-from sottovoce.privacy.accounting import composed, delta, epsilon
-from sottovoce.privacy.calibration import CALIBRATIONS, Calibration, sigma_for, steps_for
+from sottovoce.privacy.accounting import composed, delta, epsilon, pure_epsilon
+from sottovoce.privacy.calibration import CALIBRATIONS, Calibration, noise_for, pure_noise_for, sigma_for, steps_for
 from sottovoce.privacy.composition import Composed
 from sottovoce.privacy.events import (
     Event,
@@ -14,6 +14,13 @@ from sottovoce.privacy.events import (
     Sequence,
 )
 from sottovoce.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_for
+from sottovoce.privacy.releases import (
+    GaussianObjective,
+    Laplace,
+    NormLaplace,
+    NormLaplaceObjective,
+    PureRelease,
+)
 from sottovoce.privacy.sampled import profile
 from sottovoce.privacy.statement import PrivacyStatement
 
@@ -23,8 +30,13 @@ __all__ = [
     "Composed",
     "Event",
     "Gaussian",
+    "GaussianObjective",
+    "Laplace",
     "NonPrivate",
+    "NormLaplace",
+    "NormLaplaceObjective",
     "PrivacyStatement",
+    "PureRelease",
     "Repeated",
     "SampledGaussian",
     "Sampling",
@@ -36,7 +48,10 @@ __all__ = [
     "epsilon",
     "epsilon_of_mu",
     "mu_for",
+    "noise_for",
     "profile",
+    "pure_epsilon",
+    "pure_noise_for",
     "sigma_for",
     "steps_for",
 ]

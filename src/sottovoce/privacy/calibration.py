@@ -7,6 +7,8 @@
 
 The last two serve comparison. They know nothing of sampling, and the paper's is too small for large epsilon: it rests
 on Dwork & Roth's Theorem A.1, which needs epsilon < 1. Every result is put before the accountant.
+
+`noise_for` finds the noise parameter of any other event.
 """
 
 from collections.abc import Callable
@@ -18,8 +20,10 @@ from scipy.optimize import brentq
 
 from sottovoce.errors import PrivacyError, UnsupportedError, expect
 from sottovoce.privacy.accounting import epsilon as epsilon_of
+from sottovoce.privacy.accounting import leaves, pure_epsilon
 from sottovoce.privacy.events import Event, Gaussian, Repeated, SampledGaussian, Sampling
 from sottovoce.privacy.gaussian import mu_for
+from sottovoce.privacy.releases import GaussianObjective, NormLaplaceObjective
 
 Calibration = Literal["exact", "moments", "paper"]
 CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
@@ -60,6 +64,30 @@ def steps_for(epsilon: float, delta: float, sigma: float, sampling: Sampling | N
         # mu = sqrt(steps) / sigma. Start safely below, where rounding cannot reach, and search upwards.
         return _last(within, floor((mu_for(epsilon, delta) * sigma) ** 2 * (1 - 1e-9)))
     return _last(within, 0)
+
+
+def noise_for(event_of: Callable[[float], Event], epsilon: float, delta: float) -> float:
+    """The smallest noise parameter x with which `event_of(x)` is (epsilon, delta)-DP for one replaced row.
+
+    The price of `event_of(x)` must fall with x, as it does if x is a `sigma` or a `scale` of its releases.
+
+    Formal guarantees:
+        `accounting.epsilon(event_of(result), delta)` is at most `epsilon`, and no x below result (1 - 1e-6) has that.
+        PrivacyError if no x is enough.
+    """
+    _expect_target(epsilon, delta)
+    return _least_noise(event_of, lambda event: epsilon_of(event, delta), epsilon, f"at delta={delta!r}")
+
+
+def pure_noise_for(event_of: Callable[[float], Event], epsilon: float) -> float:
+    """As `noise_for`, for the sum of the pure epsilons: the calibration of papers that add them up.
+
+    Formal guarantees:
+        `accounting.pure_epsilon(event_of(result))` is at most `epsilon`, and no x below result (1 - 1e-6) has that.
+        PrivacyError if no x is enough, or if some release is not pure.
+    """
+    _expect_target(epsilon, 0.5)
+    return _least_noise(event_of, pure_epsilon, epsilon, "as a sum of pure costs")
 
 
 @lru_cache(maxsize=256)
@@ -103,6 +131,54 @@ def _root(excess: Callable[[float], float], guess: float) -> float:
     while excess(low) <= 0:
         low /= 2
     return exp(float(brentq(lambda s: excess(exp(s)), log(low), log(high), xtol=5e-7)))
+
+
+def _least_noise(
+    event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, kind: str
+) -> float:
+    def excess(log_noise: float) -> float:
+        return log(max(price(event_of(exp(log_noise))), 1e-300) / epsilon)
+
+    low = high = 0.0
+    while excess(high) > 0:
+        low, high = high, high + log(16)
+        if high > log(1e18):
+            raise PrivacyError(_hopeless(event_of(exp(low)), price, epsilon, kind))
+    while low == high or excess(low) <= 0:
+        low, high = low - log(16), low
+        if low < log(1e-18):
+            raise PrivacyError(
+                f"Expected an event whose price falls with its noise, but with noise={exp(low):.3g} it is still within "
+                f"epsilon={epsilon!r} {kind}. Use the noise in the event."
+            )
+    found = float(brentq(excess, low, high, xtol=1e-7)) if excess(high) < 0 else high
+    step = 1e-7
+    while excess(found) > 0:
+        found, step = found + step, 2 * step
+    return _met(event_of, price, epsilon, exp(found))
+
+
+def _met(event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, noise: float) -> float:
+    """The noise, or the next number above it with which the target is met: log and exp may have moved it by a hair."""
+    step = 2.0**-52
+    while price(event_of(noise)) > epsilon:
+        noise, step = noise * (1 + step), 2 * step
+    return noise
+
+
+def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kind: str) -> str:
+    """Why no noise is enough, and what to change."""
+    floor = price(event)
+    kappas = [leaf.kappa for leaf in leaves(event) if isinstance(leaf, GaussianObjective | NormLaplaceObjective)]
+    reason = "Ask for a larger epsilon, or for fewer releases."
+    if not isfinite(floor):
+        reason = "Some release in it has no such guarantee at any noise."
+    elif kappas:
+        reason = (
+            f"Noise cannot pay for the Jacobian of objective perturbation, kappa={max(kappas):.6g} = c / (m mu). Raise "
+            "mu = lam + 2 rho degree (a larger rho * degree or lam), take fewer steps, or ask for a larger epsilon."
+        )
+    return f"Expected epsilon={epsilon!r} {kind}, but with any noise the event costs at least {floor:.6g}. {reason}"
 
 
 def _paper(epsilon: float, delta: float, steps: int) -> float:

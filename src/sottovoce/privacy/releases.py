@@ -1,0 +1,178 @@
+"""Releases with other noise than a plain Gaussian, and releases of a perturbed argmin.
+
+The unit is one row replaced by another. Every `scale` and `sigma` is relative to a replace-one sensitivity, which the
+event's text names.
+
+Laplace is exported as LaplaceDpEvent, to be evaluated under ADD_OR_REMOVE_ONE: see `Event.dp_event`. The others are
+exported as UnsupportedDpEvent, which every accountant of dp-accounting refuses. It has no event for them. Randomised
+response would dominate those that are pure, but the PLD accountant of dp-accounting 0.6 counts repeated responses once.
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+
+import dp_accounting
+
+from sottovoce.errors import expect
+from sottovoce.privacy.events import Event
+
+
+@dataclass(frozen=True)
+class PureRelease(Event):
+    """Any release that is epsilon-DP with delta = 0."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _expect_positive(epsilon=self.epsilon)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See the module's text."""
+        return dp_accounting.UnsupportedDpEvent()
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "PureRelease", "epsilon": self.epsilon}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"a release with pure epsilon {self.epsilon:.6g}"
+
+
+@dataclass(frozen=True)
+class Laplace(Event):
+    """Independent Laplace noise on every coordinate, of scale `scale` times the replace-one l1 sensitivity."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _expect_positive(scale=self.scale)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See the module's text."""
+        return dp_accounting.LaplaceDpEvent(self.scale)
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "Laplace", "scale": self.scale}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"a release with Laplace noise, scale {self.scale:.6g}"
+
+
+@dataclass(frozen=True)
+class NormLaplace(Event):
+    """Noise of density proportional to exp(-||x||_2 / (scale Delta)) in R^d, Delta the replace-one l2 sensitivity.
+
+    Its norm is Gamma distributed with shape d, its direction uniform. A coordinate has standard deviation
+    sqrt(d + 1) scale Delta.
+    """
+
+    scale: float
+    d: int
+
+    def __post_init__(self) -> None:
+        _expect_positive(scale=self.scale)
+        _expect_dimension(self.d)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See the module's text."""
+        return dp_accounting.UnsupportedDpEvent()
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "NormLaplace", "scale": self.scale, "d": self.d}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"a release with l2-Laplace noise in {self.d} dimensions, scale {self.scale:.6g}"
+
+
+@dataclass(frozen=True)
+class GaussianObjective(Event):
+    """The exact argmin of an objective to which <b, w> was added, b ~ N(0, (sigma Delta)^2 I).
+
+    Delta = 2 G / m, with G a bound on the norm of one row's gradient. kappa = c / (m mu), with c a bound on the
+    curvature of one row's loss along w, and mu the strong convexity of the objective without its rows. An argmin
+    solved to a gradient norm of tau needs noise of its own: add Gaussian(sigma_o mu / (2 tau)) for N(0, sigma_o^2 I)
+    on what is released. The assumptions and the proof are in docs/proofs/objective-perturbation.md.
+    """
+
+    sigma: float
+    kappa: float
+
+    def __post_init__(self) -> None:
+        _expect_positive(sigma=self.sigma)
+        _expect_kappa(self.kappa)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See the module's text."""
+        return dp_accounting.UnsupportedDpEvent()
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "GaussianObjective", "sigma": self.sigma, "kappa": self.kappa}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return (
+            f"an argmin with Gaussian noise in its objective, noise multiplier {self.sigma:.6g},"
+            f" Jacobian constant {self.kappa:.6g}"
+        )
+
+
+@dataclass(frozen=True)
+class NormLaplaceObjective(Event):
+    """The exact argmin of an objective to which <b, w> was added, b of density exp(-||b||_2 / (scale Delta)) in R^d.
+
+    Delta and kappa are those of `GaussianObjective`, and so is what an inexact argmin needs. `one_sided` promises that
+    the slope of the loss along a row, times its label, never changes its sign: true of margin losses (logistic,
+    smoothed hinge), false of residual losses (Huber). It makes composition cheaper. The pure cost does not need it.
+    """
+
+    scale: float
+    d: int
+    kappa: float
+    one_sided: bool = False
+
+    def __post_init__(self) -> None:
+        _expect_positive(scale=self.scale)
+        _expect_dimension(self.d)
+        _expect_kappa(self.kappa)
+        expect(isinstance(self.one_sided, bool), "one_sided to be True or False", one_sided=self.one_sided)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See the module's text."""
+        return dp_accounting.UnsupportedDpEvent()
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {
+            "kind": "NormLaplaceObjective",
+            "scale": self.scale,
+            "d": self.d,
+            "kappa": self.kappa,
+            "one_sided": self.one_sided,
+        }
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return (
+            f"an argmin with l2-Laplace noise in its objective, {self.d} dimensions, scale {self.scale:.6g},"
+            f" Jacobian constant {self.kappa:.6g}"
+        )
+
+
+def _expect_positive(**value: float) -> None:
+    ((name, number),) = value.items()
+    expect(isfinite(number) and number > 0, f"{name} to be positive and finite", **value)
+
+
+def _expect_kappa(kappa: float) -> None:
+    expect(isfinite(kappa) and kappa >= 0, "kappa to be finite and >= 0", kappa=kappa)
+
+
+def _expect_dimension(d: object) -> None:
+    good = isinstance(d, int) and not isinstance(d, bool) and d >= 1
+    expect(good, "d to be a positive int", d=d)
