@@ -10,8 +10,22 @@ from typing import TYPE_CHECKING, Any
 from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
 
 if TYPE_CHECKING:
-    from sottovoce import datasets, graphs, losses, privacy, regularisers
-    from sottovoce.algorithms import ADMM, IPADMM, utility_bound
+    from sottovoce import algorithms, datasets, graphs, losses, privacy, regularisers
+    from sottovoce.algorithms import (
+        ADMM,
+        DPADMM,
+        DPDSGD,
+        DVP,
+        IPADMM,
+        MADMM,
+        PVP,
+        RADMM,
+        FixedPoint,
+        NoisyAveragedGD,
+        RyuKim,
+        TrustedCurator,
+        utility_bound,
+    )
     from sottovoce.engines.simulate import Result, simulate
     from sottovoce.sites import Sites
 
@@ -20,13 +34,23 @@ __version__ = "0.1.0"
 # Imported when first asked for: numba and scipy take a second, which `sottovoce --help` should not.
 _HOMES = {
     "ADMM": "sottovoce.algorithms",
+    "DPADMM": "sottovoce.algorithms",
+    "DPDSGD": "sottovoce.algorithms",
+    "DVP": "sottovoce.algorithms",
+    "FixedPoint": "sottovoce.algorithms",
     "IPADMM": "sottovoce.algorithms",
+    "MADMM": "sottovoce.algorithms",
+    "NoisyAveragedGD": "sottovoce.algorithms",
+    "PVP": "sottovoce.algorithms",
+    "RADMM": "sottovoce.algorithms",
+    "RyuKim": "sottovoce.algorithms",
+    "TrustedCurator": "sottovoce.algorithms",
     "Result": "sottovoce.engines.simulate",
     "Sites": "sottovoce.sites",
     "simulate": "sottovoce.engines.simulate",
     "utility_bound": "sottovoce.algorithms",
 }
-_MODULES = ("datasets", "graphs", "losses", "privacy", "regularisers")
+_MODULES = ("algorithms", "datasets", "graphs", "losses", "privacy", "regularisers")
 
 
 def __getattr__(name: str) -> Any:
@@ -39,13 +63,24 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ADMM",
+    "DPADMM",
+    "DPDSGD",
+    "DVP",
     "IPADMM",
+    "MADMM",
+    "PVP",
+    "RADMM",
+    "FixedPoint",
     "InputError",
+    "NoisyAveragedGD",
     "PrivacyError",
     "Result",
+    "RyuKim",
     "Sites",
     "SottovoceError",
+    "TrustedCurator",
     "UnsupportedError",
+    "algorithms",
     "datasets",
     "graphs",
     "losses",

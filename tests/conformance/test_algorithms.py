@@ -22,6 +22,10 @@ ALGORITHMS = {
     "ipadmm, clipped": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, max_grad_norm=0.2),
     "ipadmm, default diameter": sv.IPADMM(rounds=3, local_steps=4),
     "ipadmm, l1": sv.IPADMM(rounds=3, local_steps=4, regulariser=sv.regularisers.L1()),
+    "pvp": sv.algorithms.PVP(rounds=3),
+    "dp-admm": sv.algorithms.DPADMM(rounds=3),
+    "ryu-kim": sv.algorithms.RyuKim(rounds=3, local_steps=4),
+    "dp-dsgd": sv.algorithms.DPDSGD(rounds=3),
 }
 GRAPH = sv.graphs.from_edges(4, [(0, 1), (1, 2), (2, 3), (1, 3)])
 SIZES = (3, 20, 8, 5)
@@ -67,7 +71,7 @@ def test_handed_in_noise_equals_the_seeded_path(algorithm, sites):
     from sottovoce.noise import SeededNoise, Shape
 
     seeded = SeededNoise(9, Shape(4, 5, 3))
-    steps = getattr(algorithm, "local_steps", 1)
+    steps = max(1, algorithm.draws_per_round)
 
     def noise(k):
         return np.stack([seeded.normals(k, r) for r in range(steps)]).transpose(3, 1, 0, 2)

@@ -1,8 +1,35 @@
 """The algorithms, one file each."""
 
 from sottovoce.algorithms.admm import ADMM
+from sottovoce.algorithms.averaged import NoisyAveragedGD, TrustedCurator
 from sottovoce.algorithms.base import Algorithm, Outputs, PrivateAlgorithm
+from sottovoce.algorithms.dpadmm import DPADMM
+from sottovoce.algorithms.dpdsgd import DPDSGD
+from sottovoce.algorithms.dvp import DVP
+from sottovoce.algorithms.fixedpoint import FixedPoint
 from sottovoce.algorithms.ipadmm import IPADMM
+from sottovoce.algorithms.madmm import MADMM
+from sottovoce.algorithms.pvp import PVP
+from sottovoce.algorithms.radmm import RADMM
+from sottovoce.algorithms.ryukim import RyuKim
 from sottovoce.algorithms.utility import UtilityBound, utility_bound
 
-__all__ = ["ADMM", "IPADMM", "Algorithm", "Outputs", "PrivateAlgorithm", "UtilityBound", "utility_bound"]
+__all__ = [
+    "ADMM",
+    "DPADMM",
+    "DPDSGD",
+    "DVP",
+    "IPADMM",
+    "MADMM",
+    "PVP",
+    "RADMM",
+    "Algorithm",
+    "FixedPoint",
+    "NoisyAveragedGD",
+    "Outputs",
+    "PrivateAlgorithm",
+    "RyuKim",
+    "TrustedCurator",
+    "UtilityBound",
+    "utility_bound",
+]

@@ -62,6 +62,11 @@ class ADMM(Algorithm[State]):
         """The average of all models so far, and the last."""
         return Outputs(average=state.total / k, last=state.w)
 
+    @property
+    def draws_per_round(self) -> int:
+        """None."""
+        return 0
+
     def cost(self, site: Oracle) -> Event:  # noqa: ARG002
         """Infinite."""
         return NonPrivate()

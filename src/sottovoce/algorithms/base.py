@@ -72,6 +72,11 @@ class Algorithm(ABC, Generic[State]):
     def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:
         """Take in `heard`, the sum of the neighbours' messages of round k."""
 
+    @property
+    @abstractmethod
+    def draws_per_round(self) -> int:
+        """How many normal vectors a node may draw in a round: what whoever hands noise in must bring."""
+
     @abstractmethod
     def outputs(self, k: int, state: State) -> Outputs:
         """The models after round k."""

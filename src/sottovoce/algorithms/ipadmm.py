@@ -126,6 +126,11 @@ class IPADMM(PrivateAlgorithm[State]):
         """The theorem's average over all inner iterates but the last, and the last broadcast."""
         return Outputs(average=state.total / (k * self.local_steps), last=state.w_bar)
 
+    @property
+    def draws_per_round(self) -> int:
+        """One normal vector a step."""
+        return self.local_steps
+
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def eta(self, k: int, site: Oracle) -> Floats:

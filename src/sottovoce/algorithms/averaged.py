@@ -1,0 +1,140 @@
+"""Two bounding lines: perfectly averaged noisy gradient descent, with local noise and with a trusted curator.
+
+    v_i = w - (grad L_i(w) + xi_i) / eta,     xi_i ~ N(0, (2 c1 sigma_local / m_i)^2 I),   eta = sqrt(2 k) G / D
+    w  <- (1/n) sum_j v_j
+
+eta is the same at all nodes, and all hold the same w. So nothing is lost to disagreement: here is what local noise
+costs even with a perfect exchange.
+
+    NoisyAveragedGD   sigma_local = sigma: every message is private by itself
+    TrustedCurator    sigma_local = sigma / (m_min sqrt(sum_i m_i^-2)): only the average is private. Replacing a row
+                      moves it by at most 2 c1 / (n m_min), and the nodes' noise averages to sigma times that
+
+For equal nodes the curator's noise is sqrt(n) times smaller. It stands for a server that is trusted, or for secure
+summation, and shows what local noise costs. Both are fair by construction; there is no paper to follow.
+rho plays no part. Proof: docs/proofs/averaged.md.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+
+from sottovoce.algorithms.base import Outputs
+from sottovoce.algorithms.rival import refuse_incomplete
+from sottovoce.algorithms.stepping import Stepping
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import expect
+from sottovoce.noise import Noise
+from sottovoce.oracle import Oracle, Steps
+from sottovoce.privacy import Event, Gaussian, Repeated, sigma_for
+
+
+class State(NamedTuple):
+    """What the next round needs."""
+
+    w: Array  # (nodes, d, runs) the common model, or between the two halves of a round the one just sent
+    total: Array  # (nodes, d, runs) sum of the models so far
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragedGD(Stepping[State]):
+    """Gradient descent on the average of noisy gradients, on a complete graph."""
+
+    unpublished: ClassVar[str | None] = "it is a bounding line, not a published algorithm."
+
+    @abstractmethod
+    def local_sigma(self, site: Oracle) -> float:
+        """The noise that a node adds, over the sensitivity of its gradient."""
+
+    def start(self, site: Oracle, runs: int) -> State:
+        """All zero."""
+        name = type(self).__name__
+        # The common step is read off all nodes' public numbers.
+        expect(
+            len(site.degrees) == site.n,
+            f"all nodes in one place for {name}, which no single site can run",
+            nodes_here=len(site.degrees),
+            n=site.n,
+        )
+        refuse_incomplete(site, name)
+        return State(*(site.zeros(runs) for _ in State._fields))
+
+    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+        """One noisy gradient step."""
+        s, zero = state, np.zeros_like(state.w)
+        v = site.noisy_steps(
+            s.w, Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.local_sigma(site), noise)
+        ).last
+        return v, s._replace(w=v)
+
+    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+        """The average. Models are averaged, not gradients: rounding then cannot drive the nodes apart."""
+        w = (state.w + heard) / site.n
+        return State(w=w, total=state.total + w)
+
+    def outputs(self, k: int, state: State) -> Outputs:
+        """The average of the models so far, and the last."""
+        return Outputs(average=state.total / k, last=state.w)
+
+    def variance(self, site: Oracle) -> Floats:
+        """Of the averaged gradient: the same for all."""
+        local = (self.local_sigma(site) * site.sensitivity()) ** 2
+        return np.full_like(local, np.mean(local) / site.n)
+
+    def averaged_variance(self, site: Oracle) -> float:
+        """Already averaged."""
+        return float(self.variance(site).max())
+
+    @property
+    def draws_per_round(self) -> int:
+        """One normal vector."""
+        return 1
+
+    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+        """The noise multiplier of what is private: a message, or the average."""
+        return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
+
+    def price(self, k: int, site: Oracle) -> Event:
+        """k Gaussian releases."""
+        return Repeated(Gaussian(self.sigma(site)), k)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NoisyAveragedGD(AveragedGD):
+    """Perfectly averaged gradient descent with local noise."""
+
+    def local_sigma(self, site: Oracle) -> float:
+        """Every message is private by itself."""
+        return self.sigma(site)
+
+    @property
+    def released(self) -> str:
+        """What leaves a site."""
+        return f"in each of {self.rounds} rounds, the site's model after one noisy gradient step, sent to all others"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TrustedCurator(AveragedGD):
+    """The same with the noise that a trusted curator needs. Its messages are private only as an average."""
+
+    def local_sigma(self, site: Oracle) -> float:
+        """The nodes' noise adds up to the curator's."""
+        return self.sigma(site) / (site.fewest_rows * float(np.sqrt(np.sum(site.m**-2))))
+
+    @property
+    def released(self) -> str:
+        """What is seen by others than the curator."""
+        return (
+            f"in each of {self.rounds} rounds, the noisy average of all sites' models, published by a trusted curator"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The trust that it needs."""
+        return (
+            "This holds only against those who do not see single messages: the curator, or a secure sum, is trusted.",
+        )

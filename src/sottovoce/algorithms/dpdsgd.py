@@ -1,0 +1,103 @@
+"""Decentralised gradient descent with noisy gradients, then gossip.
+
+    v_i^k = w_i^{k-1} - (grad L_i(w_i^{k-1}) + xi) / eta,    xi ~ N(0, (2 c1 sigma / m_i)^2 I),  eta = sqrt(2 k) G_i / D
+    w_i^k = v_i^k - c sum_{j in N_i} (v_i^k - v_j^k),        c = 1 / (1 + largest degree)
+
+v_i is sent; the mixing weights are symmetric and add up to one. rho plays no part. Proof: docs/proofs/dpdsgd.md.
+
+    fair        t Gaussian releases, exactly accounted
+    published   refused: it is a family, not one paper's algorithm, and has no one printed total
+
+All of it is a textbook method, so nothing is uncertain but taste: mixing after the step (some mix before), the weights,
+and steps by IPADMM's public rule. With steps that shorten the nodes agree in the limit.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+
+from sottovoce.algorithms.base import Outputs
+from sottovoce.algorithms.stepping import Stepping
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import expect
+from sottovoce.noise import Noise
+from sottovoce.oracle import Oracle, Steps
+from sottovoce.privacy import Event, Gaussian, Repeated, sigma_for
+
+
+class State(NamedTuple):
+    """What the next round needs. All of it is a function of what was sent."""
+
+    w: Array  # (nodes, d, runs) model: mixed, or between the two halves of a round the one just sent
+    total: Array  # (nodes, d, runs) sum of the mixed models so far
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DPDSGD(Stepping[State]):
+    """Decentralised gradient descent with noisy gradients.
+
+    Args:
+        largest_degree: of the graph, public; None takes it from the nodes at hand, which must then be all.
+    """
+
+    largest_degree: int | None = None
+
+    unpublished: ClassVar[str | None] = "it is a family of methods without one printed total."
+
+    def start(self, site: Oracle, runs: int) -> State:
+        """All zero."""
+        if self.largest_degree is None:
+            expect(
+                len(site.degrees) == site.n,
+                "largest_degree, since not all nodes are here to read it from",
+                nodes_here=len(site.degrees),
+                n=site.n,
+            )
+        else:
+            least = int(site.degrees.max())
+            expect(self.largest_degree >= least, f"largest_degree >= {least}", largest_degree=self.largest_degree)
+        return State(*(site.zeros(runs) for _ in State._fields))
+
+    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+        """One noisy gradient step."""
+        s, zero = state, np.zeros_like(state.w)
+        v = site.noisy_steps(
+            s.w, Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.sigma(site), noise)
+        ).last
+        return v, s._replace(w=v)
+
+    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+        """Mixing."""
+        largest = int(site.degrees.max()) if self.largest_degree is None else self.largest_degree
+        w = state.w - 1 / (1 + largest) * (site.degree * state.w - heard)
+        return State(w=w, total=state.total + w)
+
+    def outputs(self, k: int, state: State) -> Outputs:
+        """The average of the mixed models so far, and the last."""
+        return Outputs(average=state.total / k, last=state.w)
+
+    def variance(self, site: Oracle) -> Floats:
+        """(2 c1 sigma / m_i)^2."""
+        return (self.sigma(site) * site.sensitivity()) ** 2
+
+    @property
+    def draws_per_round(self) -> int:
+        """One normal vector."""
+        return 1
+
+    @property
+    def released(self) -> str:
+        """What leaves a site."""
+        return (
+            f"in each of {self.rounds} rounds, the site's model after one noisy gradient step, sent to its neighbours"
+        )
+
+    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+        """The noise multiplier."""
+        return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
+
+    def price(self, k: int, site: Oracle) -> Event:
+        """k Gaussian releases."""
+        return Repeated(Gaussian(self.sigma(site)), k)

@@ -1,0 +1,177 @@
+"""What the rivals share: two honest forms, public numbers of the nodes, and the consensus part of decentralised ADMM.
+
+Every rival exists in two forms.
+
+    "fair"       the same total (epsilon, delta) as everyone else, by the best accountant we know for its mechanism
+    "published"  the noise law of its paper and the total that its paper's proof gives; refused where there is none
+
+Most of the gap between published rivals is accounting. Whoever compares should show both.
+
+The papers were not at hand in full. Each rival's file says what of its definition is certain, and what we chose.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+
+import numpy as np
+
+from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import UnsupportedError, expect
+from sottovoce.oracle import Oracle
+from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon, pure_epsilon
+
+Form: TypeAlias = Literal["fair", "published"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+# Norm of the gradient at which a local argmin counts as solved. What is left of the error is paid for: see
+# docs/proofs/dvp.md, "Inexact argmin".
+TOLERANCE = 1e-10
+# A sum of pure epsilons may miss its target by rounding: stay this much below.
+ROUNDING = 1e-9
+
+State = TypeVar("State", bound=tuple[Array, ...])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival(PrivateAlgorithm[State]):
+    """A private algorithm in one of two forms.
+
+    Args:
+        form: "fair" or "published", see the module.
+        calibration: must stay "exact"; the form decides how noise is set.
+    """
+
+    form: Form = "fair"
+
+    # Why there is no published form, for those that have none.
+    unpublished: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.form in FORMS, f"form in {FORMS}", form=self.form)
+        expect(
+            self.calibration == "exact",
+            "calibration='exact' (a rival's noise is set by its form)",
+            calibration=self.calibration,
+        )
+        if self.form == "published" and self.unpublished is not None:
+            raise UnsupportedError(f"Expected form='fair' for {type(self).__name__}: {self.unpublished}")
+
+    @property
+    def private(self) -> bool:
+        """Whether noise is added at all."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def pure(self) -> bool:
+        """Whether the total is a sum of pure epsilons, with delta = 0."""
+        return self.form == "published"
+
+    @property
+    def private_steps(self) -> int:
+        """How many private steps a run takes."""
+        return self.rounds
+
+    @property
+    def share(self) -> float:
+        """The pure epsilon of one private step, where the total is their sum."""
+        return self.epsilon / self.private_steps * (1 - ROUNDING)
+
+    @abstractmethod
+    def price(self, k: int, site: Oracle) -> Event:
+        """What the first k rounds cost a node, with noise; never more at any other node."""
+
+    def cost(self, site: Oracle) -> Event:
+        """What the first round costs. No later round costs more."""
+        return self.price(1, site) if self.private else NonPrivate()
+
+    def event(self, k: int, site: Oracle) -> Event:
+        """What k rounds cost."""
+        return self.price(k, site) if self.private else Repeated(NonPrivate(), k)
+
+    def spent(self, k: int, site: Oracle) -> float:
+        """Epsilon after k rounds: at the run's delta, or pure."""
+        event = self.event(k, site)
+        return pure_epsilon(event) if self.pure and self.private else epsilon(event, self.delta)
+
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """What the whole run promises. A pure total has delta = 0."""
+        return PrivacyStatement(
+            event=self.event(self.rounds, site),
+            epsilon=self.spent(self.rounds, site),
+            target_epsilon=self.epsilon,
+            delta=0.0 if self.pure and self.private else self.delta,
+            calibration=("paper" if self.form == "published" else "exact") if self.private else None,
+            sigma=self.sigma(site) if self.private else None,
+            released=self.released,
+            notes=self.notes,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the statement must say besides."""
+        return ()
+
+
+# -- public numbers of the nodes --------------------------------------------------------------------------------------
+
+
+def convexity(site: Oracle, rho: float) -> Floats:
+    """mu_i = (lam / n) l2 + 2 rho |N_i|, the strong convexity of a local subproblem: (nodes, 1, 1)."""
+    return site.weight * site.regulariser.l2 + 2 * rho * site.degree.astype(np.float64)
+
+
+def refuse_single_precision(site: Oracle) -> None:
+    """An argmin to `TOLERANCE` does not exist in single precision."""
+    expect(site.dtype == np.float64, "dtype='float64' for an exact argmin", dtype=str(site.dtype))
+
+
+def refuse_incomplete(site: Oracle, name: str) -> None:
+    """Averaging over everyone in one round needs everyone to hear everyone."""
+    expect(
+        bool(np.all(site.degrees == site.n - 1)),
+        f"a complete graph for {name}, where every node hears all n - 1 = {site.n - 1} others",
+        degrees=sorted({int(degree) for degree in site.degrees})[:5],
+    )
+
+
+# -- the consensus part of decentralised ADMM -------------------------------------------------------------------------
+
+
+class Consensus(NamedTuple):
+    """What the next round needs. All of it is a function of what was sent."""
+
+    w: Array  # (nodes, d, runs) last message
+    gamma: Array  # (nodes, d, runs) dual
+    heard: Array  # (nodes, d, runs) sum of the neighbours' last messages
+    total: Array  # (nodes, d, runs) sum of the messages so far
+    before: Array  # (nodes, d, runs) sum_j (w_i + w_j) one round earlier; kept by those that recycle it, else zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusRival(Rival[Consensus]):
+    """A rival that sends one noisy model a round and moves its dual by what it heard:
+
+    gamma_i^k = gamma_i^{k-1} - (rho / 2) sum_{j in N_i} (w_i^k - w_j^k)
+    """
+
+    def start(self, site: Oracle, runs: int) -> Consensus:
+        """All zero."""
+        return Consensus(*(site.zeros(runs) for _ in Consensus._fields))
+
+    def absorb(self, k: int, state: Consensus, site: Oracle, heard: Array) -> Consensus:  # noqa: ARG002
+        """The dual step, with the noisy model as sent."""
+        s = state
+        return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
+
+    def outputs(self, k: int, state: Consensus) -> Outputs:
+        """The average of all messages so far, and the last."""
+        return Outputs(average=state.total / k, last=state.w)
+
+    def pull(self, state: Consensus, site: Oracle, rho: float) -> Array:
+        """2 gamma + rho sum_j (w_i + w_j): the linear term of the augmented Lagrangian."""
+        s = state
+        return 2 * s.gamma + rho * (s.heard + site.degree * s.w)

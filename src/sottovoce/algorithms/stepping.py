@@ -1,0 +1,69 @@
+"""Step lengths of the rivals that follow noisy gradients, by the same public rule as IPADMM's.
+
+    eta^s = sqrt(2 s) G / D,        G^2 = (c2/n)^2 + d v,
+
+v the variance per coordinate of the gradient's noise, D the diameter: given, or the best for an assumed problem of the
+same public shape (`sottovoce.algorithms.diameter`). So no rival has an edge through a knob that another lacks.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter
+from sottovoce.algorithms.rival import Rival
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import expect
+from sottovoce.oracle import Oracle
+
+State = TypeVar("State", bound=tuple[Array, ...])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepping(Rival[State]):
+    """A rival that follows noisy gradients.
+
+    Args:
+        diameter: D, which scales the steps. None: chosen from public numbers.
+    """
+
+    diameter: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.diameter is None or 0 < self.diameter < math.inf, "diameter > 0", diameter=self.diameter)
+
+    @abstractmethod
+    def variance(self, site: Oracle) -> Floats:
+        """v_i, per coordinate, of the noise in the gradient that a step follows: (nodes, 1, 1)."""
+
+    def averaged_variance(self, site: Oracle) -> float:
+        """The same, after averaging over nodes."""
+        return float(np.mean(self.variance(site))) / site.n
+
+    def gradient_scale(self, site: Oracle) -> Floats:
+        """G_i, the root mean square norm of a noisy gradient: (nodes, 1, 1)."""
+        c2_over_n = site.c1 + site.weight * self.regulariser.lipschitz(self.diameter_for(site), site.d)
+        return np.sqrt(c2_over_n**2 + site.d * self.variance(site))
+
+    def eta(self, s: float, site: Oracle) -> Floats:
+        """eta^s at every node, (nodes, 1, 1). A larger eta is a shorter step."""
+        return math.sqrt(2 * s) * self.gradient_scale(site) / self.diameter_for(site)
+
+    def diameter_for(self, site: Oracle) -> float:
+        """D: given, or the best for an assumed problem of this shape."""
+        if self.diameter is not None:
+            return self.diameter
+        # Without a declared norm, clipping makes rows act as if there were one.
+        norm = site.sites.data_norm if math.isfinite(site.sites.data_norm) else site.c1 / self.loss.slope_bound
+        return assumed_best_diameter(
+            d=site.d,
+            steps=self.private_steps,
+            scale=math.sqrt(site.c1**2 + site.d * float(np.mean(self.variance(site)))),
+            noise=self.averaged_variance(site),
+            curvature=self.loss.smoothness(norm) or site.c1 * norm,
+            signal=COEFFICIENT / norm,
+        )
