@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint bench clean
+.PHONY: train test lint reproduce bench clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train
@@ -14,6 +14,9 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+reproduce: .venv/.bench
+	$(BIN)/sottovoce reproduce --out reproduction
 
 bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
 	$(BIN)/python benchmarks/run.py

@@ -3,7 +3,7 @@
 0    done
 1    `account` was asked whether a budget holds, and it does not
 2    something about the input is wrong; nothing was written
-130  interrupted; nothing was written
+130  interrupted; nothing was written, except by `reproduce` and `compare`, which keep finished results
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 from sottovoce.errors import SottovoceError
 
 BAD_INPUT, INTERRUPTED = 2, 130
-_EXTRA = ("typer", "rich", "pyarrow")
+_EXTRA = {"typer": "cli", "rich": "cli", "pyarrow": "cli", "matplotlib": "cli,plots"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
-        return _refuse(f"The command line needs {error.name}. Install it with: pip install 'sottovoce[cli]'")
+        return _refuse(
+            f"This command needs {error.name}. Install it with: pip install 'sottovoce[{_EXTRA[error.name]}]'"
+        )
 
 
 def _run(argv: list[str]) -> int:
@@ -41,6 +43,7 @@ def _run(argv: list[str]) -> int:
     import typer
 
     from sottovoce.cli.app import app
+    from sottovoce.cli.study import Stopped
 
     # Newer versions of typer carry their own copy of click. The base of all parsing errors, click's ClickException,
     # is reached through a class that every version exports.
@@ -49,6 +52,8 @@ def _run(argv: list[str]) -> int:
         code = typer.main.get_command(app).main(argv or ["--help"], prog_name="sottovoce", standalone_mode=False)
     except typer.Abort:
         return _interrupted()
+    except Stopped as stop:
+        return _interrupted(str(stop))
     except parsing_error as error:
         return _refuse(_advised(error))
     return _interrupted() if code == INTERRUPTED else int(code or 0)
@@ -61,8 +66,8 @@ def _advised(error: Any) -> str:
     return f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help."
 
 
-def _interrupted() -> int:
-    print("sottovoce: interrupted; an unfinished run writes nothing", file=sys.stderr)
+def _interrupted(message: str = "interrupted; an unfinished run writes nothing") -> int:
+    print(f"sottovoce: {message}", file=sys.stderr)
     return INTERRUPTED
 
 

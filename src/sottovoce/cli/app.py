@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli.account import AccountCommand, account
+from sottovoce.cli.study import compare, reproduce
 from sottovoce.cli.train import TrainCommand, train
 
 app = typer.Typer(
@@ -12,6 +13,8 @@ app = typer.Typer(
 )
 app.command(cls=TrainCommand)(train)
 app.command(cls=AccountCommand)(account)
+app.command()(reproduce)
+app.command()(compare)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,113 @@
+"""`sottovoce reproduce` and `sottovoce compare`: many runs, kept as they finish, and a report."""
+
+import json as json_module
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.errors import InputError
+
+if TYPE_CHECKING:
+    from sottovoce.experiments.reproduce import Study
+    from sottovoce.experiments.store import Watcher
+
+
+class Stopped(Exception):  # noqa: N818
+    """Interrupted by the user; what was finished is kept."""
+
+
+_Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar and no table.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object instead of a table.")]
+
+
+def reproduce(
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke test: small, every code path, no meaning.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the report; a rerun goes on there.")] = Path("reproduction"),
+    only: Annotated[
+        str | None,
+        typer.Option(help="Some of fig1,fig2,fig3,fig3b,table,diameter,graph,skew,choices.", metavar="NAMES"),
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(help="Runs, the same for all. Left out: fewer of slow algorithms.", metavar="INTEGER")
+    ] = None,
+    json: _Json = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Run the paper's experiments on Adult, test its claims, and write a report.
+
+    Finished results are kept in the folder: run the same command again to go on after an interruption.
+    """
+    command = "sottovoce reproduce" + (" --quick" if quick else "") + (f" --only {only}" if only else "")
+    command += f" --runs {runs}" if runs else ""
+    number = None if runs is None else _whole(runs)
+
+    from sottovoce.experiments import reproduce as experiment
+    from sottovoce.report.write import write
+
+    experiment.chosen(only)
+    with _watched(quiet) as watcher:
+        study = experiment.reproduce(out, quick=quick, only=only, runs=number, watcher=watcher, command=command)
+        write(study, out)
+    _tell(study, out, json, quiet)
+
+
+def compare(
+    config: Annotated[Path, typer.Argument(help="TOML file that says what to compare.", metavar="CONFIG")],
+    out: Annotated[Path, typer.Option(help="Folder of the report; a rerun goes on there.")] = Path("comparison"),
+    json: _Json = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Compare algorithms of your choice, as a TOML file says, and write a report.
+
+    docs/how-to/compare.toml is an example that explains every setting.
+    """
+    from sottovoce.experiments import compare as experiment
+    from sottovoce.experiments.config import read
+
+    settings = read(config)
+    try:
+        comparison = experiment.read(settings)
+    except InputError as error:
+        raise InputError(f"{str(error).rstrip('.')}, in config={str(config)!r}.") from error
+
+    from sottovoce.report.write import write
+
+    with _watched(quiet) as watcher:
+        study = experiment.run(
+            comparison, out, title=f"Comparison: {config.stem}", command=f"sottovoce compare {config.name}",
+            watcher=watcher,
+        )  # fmt: skip
+        write(study, out)
+    _tell(study, out, json, quiet)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"Expected a whole number for --runs, got {text!r}. Correct it.") from None
+
+
+@contextmanager
+def _watched(quiet: bool) -> Iterator["Watcher"]:
+    from sottovoce.cli.watch import watching
+
+    try:
+        with watching(quiet) as watcher:
+            yield watcher
+    except KeyboardInterrupt:
+        raise Stopped("interrupted; finished results are kept, run the same command again to go on") from None
+
+
+def _tell(study: "Study", out: Path, json: bool, quiet: bool) -> None:
+    from sottovoce.report.write import verdict
+
+    if json:
+        print(json_module.dumps(verdict(study), indent=2, allow_nan=False))
+    elif not quiet:
+        from sottovoce.cli.watch import show
+
+        show(study, out)

@@ -1,0 +1,88 @@
+"""What people see of a long study: a bar over the whole with the time left, on stderr, and tables at the end."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from sottovoce.experiments.cells import Cell
+from sottovoce.experiments.reproduce import Study
+from sottovoce.experiments.store import Watcher
+from sottovoce.report import tables
+from sottovoce.report.write import PAGE
+
+_STYLES = {"holds": "green", "holds only if": "yellow", "not shown": "yellow", "does not hold": "red"}
+
+
+class Bar(Watcher):
+    """A bar in units of expected work, since cells differ a hundredfold."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar, self._task = bar, bar.add_task("", total=None, cells="")
+        self._done, self._finished, self._cells = 0.0, 0, 0
+
+    def begin(self, work: float, cells: int) -> None:
+        self._cells = cells
+        self._bar.update(self._task, total=work)
+
+    def at(self, cell: Cell, share: float) -> None:
+        about = f"{self._finished + 1}/{self._cells} {cell.algorithm}"
+        self._bar.update(self._task, completed=self._done + share * cell.work, cells=about)
+
+    def done(self, cell: Cell) -> None:
+        self._done, self._finished = self._done + cell.work, self._finished + 1
+        self._bar.update(self._task, completed=self._done)
+
+
+@contextmanager
+def watching(quiet: bool) -> Iterator[Watcher]:
+    """A bar on a terminal. In a log it would be noise."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield Watcher()
+        return
+    about = TextColumn("{task.fields[cells]}")
+    columns = (TaskProgressColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("left, cell"), about)
+    # Cells take seconds each: the speed is that of the last minutes.
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=240) as bar:
+        yield Bar(bar)
+
+
+def show(study: Study, out: Path) -> None:
+    """The verdict or the scores, and where the rest is."""
+    console = Console(highlight=False)
+    console.print(Text(study.title))
+    if study.quick:
+        console.print("Quick form: it shows that everything works, and nothing else.")
+    if study.claims:
+        content = tables.verdicts(study.claims)
+        rows = [[_coloured(cell) for cell in (row[0], *row[2:])] for row in content.rows]
+        console.print(_table((content.headings[0], *content.headings[2:]), rows))
+    elif "compare" in study.panels:
+        points = study.panels["compare"].measured()
+        scores = tables.scores(points, tested=False, shown=("facet", "epsilon", "picked"))
+        kept = [0, *range(2, 8)]
+        rows = [[Text(row[i]) for i in kept] for row in scores.rows]
+        console.print(_table([scores.headings[i] for i in kept], rows))
+    for note in study.notes():
+        console.print(Text(f"Left out: {note}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / PAGE}"), soft_wrap=True)
+    console.print(f"{study.cells} cells, {study.seconds:.1f} s.")
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _coloured(text: str) -> Text:
+    return Text(text, style=_STYLES.get(text.split(":")[0], ""))

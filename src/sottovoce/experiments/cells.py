@@ -1,0 +1,132 @@
+"""A cell: one algorithm with all its settings on one problem, for a block of runs. It is the unit of work, and its
+content hash is the name of its result.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from sottovoce import graphs
+from sottovoce.datasets import Dataset, partition
+from sottovoce.engines.devices import Precision
+from sottovoce.errors import expect
+from sottovoce.experiments import registry
+from sottovoce.experiments.build import DATASETS
+from sottovoce.experiments.registry import Settings, Value
+from sottovoce.graphs import Graph
+from sottovoce.sites import Sites
+
+# Raised when stored results would no longer mean the same.
+FORMAT = 1
+
+Pairs: TypeAlias = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Rows, how they are dealt out, and who hears whom. `seed` is of the partition and of a random graph."""
+
+    dataset: str = "adult"
+    split: str = "all"  # "official" learns from the training rows and is scored on the test rows too
+    every: int = 1  # take every so-manieth row only, for a quick look
+    nodes: int = 100
+    graph: str = "complete"
+    graph_options: Pairs = ()
+    partition: str = "even"
+    partition_options: Pairs = ()
+    seed: int = 0
+
+    def data(self) -> Dataset:
+        """The rows of the data set that take part."""
+        expect(self.dataset in DATASETS, f"a data set among {', '.join(DATASETS)}", dataset=self.dataset)
+        return _data(DATASETS[self.dataset], self.every)
+
+    def build(self) -> tuple[Sites, Graph]:
+        """The sites and the graph. The last few are kept: neighbouring cells mostly share them."""
+        return _build(self, self.data())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What to run. `record` are the rounds to score; the last one always is."""
+
+    problem: Problem
+    algorithm: str
+    settings: Pairs
+    runs: int
+    seed: int
+    record: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The content hash: everything that the result depends on, and nothing else."""
+        code = registry.fingerprint(self.algorithm)
+        content = {"format": FORMAT, "code": code, "dtype": self.dtype, **asdict(self)}
+        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+    @property
+    def dtype(self) -> Precision:
+        """Single precision is as good for noisy gradients; exact minimisation needs double."""
+        return "float64" if registry.entry(self.algorithm).dear else "float32"
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that the cell runs for."""
+        rounds: int = registry.make(self.algorithm, dict(self.settings)).rounds
+        return rounds
+
+    @property
+    def work(self) -> float:
+        """A rough guess of seconds on two cores, for the progress bar only."""
+        line, given = registry.entry(self.algorithm), dict(self.settings)
+        models = self.problem.nodes * self.runs
+        steps = self.rounds * (400 if line.dear else float(given.get("local_steps", 1)))
+        return 0.2 + models * (steps * 8e-7 + (len(self.record) + 1) * 1.5e-4)
+
+
+def cell(
+    name: str,
+    problem: Problem,
+    common: Settings,
+    own: Settings | None = None,
+    *,
+    form: str = "fair",
+    runs: int,
+    seed: int,
+    record: tuple[int, ...] = (),
+) -> Cell:
+    """A cell with the registry's settings filled in, so that equal work has equal names."""
+    settings = registry.settings_of(name, form, common, own or {})
+    algorithm = registry.make(name, settings)  # refuses bad values before any work is done
+    last = algorithm.rounds
+    rounds = tuple(sorted({k for k in record if k < last} | ({last} if record else set())))
+    return Cell(
+        problem=problem,
+        algorithm=name,
+        settings=tuple(sorted(settings.items())),
+        runs=runs if registry.entry(name).private else 1,
+        seed=seed,
+        record=rounds,
+    )
+
+
+@lru_cache(maxsize=1)
+def _data(load: Callable[[], Dataset], every: int) -> Dataset:
+    data = load()
+    if every == 1:
+        return data
+    train = len(range(0, data.n_train, every))
+    kept = [*range(0, data.n_train, every), *range(data.n_train, len(data), every)]
+    return replace(data, features=data.features[kept], labels=data.labels[kept], n_train=train)
+
+
+@lru_cache(maxsize=4)
+def _build(problem: Problem, data: Dataset) -> tuple[Sites, Graph]:
+    deal = partition.by_name(problem.partition, **dict(problem.partition_options))
+    learnt = data if problem.split == "all" else data.train
+    options: dict[str, Any] = dict(problem.graph_options)
+    graph = graphs.by_name(problem.graph, problem.nodes, problem.seed, **options)
+    return Sites.split(learnt, problem.nodes, problem.seed, partition=deal), graph

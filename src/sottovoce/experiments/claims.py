@@ -1,0 +1,124 @@
+"""The paper's claims, and ours, tested on filled panels."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.experiments import registry
+from sottovoce.experiments.panels import Panel, Point, Scale
+from sottovoce.experiments.statistics import paired, unsteadiness, welch
+from sottovoce.experiments.verdict import Claim, Comparison, compared, judge, parts, trend
+
+Panels: TypeAlias = Mapping[str, Panel]
+Value: TypeAlias = Callable[[Point], Floats]
+JUDGED, OTHERS = "last", ("average", "consensus")
+
+
+def all_claims(panels: Panels, scale: Scale) -> list[Claim]:
+    """Every claim whose figures are there, judged by each node's last broadcast, as the figures are.
+
+    The verdicts by the other outputs stand beside it: which model a node takes in the end changes some of them.
+    """
+    by_output = {output: _claims(panels, scale, f"risk_{output}") for output in (JUDGED, *OTHERS)}
+    return [
+        replace(claim, elsewhere={output: by_output[output][number].summary() for output in OTHERS})
+        for number, claim in enumerate(by_output[JUDGED])
+    ]
+
+
+def _claims(panels: Panels, scale: Scale, column: str) -> list[Claim]:
+    found: list[Claim] = []
+
+    def final(point: Point) -> Floats:
+        assert point.result is not None
+        return point.result.final(column)
+
+    def unsteady(point: Point) -> Floats:
+        assert point.result is not None
+        return unsteadiness(point.result.curve(column)[1], scale.late)
+
+    if "fig1" in panels:
+        found.append(
+            _trend("epsilon", "Less epsilon costs accuracy: the risk falls as epsilon grows.", panels["fig1"], final)
+        )
+    if "fig2" in panels:
+        found.append(_trend("l", "More local steps help: the risk falls as l grows.", panels["fig2"], final))
+    if "fig3" in panels:
+        figure = panels["fig3"]
+        text = "IPADMM has a lower risk than every private rival of the paper, same rho, lambda and rounds for all."
+        whole = _contest("rivals", text, figure, final)
+        found += [whole, *parts(whole, "IPADMM has a lower risk than {}.")]
+        text = f"IPADMM's updates are steadier: its risk moves less per round over the last {scale.late} rounds."
+        found.append(_contest("steady", text, figure, unsteady))
+    if "fig3b" in panels:
+        text = "IPADMM has a lower risk than every rival, each at its own best setting (yardsticks left out)."
+        found.append(_contest("tuned", text, panels["fig3b"], final, source="ours"))
+    if "choices" in panels:
+        found += _choices(panels["choices"], final)
+    return found
+
+
+def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
+    comparisons = []
+    for series in dict.fromkeys(point.series for point in panel.measured()):
+        points = sorted((p for p in panel.measured() if p.series == series), key=lambda p: float(p.x))
+        matrix = np.stack([value(point) for point in points], axis=1)
+        comparisons.append(trend(series.removeprefix("IPADMM, "), symbol, [float(p.x) for p in points], matrix))
+    return judge(f"trend in {symbol}", text, comparisons)
+
+
+def _rivals(panel: Panel) -> Iterator[Point]:
+    for point in panel.points:
+        line = registry.entry(point.algorithm)
+        if line.private and line.group != "bound" and point.algorithm != "ipadmm":
+            yield point
+
+
+def _contest(
+    name: str,
+    text: str,
+    panel: Panel,
+    value: Value,
+    source: str = "paper",
+) -> Claim:
+    ours = {point.facet: point for point in panel.measured() if point.algorithm == "ipadmm"}
+    comparisons: list[Comparison] = []
+    untested: list[tuple[str, str]] = []
+    for point in _rivals(panel):
+        condition, label = point.facet or "fair, epsilon 1", registry.entry(point.algorithm).label
+        if point.facet not in ours or point.result is None:
+            untested.append((condition, label))
+            continue
+        mine, theirs = value(ours[point.facet]), value(point)
+        comparisons.append(
+            compared(condition, label, "Welch's t-test of log risks, one-sided", welch(mine, theirs), len(mine))
+        )
+    return judge(name, text, comparisons, source=source, untested=untested)
+
+
+def _choices(panel: Panel, value: Value) -> list[Claim]:
+    by_place = {(point.series, str(point.x).replace("\n", " ")): value(point) for point in panel.measured()}
+    texts = {
+        "exact noise": ("Exact noise gives a lower risk than the printed formula.", "{} noise, {} steps", 0),
+        "monotone steps": ("Monotone steps give a lower risk than the printed ones.", "{1} noise, {0} steps", 1),
+    }
+    claims = []
+    for name, (text, place, which) in texts.items():
+        new = name.split()[0]
+        comparisons = []
+        for series in dict.fromkeys(point.series for point in panel.measured()):
+            for other in (("paper", "monotone"), ("paper", "exact"))[which]:
+                mine = by_place.get((series, place.format(new, other)))
+                theirs = by_place.get((series, place.format("paper", other)))
+                if mine is None or theirs is None:
+                    continue
+                kept = f"{other} {'steps' if which == 0 else 'noise'}, {series}"
+                test = paired(mine, theirs)
+                comparisons.append(
+                    compared(kept, "as printed", "paired t-test of log risks, one-sided", test, len(mine))
+                )
+        claims.append(judge(name, text, comparisons, source="ours"))
+    return claims

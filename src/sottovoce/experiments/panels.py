@@ -1,0 +1,185 @@
+"""What is shown together: a panel is a list of points, each of which is a cell and its place in a figure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from sottovoce.errors import SottovoceError
+from sottovoce.experiments import registry
+from sottovoce.experiments.cells import Cell, Problem, cell
+from sottovoce.experiments.measured import Measured
+from sottovoce.experiments.registry import FORMS, Settings
+from sottovoce.experiments.store import Runner
+
+Shape = Literal["sweep", "curves", "categories"]
+FORM_WORDS = {"fair": "fair", "published": "as published"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One cell and where it belongs: in which part of the figure, on which line, at which x."""
+
+    facet: str
+    series: str
+    x: float | str
+    algorithm: str
+    form: str
+    epsilon: float | None
+    cell: Cell
+    result: Measured | None = None
+    picked: str = ""  # settings that were tuned, in words
+
+
+@dataclass(kw_only=True)
+class Panel:
+    """A figure to be. `notes` says what is missing from it and why."""
+
+    name: str
+    title: str
+    caption: str
+    xlabel: str
+    shape: Shape
+    points: list[Point] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    log_x: bool = False
+    column: str = "risk_last"
+    ylabel: str = "risk: mean loss of the last broadcasts"
+
+    def cells(self) -> list[Cell]:
+        """All that has to be run."""
+        return [point.cell for point in self.points]
+
+    def measured(self) -> list[Point]:
+        """The points that have a result."""
+        return [point for point in self.points if point.result is not None]
+
+    def fill(self, runner: Runner) -> None:
+        """Run or fetch every point."""
+        self.points = [replace(point, result=runner.get(point.cell)) for point in self.points]
+        for point in self.points:
+            if point.cell in runner.refused:
+                self.note(f"{point.series}, {point.facet or point.x}: refused ({runner.refused[point.cell]})")
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large an experiment is. Everything that the quick form makes smaller is here."""
+
+    every: int = 1  # rows: every so-manieth
+    nodes: int = 100
+    rounds: int = 100
+    local_steps: int = 10
+    runs: int = 10
+    # Fewer of the algorithms that minimise exactly in every round, which takes a hundred times as long. Published forms
+    # are so noisy that their solvers are slower still, and so far off that few runs tell.
+    dear_runs: int = 4
+    dear_published_runs: int = 3
+    dear_table_runs: int = 2
+    tuning_runs: int = 3
+    dear_tuning_runs: int = 1
+    quick: bool = False
+    seed: int = 1  # of the noise; the partition has seed 0
+    fresh_seed: int = 1001  # of the runs that judge what was tuned: no noise is used twice
+    record: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 55, 70, 80, *range(90, 101))
+    late: int = 10  # rounds at the end over which steadiness is measured; all of them are recorded
+    delta: float = 1e-5
+    rho: float = 1e-3
+    lam: float = 1e-4
+
+    def problem(self, **changes: object) -> Problem:
+        """The paper's problem, or a variation of it."""
+        return replace(Problem(nodes=self.nodes, every=self.every), **changes)  # type: ignore[arg-type]
+
+    def common(self, epsilon: float | None = None, rounds: int | None = None) -> dict[str, float | int | str | bool]:
+        """What all algorithms are told."""
+        told: dict[str, float | int | str | bool] = {
+            "delta": self.delta,
+            "rho": self.rho,
+            "lam": self.lam,
+            "rounds": rounds or self.rounds,
+        }
+        return told if epsilon is None else {**told, "epsilon": epsilon}
+
+
+FULL = Scale()
+QUICK = Scale(
+    every=20, nodes=9, rounds=6, local_steps=2, runs=3, dear_runs=3, tuning_runs=2, dear_tuning_runs=2, quick=True,
+    dear_table_runs=3, record=(1, 2, 3, 4, 5, 6), late=4,
+)  # fmt: skip
+
+
+def add(
+    panel: Panel,
+    scale: Scale,
+    name: str,
+    *,
+    x: float | str,
+    epsilon: float,
+    form: str = "fair",
+    facet: str = "",
+    series: str | None = None,
+    problem: Problem | None = None,
+    own: Settings | None = None,
+    rounds: int | None = None,
+    record: bool = False,
+    seed: int | None = None,
+    picked: str = "",
+) -> None:
+    """Add a point, or a note where the algorithm does not exist or refuses its settings."""
+    line = registry.entry(name)
+    reason = registry.missing(name)
+    if reason is not None:
+        panel.note(reason)
+        return
+    if form not in line.forms:
+        return
+    own = dict(own or {})
+    if "local_steps" in line.settings:
+        own.setdefault("local_steps", scale.local_steps)
+    try:
+        made = cell(
+            name,
+            problem or scale.problem(),
+            scale.common(epsilon, rounds),
+            own,
+            form=form,
+            runs=_runs(scale, line, form),
+            seed=scale.seed if seed is None else seed,
+            record=scale.record if record else (),
+        )
+    except SottovoceError as error:
+        panel.note(f"{line.label}, {FORM_WORDS[form]}, epsilon {epsilon:g}: refused ({error})")
+        return
+    panel.points.append(
+        Point(
+            facet=facet,
+            series=series or line.label,
+            x=x,
+            algorithm=name,
+            form=form,
+            epsilon=epsilon if line.private else None,
+            cell=made,
+            picked=picked,
+        )
+    )
+
+
+def _runs(scale: Scale, line: registry.Entry, form: str) -> int:
+    if not line.dear:
+        return scale.runs
+    return min(scale.runs, scale.dear_runs, scale.dear_published_runs if form == "published" else scale.runs)
+
+
+def in_group(*groups: str) -> list[str]:
+    """The names of the algorithms in these groups, in the registry's order."""
+    return [name for name, line in registry.REGISTRY.items() if line.group in groups]
+
+
+def forms_of(name: str) -> Iterable[str]:
+    """The forms that an algorithm has."""
+    return [form for form in FORMS if form in registry.entry(name).forms]

@@ -1,0 +1,171 @@
+"""The algorithms that experiments compare: one line each.
+
+A line says how an algorithm is called in files and tables, how it is drawn, what kind of rival it is, and which two
+settings matter most to it. Every line has a grid of the same size, so that no algorithm is tuned harder than another.
+Classes are looked up when they are needed: a line may be written before its class is.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, get_args
+
+from sottovoce import algorithms
+from sottovoce.algorithms import Algorithm
+from sottovoce.errors import InputError
+
+Form: TypeAlias = Literal["fair", "published"]
+FORMS: tuple[Form, ...] = get_args(Form)
+Group: TypeAlias = Literal["paper", "beyond", "bound"]
+Value: TypeAlias = float | int | str | bool
+Settings: TypeAlias = Mapping[str, Value]
+
+# Settings of the experiment rather than of one algorithm: who has no such field runs without it.
+COMMON = ("epsilon", "delta", "rounds", "rho", "lam")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One algorithm, as experiments see it.
+
+    Args:
+        kind: name of the class in `sottovoce.algorithms`.
+        label, colour: how it is shown.
+        group: "paper" (compared with there, and M-ADMM), "beyond" (later work), "bound" (a yardstick, see its file).
+        grid: its most important settings and the values to try, nine points in all.
+        settings: what it is given beyond the common settings.
+        forms: what each form changes.
+        private: whether it adds noise; if not, one run says all.
+        dear: whether it minimises exactly in every round: slow in large sweeps, and in double precision only.
+    """
+
+    kind: str
+    label: str
+    colour: str
+    group: Group
+    grid: Mapping[str, tuple[Value, ...]]
+    settings: Settings = field(default_factory=lambda: MappingProxyType({}))
+    forms: Mapping[str, Settings] = field(
+        default_factory=lambda: MappingProxyType({"fair": {"form": "fair"}, "published": {"form": "published"}})
+    )
+    private: bool = True
+    dear: bool = False
+
+    def points(self) -> list[dict[str, Value]]:
+        """The grid, point by point."""
+        return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+
+
+# The printed algorithm: its noise formula with c0 = 1 and its steps. "fair" is this library's default.
+_IPADMM: dict[str, Settings] = {"fair": {}, "published": {"calibration": "paper", "schedule": "paper"}}
+_ONE_FORM: dict[str, Settings] = {"fair": {}}
+# Under one total budget the number of rounds matters to all; then the penalty, or the length of the steps.
+_BY_RHO: dict[str, tuple[Value, ...]] = {"rounds": (10, 25, 60), "rho": (1e-3, 1e-2, 1e-1)}
+_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": (10, 25, 60), "diameter": (30.0, 100.0, 300.0)}
+
+# The first colours are Okabe and Ito's, which people with any kind of colour vision can tell apart. All show on white
+# and on black.
+# fmt: off
+REGISTRY: dict[str, Entry] = {
+    "ipadmm": Entry(kind="IPADMM", label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM, grid=_BY_DIAMETER,
+                    settings={"local_steps": 10}),
+    "admm": Entry(kind="ADMM", label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
+                  grid=_BY_RHO, private=False, dear=True),
+    "pvp": Entry(kind="PVP", label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, dear=True),
+    "dvp": Entry(kind="DVP", label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, dear=True),
+    "radmm": Entry(kind="RADMM", label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, dear=True),
+    "dpadmm": Entry(kind="DPADMM", label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_DIAMETER),
+    # With a penalty that does not grow it would be DVP.
+    "madmm": Entry(kind="MADMM", label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, dear=True,
+                   settings={"growth": 1.02}),
+    "ryu-kim": Entry(kind="RyuKim", label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_DIAMETER,
+                     settings={"local_steps": 10}),
+    "fixed-point": Entry(kind="FixedPoint", label="Noisy fixed point", colour="#9467BD", group="beyond",
+                         forms=_ONE_FORM, grid=_BY_RHO, dear=True),
+    "dp-dsgd": Entry(kind="DPDSGD", label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
+                     grid=_BY_DIAMETER),
+    "noisy-averaged-gd": Entry(kind="NoisyAveragedGD", label="Averaged noisy gradients", colour="#6F86A6",
+                               group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
+    "trusted-curator": Entry(kind="TrustedCurator", label="Trusted curator", colour="#A08C6A", group="bound",
+                             forms=_ONE_FORM, grid=_BY_DIAMETER),
+}
+# fmt: on
+
+
+def entry(name: str) -> Entry:
+    """The line of that name, or an error that suggests one."""
+    if name not in REGISTRY:
+        close = get_close_matches(name.lower(), REGISTRY, n=1)
+        advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(REGISTRY)}."
+        raise InputError(f"Expected the name of an algorithm, got {name!r}. {advice}")
+    return REGISTRY[name]
+
+
+def kind_of(name: str) -> type[Algorithm[Any]] | None:
+    """The class, or None while nobody has written it."""
+    found: type[Algorithm[Any]] | None = getattr(algorithms, entry(name).kind, None)
+    return found
+
+
+def missing(name: str) -> str | None:
+    """Why an algorithm cannot be run, in words; None if it can."""
+    line = entry(name)
+    kind = kind_of(name)
+    if kind is None:
+        return f"{line.label}: not available (there is no sottovoce.algorithms.{line.kind})"
+    known = {f.name for f in fields(kind)}
+    unknown = sorted({*line.grid, *line.settings, *(key for form in line.forms.values() for key in form)} - known)
+    if unknown:
+        return f"{line.label}: not available ({line.kind} has no setting {', '.join(unknown)}, which its line names)"
+    return None
+
+
+def settings_of(name: str, form: str, common: Settings, own: Settings) -> dict[str, Value]:
+    """All settings to hand over: the line's, the form's, the experiment's where there is such a field, then `own`."""
+    line, kind = entry(name), kind_of(name)
+    if kind is None:
+        raise InputError(f"Expected an algorithm that exists, got {name!r}: {missing(name)}.")
+    if form not in line.forms:
+        raise InputError(f"Expected a form of {name} among {', '.join(line.forms)}, got form={form!r}.")
+    known = {f.name for f in fields(kind)}
+    for key in own:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            advice = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(known))}."
+            raise InputError(f"Expected a setting of {name}, got {key!r}. {advice}")
+    kept = {key: value for key, value in common.items() if key in known}
+    return {**line.settings, **line.forms[form], **kept, **own}
+
+
+def make(name: str, settings: Settings) -> Algorithm[Any]:
+    """The algorithm with exactly these settings."""
+    kind = kind_of(name)
+    assert kind is not None
+    # Files write whole numbers where a class wants any number.
+    given: dict[str, Any] = {key: _as_field(kind, key, value) for key, value in settings.items()}
+    return kind(**given)
+
+
+@cache
+def fingerprint(name: str) -> str:
+    """A hash of the source files that define an algorithm, so that results of an earlier version are not reused.
+
+    Kernels and oracles are left out: they are tested to agree with a reference, and may only change the last digits.
+    Read once: the files may change while we run, what we run does not.
+    """
+    kind = kind_of(name)
+    assert kind is not None
+    within = [base for base in kind.__mro__ if base.__module__.startswith("sottovoce.algorithms")]
+    files = sorted({Path(inspect.getfile(base)) for base in within})
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def _as_field(kind: type[Algorithm[Any]], key: str, value: Value) -> Value:
+    hint = str(next(f.type for f in fields(kind) if f.name == key))
+    return float(value) if type(value) is int and "float" in hint and "int" not in hint else value

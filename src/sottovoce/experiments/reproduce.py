@@ -1,0 +1,105 @@
+"""The whole reproduction: plan, run what is missing, test the claims."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from time import perf_counter
+
+from sottovoce.engines.optimum import pooled_optimum
+from sottovoce.errors import InputError, expect
+from sottovoce.experiments import registry, tuning
+from sottovoce.experiments.cells import Cell
+from sottovoce.experiments.claims import all_claims
+from sottovoce.experiments.panels import FULL, QUICK, Panel, Scale
+from sottovoce.experiments.store import Runner, Store, Watcher
+from sottovoce.experiments.suite import PANELS
+from sottovoce.experiments.verdict import Claim
+
+TUNED = "fig3b"
+# In the order of the report.
+NAMES = ("fig1", "fig2", "fig3", TUNED, "table", "diameter", "graph", "skew", "choices")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Filled panels and what they say; a report needs nothing else."""
+
+    title: str
+    panels: dict[str, Panel]
+    claims: list[Claim]
+    quick: bool
+    runs: int
+    command: str
+    optimum: float | None  # risk of the pooled model without privacy, a yardstick in figures
+    cells: int
+    seconds: float
+
+    def notes(self) -> list[str]:
+        """What is missing, once each."""
+        return list(dict.fromkeys(note for panel in self.panels.values() for note in panel.notes))
+
+
+def chosen(only: str | None) -> tuple[str, ...]:
+    """The panels that were asked for: a list of names with commas between, or None for all."""
+    if only is None:
+        return NAMES
+    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    for name in wanted:
+        if name not in NAMES:
+            close = get_close_matches(name, NAMES, n=1)
+            advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(NAMES)}."
+            raise InputError(f"Expected --only with names of figures, got {name!r}. {advice}")
+    if not wanted:
+        raise InputError(f"Expected --only with names of figures, got none. Known: {', '.join(NAMES)}.")
+    return tuple(name for name in NAMES if name in wanted)
+
+
+def reproduce(
+    out: Path,
+    *,
+    quick: bool = False,
+    only: str | None = None,
+    runs: int | None = None,
+    watcher: Watcher | None = None,
+    command: str = "",
+) -> Study:
+    """Run everything that is not there yet, and judge. `runs` is the number of runs for all algorithms alike."""
+    names, scale, store = chosen(only), QUICK if quick else FULL, Store(out)
+    if runs is not None:
+        expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
+        scale = replace(scale, runs=runs, dear_runs=runs, dear_published_runs=runs, dear_table_runs=runs)
+    store.check()
+    started, runner = perf_counter(), Runner(store, watcher or Watcher(), {})
+    panels = {name: tuning.figure_3b(scale) if name == TUNED else PANELS[name](scale) for name in names}
+    entered = tuning.contestants(scale)
+    runner.begin(_all_cells(panels, scale, entered))
+    for name, panel in panels.items():
+        if name == TUNED:
+            tuning.tune(scale, panel, runner, entered)
+        else:
+            panel.fill(runner)
+    return Study(
+        title="Reproduction of Huang & Gong, arXiv 2005.07890",
+        panels=panels,
+        claims=all_claims(panels, scale),
+        quick=quick,
+        runs=scale.runs,
+        command=command,
+        optimum=_optimum(scale),
+        cells=len(set(_all_cells(panels, scale, entered))),
+        seconds=perf_counter() - started,
+    )
+
+
+def _all_cells(panels: dict[str, Panel], scale: Scale, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+    cells = [cell for panel in panels.values() for cell in panel.cells()]
+    if TUNED in panels:
+        tried, judged = tuning.plan(scale, panels[TUNED], entered)
+        cells += [point.cell for points in tried for point in points] + (judged if not panels[TUNED].points else [])
+    return cells
+
+
+def _optimum(scale: Scale) -> float | None:
+    sites, _ = scale.problem().build()
+    return pooled_optimum(sites, registry.make("ipadmm", {"lam": scale.lam}))

@@ -1,0 +1,114 @@
+"""Tests on runs. Lower is better throughout: the numbers are risks, or changes of a risk, all positive.
+
+Means are compared on a log scale: where noise dominates, risks are skewed and spread in proportion to their size. Where
+risks are close to each other it makes no difference.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from sottovoce.arrays import Floats
+
+Side: TypeAlias = Literal["less", "greater"]
+SIDES: tuple[Side, Side] = ("less", "greater")
+
+
+class Interval(NamedTuple):
+    """A mean over runs, and its 95 % interval. Of a single run there is no interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Test(NamedTuple):
+    """One-sided p-values for "smaller" and "larger", and the difference of means with its relative size."""
+
+    p: float
+    p_reverse: float
+    effect: float
+    relative: float
+
+
+def interval(values: Floats) -> Interval:
+    """Student's t over runs."""
+    mean = float(np.mean(values))
+    if len(values) < 2 or not np.isfinite(values).all():
+        return Interval(mean, math.nan, math.nan)
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def welch(ours: Floats, theirs: Floats) -> Test:
+    """Whether ours are smaller on average; two independent samples of unequal variance."""
+    ours, theirs = _capped(ours, theirs)
+    logs = _logs(ours), _logs(theirs)
+    return _tested(
+        ours, theirs, lambda side: stats.ttest_ind(logs[0], logs[1], equal_var=False, alternative=side).pvalue
+    )
+
+
+def paired(ours: Floats, theirs: Floats) -> Test:
+    """The same where run q of both was drawn with the same noise."""
+    ours, theirs = _capped(ours, theirs)
+    logs = _logs(ours), _logs(theirs)
+    return _tested(ours, theirs, lambda side: stats.ttest_rel(logs[0], logs[1], alternative=side).pvalue)
+
+
+def falling(matrix: Floats) -> float:
+    """p-value of a falling trend along the columns of (runs, conditions): Page's test, runs being matched blocks."""
+    if len(matrix) < 2 or matrix.shape[1] < 3:
+        return 1.0
+    # The test looks for a rise, and reads only the order within a row.
+    return float(stats.page_trend_test(-_finite(matrix)).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the chance of any false alarm among all of these stays below the level."""
+    order = np.argsort(p_values)
+    corrected, largest = np.empty(len(p_values)), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return [float(p) for p in corrected]
+
+
+def unsteadiness(curve: Floats, late: int) -> Floats:
+    """Mean absolute change of the risk per round over the last `late` rounds: (rounds, runs) -> (runs,)."""
+    changes: Floats = np.abs(np.diff(_finite(curve[-(late + 1) :]), axis=0)).mean(axis=0)
+    return changes
+
+
+def _tested(ours: Floats, theirs: Floats, p_value: Callable[[Side], float]) -> Test:
+    effect = float(np.mean(ours) - np.mean(theirs))
+    relative = effect / float(np.mean(theirs)) if np.mean(theirs) else 0.0
+    if len(ours) < 2 or len(theirs) < 2:
+        return Test(1.0, 1.0, effect, relative)  # a single run says nothing about chance
+    if np.ptp(ours) == 0 and np.ptp(theirs) == 0:
+        # No spread at all: the difference is certain, whichever way it goes.
+        return Test(float(effect >= 0), float(effect <= 0), effect, relative)
+    with warnings.catch_warnings():
+        # Runs that all overflowed are all capped alike; scipy finds that suspicious, we mean it.
+        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
+        p, reverse = (float(np.nan_to_num(p_value(side), nan=1.0)) for side in SIDES)
+    return Test(p, reverse, effect, relative)
+
+
+def _logs(sample: Floats) -> Floats:
+    logs: Floats = np.log(np.maximum(sample, 1e-300))
+    return logs
+
+
+def _capped(*samples: Floats) -> list[Floats]:
+    return [_finite(sample) for sample in samples]
+
+
+def _finite(values: Floats) -> Floats:
+    """A run that overflowed is very bad, but still a number that can be ranked and averaged."""
+    capped: Floats = np.nan_to_num(values, nan=1e6, posinf=1e6)
+    return np.minimum(capped, 1e6)

@@ -1,0 +1,1 @@
+"""Figures, tables and one web page, made of the results of experiments."""

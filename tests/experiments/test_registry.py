@@ -1,0 +1,87 @@
+from dataclasses import fields
+
+import pytest
+
+from sottovoce import algorithms
+from sottovoce.experiments import registry
+from sottovoce.experiments.cells import Problem, cell
+from sottovoce.experiments.panels import QUICK, Panel, add
+from sottovoce.experiments.registry import COMMON, REGISTRY, Entry
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_line_fits_its_class_and_has_nine_points(name):
+    line = REGISTRY[name]
+    assert len(line.points()) == 9
+    assert line.colour.startswith("#")
+    if registry.kind_of(name) is None:
+        pytest.skip(f"{line.kind} is not there yet")
+    assert registry.missing(name) is None
+    for form in line.forms:
+        registry.make(name, registry.settings_of(name, form, {"rounds": 3}, {}))
+
+
+def test_labels_and_colours_are_different():
+    assert len({line.label for line in REGISTRY.values()}) == len(REGISTRY)
+    assert len({line.colour for line in REGISTRY.values()}) == len(REGISTRY)
+
+
+def empty():
+    return Panel(name="x", title="", caption="", xlabel="", shape="sweep")
+
+
+def test_a_class_that_is_not_there_is_noted_and_skipped(monkeypatch):
+    monkeypatch.setitem(
+        REGISTRY, "later", Entry(kind="Later", label="Later", colour="#000000", group="beyond", grid={"rho": (1.0,)})
+    )
+    panel = empty()
+    add(panel, QUICK, "later", x=1.0, epsilon=1.0)
+    assert panel.points == []
+    assert panel.notes == ["Later: not available (there is no sottovoce.algorithms.Later)"]
+
+
+def test_a_line_that_does_not_fit_its_class_is_noted_and_skipped(monkeypatch):
+    line = Entry(kind="ADMM", label="Odd", colour="#000000", group="beyond", grid={"momentum": (1.0,)})
+    monkeypatch.setitem(REGISTRY, "odd", line)
+    panel = empty()
+    add(panel, QUICK, "odd", x=1.0, epsilon=1.0)
+    assert panel.points == []
+    assert "momentum" in panel.notes[0]
+
+
+def made(name="ipadmm", problem=None, own=None, **changes):
+    common = {"epsilon": 1.0, "delta": 1e-5, "rounds": 5, "rho": 0.1, "lam": 0.1}
+    return cell(name, problem or Problem(nodes=4), common, own, **{"runs": 2, "seed": 0, **changes})
+
+
+def test_a_content_hash_depends_on_all_that_matters():
+    keys = {
+        made().key,
+        made(own={"diameter": 3.0}).key,
+        made(runs=3).key,
+        made(seed=1).key,
+        made(record=(1, 2)).key,
+        made(form="published").key,
+        made(problem=Problem(nodes=5)).key,
+    }
+    assert len(keys) == 7
+    assert made().key == made().key == made(record=()).key
+
+
+def test_what_an_algorithm_does_not_have_is_no_part_of_its_name():
+    """ADMM has no epsilon and no chance: one run at one epsilon serves all."""
+    assert {"epsilon", "delta"} & {name for name, _ in made("admm").settings} == set()
+    assert made("admm").runs == 1
+    assert set(COMMON) <= {f.name for f in fields(algorithms.IPADMM)}
+
+
+def test_a_changed_file_changes_the_hash(monkeypatch, tmp_path):
+    before = made().key
+    copy = tmp_path / "ipadmm.py"
+    copy.write_text("changed")
+    monkeypatch.setattr(registry.inspect, "getfile", lambda _: str(copy))
+    assert made().key == before  # what runs is what was imported
+    registry.fingerprint.cache_clear()
+    after = made().key
+    registry.fingerprint.cache_clear()
+    assert after != before
