@@ -132,3 +132,5 @@ def test_interval_against_scipy():
 def test_unsteadiness_is_the_mean_change_over_late_rounds():
     curve = np.array([[9.0, 9.0], [1.0, 2.0], [2.0, 2.0], [0.0, 2.0]])
     assert unsteadiness(curve, 2).tolist() == [1.5, 0.0]
+    curve[:, 1] = np.inf
+    assert unsteadiness(curve, 2)[1] > 1e6  # not steady because it cannot move any more

@@ -60,9 +60,10 @@ def show(study: Study, out: Path) -> None:
     if study.quick:
         console.print("Quick form: it shows that everything works, and nothing else.")
     if study.claims:
-        content = tables.verdicts(study.claims)
-        rows = [[_coloured(cell) for cell in (row[0], *row[2:])] for row in content.rows]
-        console.print(_table((content.headings[0], *content.headings[2:]), rows))
+        # A terminal is narrow: who else judges otherwise is in the report.
+        rows = [[Text(claim), _coloured(verdict), Text("-".join(counts))]
+                for claim, _, verdict, *counts in (row[:6] for row in tables.verdicts(study.claims).rows)]  # fmt: skip
+        console.print(_table(("claim", "verdict, by last broadcast", "won-tied-lost"), rows))
     elif "compare" in study.panels:
         points = study.panels["compare"].measured()
         scores = tables.scores(points, tested=False, shown=("facet", "epsilon", "picked"))

@@ -66,8 +66,8 @@ class Entry:
 _IPADMM: dict[str, Settings] = {"fair": {}, "published": {"calibration": "paper", "schedule": "paper"}}
 _ONE_FORM: dict[str, Settings] = {"fair": {}}
 # Under one total budget the number of rounds matters to all; then the penalty, or the length of the steps.
-_BY_RHO: dict[str, tuple[Value, ...]] = {"rounds": (10, 25, 60), "rho": (1e-3, 1e-2, 1e-1)}
-_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": (10, 25, 60), "diameter": (30.0, 100.0, 300.0)}
+_BY_RHO: dict[str, tuple[Value, ...]] = {"rounds": (15, 40, 100), "rho": (3e-4, 1e-3, 3e-3)}
+_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": (15, 40, 100), "diameter": (50.0, 150.0, 450.0)}
 
 # The first colours are Okabe and Ito's, which people with any kind of colour vision can tell apart. All show on white
 # and on black.

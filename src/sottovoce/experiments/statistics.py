@@ -14,6 +14,8 @@ from scipy import stats
 
 from sottovoce.arrays import Floats
 
+_WORST = 1e12  # stands for infinity, which cannot be averaged
+
 Side: TypeAlias = Literal["less", "greater"]
 SIDES: tuple[Side, Side] = ("less", "greater")
 
@@ -80,8 +82,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def unsteadiness(curve: Floats, late: int) -> Floats:
     """Mean absolute change of the risk per round over the last `late` rounds: (rounds, runs) -> (runs,)."""
-    changes: Floats = np.abs(np.diff(_finite(curve[-(late + 1) :]), axis=0)).mean(axis=0)
-    return changes
+    end = curve[-(late + 1) :]
+    # A curve that overflowed does not move any more, but nobody would call it steady.
+    lost = ~(end < _WORST).all(axis=0)
+    changes: Floats = np.abs(np.diff(np.where(lost, 0.0, end), axis=0)).mean(axis=0)
+    return np.where(lost, _WORST, changes)
 
 
 def _tested(ours: Floats, theirs: Floats, p_value: Callable[[Side], float]) -> Test:
@@ -110,5 +115,5 @@ def _capped(*samples: Floats) -> list[Floats]:
 
 def _finite(values: Floats) -> Floats:
     """A run that overflowed is very bad, but still a number that can be ranked and averaged."""
-    capped: Floats = np.nan_to_num(values, nan=1e6, posinf=1e6)
-    return np.minimum(capped, 1e6)
+    capped: Floats = np.minimum(np.nan_to_num(values, nan=_WORST, posinf=_WORST), _WORST)
+    return capped

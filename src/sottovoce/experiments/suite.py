@@ -120,7 +120,7 @@ def test_split(scale: Scale) -> Panel:
         shape="categories",
     )
     problem = scale.problem(split="official")
-    scale = replace(scale, dear_runs=min(scale.dear_runs, scale.dear_table_runs))
+    scale = replace(scale, dear_published_runs=min(scale.dear_published_runs, scale.dear_table_runs))
     for name in in_group("paper", "beyond", "bound"):
         for form in forms_of(name):
             add(panel, scale, name, x=form, epsilon=1.0, form=form, problem=problem)

@@ -73,7 +73,8 @@ def figure_3b(scale: Scale) -> Panel:
             f"epsilon = 1, fair. For each algorithm the best of {grid} settings (its rounds and one more), by the mean "
             f"risk of {scale.tuning_runs} runs ({scale.dear_tuning_runs} of those that minimise exactly); shown are "
             f"fresh runs with other seeds. {NOT_PRIVATE} "
-            "Hollow: yardsticks, which need everyone to hear everyone, or a curator whom all trust. " + setting(scale)
+            "A star: the end of the grid, so that the best may lie beyond. Hollow: yardsticks, which need everyone to hear everyone, or a curator whom all trust. "
+            + setting(scale)
         ),
         xlabel="risk: mean loss of the last broadcasts",
         shape="categories",
@@ -107,13 +108,22 @@ def tune(scale: Scale, panel: Panel, runner: Runner, entered: Sequence[Contestan
             panel.note(f"{registry.entry(one.name).label}: no setting of its grid could be run")
             continue
         picked = dict(one.points[int(chosen.x)])
-        words = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in picked.items())
+        words = ", ".join(
+            f"{name.replace('_', ' ')} {_short(value)}{_edge(one.points, name, value)}"
+            for name, value in picked.items()
+        )
         add(
             panel, scale, one.name, x=f"{registry.entry(one.name).label}\n{words}" if one.x is None else one.x,
             epsilon=one.epsilon, form=one.form, own={**(one.own or {}), **picked}, problem=one.problem,
             facet=one.facet, series=one.series, record=record, seed=scale.fresh_seed, picked=words,
         )  # fmt: skip
     panel.fill(runner)
+
+
+def _edge(points: Sequence[Mapping[str, Value]], name: str, value: Value) -> str:
+    """A star where the grid ends, since the best may lie beyond."""
+    tried = [v for point in points if isinstance(v := point[name], int | float)]
+    return "*" if len(set(tried)) > 1 and value in (min(tried), max(tried)) else ""
 
 
 def _short(value: Value) -> str:

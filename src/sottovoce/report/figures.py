@@ -19,7 +19,7 @@ _WIDE = 7.2
 # Beyond this ratio a linear axis would hide all but the largest.
 _LOG_RATIO = 4.0
 # A run that overflowed is drawn at the top.
-_TOP = 1e6
+_TOP = 1e12
 
 
 class Look(NamedTuple):

@@ -93,7 +93,7 @@ def comparisons(claim: Claim) -> TextTable:
             f"{100 * c.relative:+.1f} %",
             _p(c.p),
             _p(c.p_holm),
-            c.outcome + (f", {c.only}" if c.only else ""),
+            c.outcome + (f", {c.only}" if c.outcome == "partly" else ""),
             str(c.runs),
         )
         for c in claim.comparisons
