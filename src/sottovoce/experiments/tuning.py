@@ -72,9 +72,8 @@ def figure_3b(scale: Scale) -> Panel:
         caption=(
             f"epsilon = 1, fair. For each algorithm the best of {grid} settings (its rounds and one more), by the mean "
             f"risk of {scale.tuning_runs} runs ({scale.dear_tuning_runs} of those that minimise exactly); shown are "
-            f"fresh runs with other seeds. {NOT_PRIVATE} "
-            "A star: the end of the grid, so that the best may lie beyond. Hollow: yardsticks, which need everyone to hear everyone, or a curator whom all trust. "
-            + setting(scale)
+            f"fresh runs with other seeds. {NOT_PRIVATE} A star: the end of the grid, so that the best may lie beyond. "
+            "Hollow: yardsticks, which need everyone to hear everyone, or a curator whom all trust. " + setting(scale)
         ),
         xlabel="risk: mean loss of the last broadcasts",
         shape="categories",
