@@ -45,7 +45,10 @@ WRONG = {
     "more nodes than rows": (["train", "--nodes", "1000"], "nodes=1000"),
     "epsilon without privacy": (["train", "--algorithm", "admm", "--epsilon", "1"], "epsilon=1.0"),
     "paper's noise too small": (["train", *TINY, "--calibration", "paper", "--epsilon", "50"], "calibration='exact'"),
-    "solver that needs a smooth loss": (["train", "--algorithm", "admm", "--loss", "hinge", "--device", "plain"], "hinge"),
+    "solver that needs a smooth loss": (
+        ["train", "--algorithm", "admm", "--loss", "hinge", "--device", "plain"],
+        "hinge",
+    ),
     "no such config": (["train", "--config", "none.toml"], "none.toml"),
     "config is a folder": (["train", "--config", "."], "config='.'"),
     "malformed config": (["train", "--config", "malformed.toml"], "malformed.toml"),
