@@ -14,14 +14,12 @@ from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from sottovoce import algorithms
 from sottovoce.algorithms import Algorithm
 from sottovoce.errors import InputError
 
-Form: TypeAlias = Literal["fair", "published"]
-FORMS: tuple[Form, ...] = get_args(Form)
 Group: TypeAlias = Literal["paper", "beyond", "bound"]
 Value: TypeAlias = float | int | str | bool
 Settings: TypeAlias = Mapping[str, Value]
