@@ -1,7 +1,7 @@
 """APPFL's serial simulation of IIADMM, its private ADMM: the same rows, nodes, rounds and local steps.
 
 It is another algorithm (a server, output noise once a round), so it is timed but not checked against our numbers. Each
-node's rows are one item of its data set: APPFL then does not collect a batch row by row, which is several times slower.
+node's rows are one item of its data set, so that APPFL does not collect a batch row by row.
 """
 
 import os
