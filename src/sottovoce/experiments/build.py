@@ -6,23 +6,25 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, get_args
 
 from sottovoce import datasets, graphs, losses, regularisers
-from sottovoce.algorithms import ADMM, IPADMM, Algorithm
+from sottovoce.algorithms import Algorithm
 from sottovoce.algorithms.ipadmm import SCHEDULES
+from sottovoce.algorithms.rival import FORMS
 from sottovoce.datasets import Dataset, Partition, partition
 from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.errors import InputError
+from sottovoce.experiments import registry
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.graphs import Graph
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.sites import Sites
 
 DATASETS: dict[str, Callable[[], Dataset]] = {"adult": datasets.adult}
-ALGORITHMS: dict[str, type[Algorithm[Any]]] = {"ipadmm": IPADMM, "admm": ADMM}
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "dataset": tuple(DATASETS),
     "split": ("all", "official"),
-    "algorithm": tuple(ALGORITHMS),
+    "algorithm": tuple(registry.REGISTRY),
+    "form": FORMS,
     "graph": graphs.NAMES,
     "partition": ("even", "dirichlet", "column"),  # the others need a list, one entry per node
     "loss": losses.NAMES,
@@ -35,7 +37,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 # Settings that are fields of some algorithm and are handed to it as they are.
-_HANDED_ON = {f.name for kind in ALGORITHMS.values() for f in fields(kind)} - {"loss", "regulariser"}
+_HANDED_ON = {f.name for name in registry.REGISTRY for f in fields(registry.entry(name).kind)} - {"loss", "regulariser"}
 
 
 class Built(NamedTuple):
@@ -71,8 +73,8 @@ def build(config: TrainConfig) -> Built:
 
 def algorithm_of(config: TrainConfig) -> Algorithm[Any]:
     """The algorithm, with its own defaults wherever nothing was given."""
-    kind = ALGORITHMS[config.algorithm]
-    own = {f.name for f in fields(kind)}
+    line = registry.entry(config.algorithm)
+    own = {f.name for f in fields(line.kind)}
     given = {f.name: getattr(config, f.name) for f in fields(config) if f.name in _HANDED_ON}
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -86,7 +88,7 @@ def algorithm_of(config: TrainConfig) -> Algorithm[Any]:
         pieces["loss"] = losses.by_name(config.loss)
     if config.regulariser is not None:
         pieces["regulariser"] = regularisers.by_name(config.regulariser)
-    return kind(**given, **pieces)
+    return line.kind(**{**line.settings, **given}, **pieces)
 
 
 def defaults(config: TrainConfig) -> dict[str, Any]:

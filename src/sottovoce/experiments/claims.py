@@ -88,7 +88,7 @@ def _contest(
     comparisons: list[Comparison] = []
     untested: list[tuple[str, str]] = []
     for point in _rivals(panel):
-        condition, label = point.facet or "fair, epsilon 1", registry.entry(point.algorithm).label
+        condition, label = point.facet, registry.entry(point.algorithm).label
         if point.facet not in ours or point.result is None:
             untested.append((condition, label))
             continue

@@ -65,9 +65,8 @@ class Comparison:
         """The same numbers as panels want them."""
         shown = sorted({max(1, round(self.rounds * (j / 12) ** 1.5)) for j in range(1, 13)})
         return Scale(
-            every=self.every, nodes=self.nodes, rounds=self.rounds, runs=self.runs, dear_runs=self.runs,
-            dear_published_runs=self.runs,
-            tuning_runs=self.tuning_runs, dear_tuning_runs=self.tuning_runs, seed=self.seed,
+            every=self.every, nodes=self.nodes, rounds=self.rounds, runs=self.runs,
+            tuning_runs=self.tuning_runs, seed=self.seed,
             fresh_seed=self.seed + _FRESH, record=tuple(shown), delta=self.delta, rho=self.rho, lam=self.lam,
         )  # fmt: skip
 
@@ -190,10 +189,9 @@ def _entrant(given: Mapping[str, Any]) -> Entrant:
     expect(isinstance(made.settings, dict), "a table for settings", settings=made.settings)
     lists = isinstance(made.grid, dict) and all(isinstance(v, list) and v for v in made.grid.values())
     expect(lists, "a table of lists for grid", grid=made.grid)
-    if registry.missing(made.name) is None:
-        # Every point is made once, so that a bad setting is refused before any work is done.
-        for point in made.points():
-            registry.make(made.name, registry.settings_of(made.name, made.form, {}, {**made.settings, **point}))
+    # Every point is made once, so that a bad setting is refused before any work is done.
+    for point in made.points():
+        registry.make(made.name, registry.settings_of(made.name, made.form, {}, {**made.settings, **point}))
     return made
 
 

@@ -55,6 +55,7 @@ class TrainConfig:
     max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
 
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
+    form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")
     rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t.")
     local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l.")
     rho: float | None = option(None, "Algorithm", "Penalty of ADMM.")

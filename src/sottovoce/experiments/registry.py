@@ -2,7 +2,6 @@
 
 A line says how an algorithm is called in files and tables, how it is drawn, what kind of rival it is, and which two
 settings matter most to it. Every line has a grid of the same size, so that no algorithm is tuned harder than another.
-Classes are looked up when they are needed: a line may be written before its class is.
 """
 
 import inspect
@@ -33,17 +32,17 @@ class Entry:
     """One algorithm, as experiments see it.
 
     Args:
-        kind: name of the class in `sottovoce.algorithms`.
+        kind: its class.
         label, colour: how it is shown.
         group: "paper" (compared with there, and M-ADMM), "beyond" (later work), "bound" (a yardstick, see its file).
-        grid: its most important settings and the values to try, nine points in all.
+        grid: its most important settings and the values to try, twenty points in all.
         settings: what it is given beyond the common settings.
         forms: what each form changes.
         private: whether it adds noise; if not, one run says all.
         dear: whether it minimises exactly in every round: slow in large sweeps, and in double precision only.
     """
 
-    kind: str
+    kind: type[Algorithm[Any]]
     label: str
     colour: str
     group: Group
@@ -64,34 +63,35 @@ class Entry:
 _IPADMM: dict[str, Settings] = {"fair": {}, "published": {"calibration": "paper", "schedule": "paper"}}
 _ONE_FORM: dict[str, Settings] = {"fair": {}}
 # Under one total budget the number of rounds matters to all; then the penalty, or the length of the steps.
-_BY_RHO: dict[str, tuple[Value, ...]] = {"rounds": (15, 40, 100), "rho": (3e-4, 1e-3, 3e-3)}
-_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": (15, 40, 100), "diameter": (50.0, 150.0, 450.0)}
+_ROUNDS = (5, 15, 40, 100)
+_BY_RHO: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "rho": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)}
+_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": (15.0, 50.0, 150.0, 450.0, 1350.0)}
 
 # The first colours are Okabe and Ito's, which people with any kind of colour vision can tell apart. All show on white
 # and on black.
 # fmt: off
 REGISTRY: dict[str, Entry] = {
-    "ipadmm": Entry(kind="IPADMM", label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM, grid=_BY_DIAMETER,
-                    settings={"local_steps": 10}),
-    "admm": Entry(kind="ADMM", label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
+    "ipadmm": Entry(kind=algorithms.IPADMM, label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
+                    grid=_BY_DIAMETER, settings={"local_steps": 10}),
+    "admm": Entry(kind=algorithms.ADMM, label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
                   grid=_BY_RHO, private=False, dear=True),
-    "pvp": Entry(kind="PVP", label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, dear=True),
-    "dvp": Entry(kind="DVP", label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, dear=True),
-    "radmm": Entry(kind="RADMM", label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, dear=True),
-    "dpadmm": Entry(kind="DPADMM", label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_DIAMETER),
+    "pvp": Entry(kind=algorithms.PVP, label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, dear=True),
+    "dvp": Entry(kind=algorithms.DVP, label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, dear=True),
+    "radmm": Entry(kind=algorithms.RADMM, label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, dear=True),
+    "dpadmm": Entry(kind=algorithms.DPADMM, label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_DIAMETER),
     # With a penalty that does not grow it would be DVP.
-    "madmm": Entry(kind="MADMM", label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, dear=True,
+    "madmm": Entry(kind=algorithms.MADMM, label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, dear=True,
                    settings={"growth": 1.02}),
-    "ryu-kim": Entry(kind="RyuKim", label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_DIAMETER,
+    "ryu-kim": Entry(kind=algorithms.RyuKim, label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_DIAMETER,
                      settings={"local_steps": 10}),
-    "fixed-point": Entry(kind="FixedPoint", label="Noisy fixed point", colour="#9467BD", group="beyond",
+    "fixed-point": Entry(kind=algorithms.FixedPoint, label="Noisy fixed point", colour="#9467BD", group="beyond",
                          forms=_ONE_FORM, grid=_BY_RHO, dear=True),
-    "dp-dsgd": Entry(kind="DPDSGD", label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
+    "dp-dsgd": Entry(kind=algorithms.DPDSGD, label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
                      grid=_BY_DIAMETER),
-    "noisy-averaged-gd": Entry(kind="NoisyAveragedGD", label="Averaged noisy gradients", colour="#6F86A6",
+    "noisy-averaged-gd": Entry(kind=algorithms.NoisyAveragedGD, label="Averaged noisy gradients", colour="#6F86A6",
                                group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
-    "trusted-curator": Entry(kind="TrustedCurator", label="Trusted curator", colour="#A08C6A", group="bound",
-                             forms=_ONE_FORM, grid=_BY_DIAMETER),
+    "trusted-curator": Entry(kind=algorithms.TrustedCurator, label="Trusted curator", colour="#A08C6A",
+                             group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
 }
 # fmt: on
 
@@ -105,33 +105,12 @@ def entry(name: str) -> Entry:
     return REGISTRY[name]
 
 
-def kind_of(name: str) -> type[Algorithm[Any]] | None:
-    """The class, or None while nobody has written it."""
-    found: type[Algorithm[Any]] | None = getattr(algorithms, entry(name).kind, None)
-    return found
-
-
-def missing(name: str) -> str | None:
-    """Why an algorithm cannot be run, in words; None if it can."""
-    line = entry(name)
-    kind = kind_of(name)
-    if kind is None:
-        return f"{line.label}: not available (there is no sottovoce.algorithms.{line.kind})"
-    known = {f.name for f in fields(kind)}
-    unknown = sorted({*line.grid, *line.settings, *(key for form in line.forms.values() for key in form)} - known)
-    if unknown:
-        return f"{line.label}: not available ({line.kind} has no setting {', '.join(unknown)}, which its line names)"
-    return None
-
-
 def settings_of(name: str, form: str, common: Settings, own: Settings) -> dict[str, Value]:
     """All settings to hand over: the line's, the form's, the experiment's where there is such a field, then `own`."""
-    line, kind = entry(name), kind_of(name)
-    if kind is None:
-        raise InputError(f"Expected an algorithm that exists, got {name!r}: {missing(name)}.")
+    line = entry(name)
     if form not in line.forms:
         raise InputError(f"Expected a form of {name} among {', '.join(line.forms)}, got form={form!r}.")
-    known = {f.name for f in fields(kind)}
+    known = {f.name for f in fields(line.kind)}
     for key in own:
         if key not in known:
             close = get_close_matches(key, known, n=1)
@@ -143,8 +122,7 @@ def settings_of(name: str, form: str, common: Settings, own: Settings) -> dict[s
 
 def make(name: str, settings: Settings) -> Algorithm[Any]:
     """The algorithm with exactly these settings."""
-    kind = kind_of(name)
-    assert kind is not None
+    kind = entry(name).kind
     # Files write whole numbers where a class wants any number.
     given: dict[str, Any] = {key: _as_field(kind, key, value) for key, value in settings.items()}
     return kind(**given)
@@ -157,9 +135,7 @@ def fingerprint(name: str) -> str:
     Kernels and oracles are left out: they are tested to agree with a reference, and may only change the last digits.
     Read once: the files may change while we run, what we run does not.
     """
-    kind = kind_of(name)
-    assert kind is not None
-    within = [base for base in kind.__mro__ if base.__module__.startswith("sottovoce.algorithms")]
+    within = [base for base in entry(name).kind.__mro__ if base.__module__.startswith("sottovoce.algorithms")]
     files = sorted({Path(inspect.getfile(base)) for base in within})
     return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 

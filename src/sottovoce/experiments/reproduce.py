@@ -64,11 +64,11 @@ def reproduce(
     watcher: Watcher | None = None,
     command: str = "",
 ) -> Study:
-    """Run everything that is not there yet, and judge. `runs` is the number of runs for all algorithms alike."""
+    """Run everything that is not there yet, and judge."""
     names, scale, store = chosen(only), QUICK if quick else FULL, Store(out)
     if runs is not None:
         expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
-        scale = replace(scale, runs=runs, dear_runs=runs, dear_published_runs=runs, dear_table_runs=runs)
+        scale = replace(scale, runs=runs)
     store.check()
     started, runner = perf_counter(), Runner(store, watcher or Watcher(), {})
     panels = {name: tuning.figure_3b(scale) if name == TUNED else PANELS[name](scale) for name in names}
@@ -76,7 +76,7 @@ def reproduce(
     runner.begin(_all_cells(panels, scale, entered))
     for name, panel in panels.items():
         if name == TUNED:
-            tuning.tune(scale, panel, runner, entered)
+            tuning.tune(scale, panel, runner, entered, record=True)
         else:
             panel.fill(runner)
     return Study(

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from sottovoce.algorithms import IPADMM, Algorithm, Outputs, PrivateAlgorithm
+from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.compiled import CompiledOracle
 from sottovoce.datasets import Dataset
@@ -68,6 +69,7 @@ class Trained:
         c, private = self.config, isinstance(self.algorithm, PrivateAlgorithm)
         data = {
             "algorithm": c.algorithm,
+            "form": c.form,
             "dataset": c.dataset,
             "split": c.split,
             "partition": c.partition,
@@ -172,6 +174,6 @@ def _majority(built: Built, labels: Floats) -> float | None:
 
 def _diameter(built: Built) -> float | None:
     algorithm = built.algorithm
-    if not isinstance(algorithm, IPADMM):
+    if not isinstance(algorithm, IPADMM | Stepping):
         return None
     return algorithm.diameter_for(algorithm.oracle(built.sites, built.graph))

@@ -3,7 +3,6 @@ what we chose is in the captions.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sottovoce.experiments import registry
 from sottovoce.experiments.panels import FORM_WORDS, Panel, Scale, add, forms_of, in_group
@@ -21,15 +20,9 @@ def setting(scale: Scale) -> str:
         f"Adult, {scale.nodes} nodes, complete graph unless said, rho = {scale.rho:g}, lambda = {scale.lam:g}, "
         f"delta = {scale.delta:g}, t = {scale.rounds} rounds, l = {scale.local_steps} local steps of IPADMM, D = the "
         f"library's default (from public numbers). Risk: the mean over nodes of the mean loss, on all rows and without "
-        f"regulariser, of each node's last broadcast. Lines are means of {scale.runs} runs ({scale.dear_runs} "
-        f"of {_dear()}, which minimise exactly, {scale.dear_published_runs} as published), bands "
-        f"their 5 % to 95 % quantiles."
+        f"regulariser, of each node's last broadcast. Lines are means of {scale.runs} runs, bands their 5 % to 95 % "
+        f"quantiles."
     )
-
-
-def _dear() -> str:
-    labels = [line.label for line in registry.REGISTRY.values() if line.dear and line.private]
-    return ", ".join(labels)
 
 
 def figure_1(scale: Scale) -> Panel:
@@ -120,7 +113,6 @@ def test_split(scale: Scale) -> Panel:
         shape="categories",
     )
     problem = scale.problem(split="official")
-    scale = replace(scale, dear_published_runs=min(scale.dear_published_runs, scale.dear_table_runs))
     for name in in_group("paper", "beyond", "bound"):
         for form in forms_of(name):
             add(panel, scale, name, x=form, epsilon=1.0, form=form, problem=problem)

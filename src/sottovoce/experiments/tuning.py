@@ -15,7 +15,7 @@ from sottovoce.experiments.cells import Cell, Problem
 from sottovoce.experiments.panels import Panel, Point, Scale, add, in_group
 from sottovoce.experiments.registry import Settings, Value
 from sottovoce.experiments.store import Runner
-from sottovoce.experiments.suite import setting
+from sottovoce.experiments.suite import EPSILONS, setting
 
 NOT_PRIVATE = "The settings were chosen by looking at private rows, without paying for it: this tuning is not private."
 
@@ -39,19 +39,20 @@ class Contestant:
 
 
 def contestants(scale: Scale) -> list[Contestant]:
-    """All algorithms with the registry's grids, at epsilon 1; the quick form keeps the corners."""
+    """All algorithms with the registry's grids, at both epsilons; the quick form keeps the corners."""
     found = []
-    for name in in_group("paper", "beyond", "bound"):
-        points = registry.entry(name).points()
-        if scale.quick:
-            points = [{**point, "rounds": scale.rounds} for point in points[:: len(points) - 1]]
-        found.append(Contestant(name=name, points=points))
+    for epsilon in EPSILONS:
+        for name in in_group("paper", "beyond", "bound"):
+            points = registry.entry(name).points()
+            if scale.quick:
+                points = [{**point, "rounds": scale.rounds} for point in points[:: len(points) - 1]]
+            found.append(Contestant(name=name, points=points, epsilon=epsilon, facet=f"epsilon {epsilon:g}", x=0.0))
     return found
 
 
 def trials(scale: Scale, contestant: Contestant, panel: Panel) -> list[Point]:
     """The grid's cells, with few runs each."""
-    few = replace(scale, runs=scale.tuning_runs, dear_runs=scale.dear_tuning_runs)
+    few = replace(scale, runs=scale.tuning_runs)
     tried = Panel(name="tuning", title="", caption="", xlabel="", shape="categories")
     for number, point in enumerate(contestant.points):
         add(
@@ -70,13 +71,14 @@ def figure_3b(scale: Scale) -> Panel:
         name="fig3b",
         title="Figure 3b. Every algorithm at its own best setting",
         caption=(
-            f"epsilon = 1, fair. For each algorithm the best of {grid} settings (its rounds and one more), by the mean "
-            f"risk of {scale.tuning_runs} runs ({scale.dear_tuning_runs} of those that minimise exactly); shown are "
-            f"fresh runs with other seeds. {NOT_PRIVATE} A star: the end of the grid, so that the best may lie beyond. "
-            "Hollow: yardsticks, which need everyone to hear everyone, or a curator whom all trust. " + setting(scale)
+            f"Fair. For each algorithm the best of {grid} settings (its rounds t, and rho or D), by the mean risk of "
+            f"{scale.tuning_runs} runs; shown are fresh runs with other seeds. {NOT_PRIVATE} A star in the table: the "
+            "end of the grid, so that the best may lie beyond. Dashed: yardsticks, which need everyone to hear "
+            "everyone, a curator whom all trust, or no privacy. " + setting(scale)
         ),
-        xlabel="risk: mean loss of the last broadcasts",
-        shape="categories",
+        xlabel="communication rounds (log scale)",
+        shape="curves",
+        log_x=True,
     )
 
 
@@ -94,7 +96,7 @@ def best(tried: Iterable[Point]) -> Point | None:
 def plan(scale: Scale, panel: Panel, entered: Sequence[Contestant]) -> tuple[list[list[Point]], list[Cell]]:
     """Everybody's trials, and stand-ins for the runs that will judge the chosen ones: so much work there is."""
     tried = [trials(scale, contestant, panel) for contestant in entered]
-    stand_ins = [replace(points[-1].cell, runs=scale.dear_runs, seed=scale.fresh_seed) for points in tried if points]
+    stand_ins = [replace(points[-1].cell, runs=scale.runs, seed=scale.fresh_seed) for points in tried if points]
     return tried, stand_ins
 
 

@@ -13,7 +13,7 @@ from sottovoce.arrays import Floats
 from sottovoce.experiments import registry
 from sottovoce.experiments.panels import Panel, Point
 from sottovoce.experiments.statistics import interval
-from sottovoce.report.style import CYCLE, DASHES, INK, MARKERS, PAPER, style
+from sottovoce.report.style import CYCLE, DASHES, INK, MARKERS, style
 
 _WIDE = 7.2
 # Beyond this ratio a linear axis would hide all but the largest.
@@ -35,8 +35,6 @@ def draw(panel: Panel, optimum: float | None = None) -> Figure:
     with style():
         if panel.shape == "curves":
             return _curves(panel, optimum)
-        if panel.name == "fig3b":
-            return _ranking(panel, optimum)
         return _categories(panel) if panel.shape == "categories" else _sweep(panel, optimum)
 
 
@@ -95,6 +93,7 @@ def _curves(panel: Panel, optimum: float | None) -> Figure:
     for axes in grid.flat[len(facets) :]:
         axes.set_visible(False)
     for axes in grid[-1]:
+        _ticks(axes, panel)
         axes.set_xlabel(panel.xlabel)
     for row in grid:
         row[0].set_ylabel("risk")
@@ -123,29 +122,6 @@ def _categories(panel: Panel) -> Figure:
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel("risk")
     _legend(figure, axes, 4)
-    return figure
-
-
-def _ranking(panel: Panel, optimum: float | None) -> Figure:
-    """One line per algorithm, the best on top; yardsticks are hollow."""
-    points = sorted(panel.measured(), key=lambda point: -float(np.mean(_values(point, panel.column))))
-    figure = Figure(figsize=(_WIDE, 0.42 * len(points) + 1.0))
-    axes = figure.add_subplot()
-    for place, point in enumerate(points):
-        values, line = _values(point, panel.column), registry.entry(point.algorithm)
-        mean, low, high = interval(values)
-        hollow = line.group == "bound" or not line.private
-        if math.isfinite(low):
-            axes.plot([low, high], [place, place], color=line.colour, linewidth=1.6)
-        axes.plot(values, np.full(len(values), place), "|", color=line.colour, markersize=7, alpha=0.45)
-        axes.plot(mean, place, "o", color=line.colour, markerfacecolor=PAPER if hollow else line.colour, markersize=6)
-    axes.set_yticks(range(len(points)), [str(point.x).replace("\n", ": ") for point in points])
-    axes.grid(False, axis="y")
-    axes.set_xlabel(panel.xlabel)
-    if optimum is not None:
-        axes.axvline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2])
-        axes.annotate("pooled, no privacy", (optimum, 1.0), xycoords=("data", "axes fraction"),
-                      xytext=(3, 2), textcoords="offset points", fontsize=7.5)  # fmt: skip
     return figure
 
 
@@ -203,7 +179,8 @@ def _looks(panel: Panel) -> dict[str, Look]:
     for order, (series, name) in enumerate(by_series.items()):
         line, marker = registry.entry(name), MARKERS[order % len(MARKERS)]
         if name in alone:
-            looks[series] = Look(line.colour, "-" if line.private else DASHES[1], marker)
+            yardstick = line.group == "bound" or not line.private
+            looks[series] = Look(line.colour, DASHES[1] if yardstick else "-", marker)
             continue
         looks[series] = Look(spare[others % len(spare)], DASHES[others % len(DASHES)], marker)
         others += 1

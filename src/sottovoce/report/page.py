@@ -101,7 +101,7 @@ def _panel(panel: Panel, figures: Mapping[str, str]) -> str:
         parts.append(table(tables.scores(panel.measured())))
         parts.append(f'<p class="soft">{escape(panel.caption)}</p>')
     elif panel.name in ("compare", "fig3b"):
-        shown = ("facet", "epsilon", "picked") if panel.name == "compare" else ("picked",)
+        shown = ("facet", "epsilon", "picked") if panel.name == "compare" else ("epsilon", "picked")
         tested = any(point.cell.problem.split != "all" for point in panel.measured())
         parts.append(table(tables.scores(panel.measured(), tested=tested, shown=shown)))
     return "\n".join([*parts, _notes(panel.notes), "</section>"])
