@@ -9,11 +9,12 @@ import numpy as np
 
 from sottovoce.arrays import Array
 from sottovoce.evaluation import Scores
+from sottovoce.kernels import softmax
 from sottovoce.kernels import steps as kernel
 from sottovoce.kernels.argmin import ArgminSolver
 from sottovoce.kernels.score import score
 from sottovoce.kernels.tiles import Csr, Dense
-from sottovoce.losses import Signs
+from sottovoce.losses import Signs, Softmax, expect_one_output
 from sottovoce.noise import SeededNoise
 from sottovoce.oracle import Inner, Oracle, Steps, one_by_one
 from sottovoce.rows import DenseRows, SparseRows
@@ -21,7 +22,7 @@ from sottovoce.rows import DenseRows, SparseRows
 
 @final
 @dataclass(frozen=True, eq=False)
-class CompiledOracle(Oracle):
+class CompiledOracle(Oracle, vector_predictions=True):
     """Kernels in single or double precision."""
 
     @cached_property
@@ -52,11 +53,12 @@ class CompiledOracle(Oracle):
         penalty = kernel.Penalty(
             self.weight * phi.l1, self.weight * phi.l2, math.inf if steps.radius is None else steps.radius
         )
-        found = kernel.noisy_steps(
-            self._rows, self._data, self.loss, penalty, self._draws(steps, first_step), steps.eta.reshape(l, -1),
-            steps.curvature.astype(np.float64).reshape(-1), w, np.ascontiguousarray(steps.pull, dtype=self.dtype),
-        )  # fmt: skip
-        return Inner(*found)
+        data, draws = (self._rows, self._data), self._draws(steps, first_step)
+        step = steps.eta.reshape(l, -1), steps.curvature.astype(np.float64).reshape(-1)
+        models = w, np.ascontiguousarray(steps.pull, dtype=self.dtype)
+        if isinstance(self.loss, Softmax):
+            return Inner(*softmax.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
+        return Inner(*kernel.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
 
     def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:
         k, noise, batch = steps.k, steps.noise, steps.batch
@@ -84,9 +86,12 @@ class CompiledOracle(Oracle):
         )  # fmt: skip
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
+        expect_one_output(self.loss, "The exact argmin")
         return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
     def score(self, models: Array) -> Scores:
+        if self.loss.outputs > 1:
+            return super().score(models)
         count = len(self.sites.labels)
         losses, hits = score(self._rows, self._data.labels, self.loss, np.ascontiguousarray(models, dtype=self.dtype))
         meant = isinstance(self.loss.labels, Signs)  # in regression nothing is right or wrong

@@ -17,8 +17,16 @@ class PrivacyError(SottovoceError):
     """Going on would break the promised guarantee."""
 
 
+class BudgetError(PrivacyError):
+    """A release would cost more than what is left of a budget. Nothing was computed, nothing was spent."""
+
+
 class UnsupportedError(SottovoceError, NotImplementedError):
     """A solver or an accountant needs something that its argument does not offer."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something public was read off private rows, because the caller asked for it. The guarantee does not cover it."""
 
 
 def expect(condition: bool, expected: str, **came: object) -> None:

@@ -24,21 +24,25 @@ class Scores(NamedTuple):
 def evaluate(
     block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE
 ) -> Scores:
-    """Score models, given as columns (d, models), on all rows.
+    """Score models, given as columns, on all rows.
 
     Args:
         block: rows first..last-1 as a matrix, as in `Rows.block`.
         labels: of all rows.
         loss: whose value is averaged.
-        models: (d, models), on the device that `block` and `labels` are on.
+        models: (d * outputs, models), on the device that `block` and `labels` are on.
         block_size: rows times models to work on at a time.
     """
-    count = len(labels)
-    step = max(1, block_size // max(1, models.shape[1]))
+    count, outputs = len(labels), loss.outputs
+    step = max(1, block_size // max(1, outputs * models.shape[1]))
+    # A (d, outputs) matrix is `outputs` columns beside each other.
+    columns = models.reshape(models.shape[0] // outputs, -1)
     risk: Any = 0.0
     hits: Any = 0.0
     for first in range(0, count, step):
-        z = block(first, first + step) @ models
+        z = block(first, first + step) @ columns
+        if outputs > 1:
+            z = z.reshape(len(z), outputs, -1).swapaxes(1, 2)
         b = labels[first : first + step, None]
         risk = risk + loss.value(z, b, loss.theta).sum(axis=0, dtype=float)
         hits = hits + loss.labels.hits(z, b).sum(axis=0, dtype=float)

@@ -4,14 +4,16 @@ An algorithm asks for the standard normals of (round k, local step r), and for t
 simulator hands in seeded counter-based draws; a test hands in an array; a real site hands in a secure source.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import numpy as np
+from scipy.special import ndtri
 
-from sottovoce.arrays import Array, Ints
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.kernels import philox
 
@@ -45,6 +47,14 @@ class Noise(ABC):
     @abstractmethod
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         """How often each row is in its node's batch: (rows, runs)."""
+
+    def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
+        """The gradient (nodes, d, runs) less sigma sensitivity z, z the normals of (k, r).
+
+        A source that cannot give normals of that precision overrides this, and answers for the law of the result.
+        """
+        noisy: Array = gradient - sigma * sensitivity * self.normals(k, r)
+        return noisy.astype(gradient.dtype, copy=False)
 
 
 @final
@@ -108,3 +118,20 @@ class GivenNoise(Noise):
 
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         return self.batches.draws(k, r, offsets, batch, scheme)
+
+
+def system_normals(runs: int, nodes: int, steps: int, d: int) -> NoiseFunction:
+    """Standard normals from the operating system's cryptographic source, for private rows held by one process.
+
+    Every number is the normal quantile of a uniform with 53 random bits, in the middle of its cell. Nothing is kept, so
+    nothing can be drawn again. What is left is the gap between real numbers and floating point; sites that do not
+    trust their neighbours use `sottovoce.secure`, which has none.
+    """
+
+    def draw(k: int) -> Array:  # noqa: ARG001
+        words = np.frombuffer(os.urandom(8 * runs * nodes * steps * d), dtype=np.uint64)
+        uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        normals: Array = ndtri(uniform).reshape(runs, nodes, steps, d)
+        return normals
+
+    return draw

@@ -4,28 +4,30 @@ An algorithm never touches a row. It asks for the risk, a gradient, the l noisy 
 
     L_i(w) = (1/m_i) sum_j loss(<w, a_ij>, b_ij) + weight phi(w),        weight = lam / n,
 
-on arrays (nodes, d, runs). A real site is a stack of one node and one run. This class is the plain NumPy form, which
-every faster one is tested against.
+on arrays (nodes, d, runs). A real site is a stack of one node and one run. Where the loss has several outputs, w is a
+flat (d, outputs) matrix and <w, a> a vector. This class is the plain NumPy form, which every faster one is tested
+against.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from sottovoce.argmin import SmoothObjective, refuse_unsupported
+from sottovoce.argmin import Objective, objective_of, refuse_unsupported
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.evaluation import Scores, evaluate
-from sottovoce.losses import Loss
+from sottovoce.losses import Loss, expect_one_output
 from sottovoce.noise import Noise
 from sottovoce.privacy import Scheme
 from sottovoce.regularisers import Regulariser
 from sottovoce.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
+_MOST = float(np.finfo(np.float64).max)
 
 
 class Batch(NamedTuple):
@@ -78,7 +80,17 @@ class Oracle:
     max_grad_norm: float | None = None
     dtype: np.dtype[Any] = DOUBLE
 
+    # Said by each class for itself, so that a new one refuses what it was not made for.
+    _vectors: ClassVar[bool] = True
+
+    def __init_subclass__(cls, vector_predictions: bool = False) -> None:
+        """A subclass takes losses of several outputs only if it says so."""
+        super().__init_subclass__()
+        cls._vectors = vector_predictions
+
     def __post_init__(self) -> None:
+        if not self._vectors:
+            expect_one_output(self.loss, type(self).__name__)
         expect(
             len(self.degrees) == self.sites.n,
             "one node of the graph for every site",
@@ -151,26 +163,42 @@ class Oracle:
 
     @cached_property
     def _slope_cap(self) -> Floats | None:
-        """A record's gradient is slope * a, so clipping its norm is clipping the slope at max_grad_norm / ||a||."""
+        """A record's gradient is slope * a, so clipping its norm is clipping the slope's at max_grad_norm / ||a||."""
         if self.max_grad_norm is None:
             return None
         with np.errstate(divide="ignore"):
             return (self.max_grad_norm / self.sites.rows.norms())[:, None]
 
-    def _slopes(self, w: Array) -> Array:
-        slopes: Array = self.loss.slope(self.sites.rows.predict(w), self._labels, self.loss.theta)
-        return slopes if self._slope_cap is None else np.clip(slopes, -self._slope_cap, self._slope_cap)
+    def _predictions(self, w: Array) -> Array:
+        """<w, a> for every row: (rows, runs), and the outputs on a last axis where there are several."""
+        rows, outputs = self.sites.rows, self.loss.outputs
+        return rows.predict(w) if outputs == 1 else rows.predict_vectors(w, outputs)
 
     def risk(self, w: Array) -> Array:
         """L_i(w_i): (nodes, d, runs) -> (nodes, runs)."""
-        losses = self.loss.value(self.sites.rows.predict(w), self._labels, self.loss.theta)
+        losses = self.loss.value(self._predictions(w), self._labels, self.loss.theta)
         means: Array = np.add.reduceat(losses * self._share, self.sites.rows.offsets[:-1], axis=0)
         return means + self.weight * self.regulariser.value(w)
 
     def gradient(self, w: Array, weights: Array | None = None) -> Array:
         """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of 1 / m_i."""
-        slopes = self._slopes(w) * (self._share if weights is None else weights)
-        return self.sites.rows.adjoint(slopes) + self.weight * self.regulariser.gradient(w)
+        slopes = self.loss.slope(self._predictions(w), self._labels, self.loss.theta)
+        weights = self._share if weights is None else weights
+        of_rows = self._scalar_sum if self.loss.outputs == 1 else self._vector_sum
+        return of_rows(slopes, weights) + self.weight * self.regulariser.gradient(w)
+
+    def _scalar_sum(self, slopes: Array, weights: Array) -> Array:
+        """sum_j weight_j clip(slope_j) a_j at every node, for slopes (rows, runs)."""
+        cap = self._slope_cap
+        clipped = slopes if cap is None else np.clip(slopes, -cap, cap)
+        return self.sites.rows.adjoint(clipped * weights)
+
+    def _vector_sum(self, slopes: Array, weights: Array) -> Array:
+        """The same for slopes (rows, runs, outputs), which are shortened to the cap and keep their direction."""
+        if self._slope_cap is not None:
+            cap = np.minimum(self._slope_cap, _MOST)
+            weights = weights * (cap / np.maximum(np.sqrt(np.sum(slopes * slopes, axis=-1)), cap))
+        return self.sites.rows.adjoint_vectors(slopes * weights[..., None])
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         """The l noisy linearised steps of round k, from w~^{k,0} = w (nodes, d, runs):
@@ -186,7 +214,7 @@ class Oracle:
         for r, eta_r in enumerate(steps.eta):
             g = self.gradient(w, None if batch is None else self.batch_weights(k, r, batch, noise))
             if sigma > 0:
-                g -= sigma * self.sensitivity(batch) * noise.normals(k, r)
+                g = noise.added(g, sigma, self.sensitivity(batch), k, r)
             total += w
             w = (eta_r * w - g + steps.pull) / (steps.curvature + eta_r)
             if steps.radius is not None:
@@ -205,7 +233,11 @@ class Oracle:
 
         Formal guarantees: the result is within tolerance / mu_i of the minimiser, mu_i the strong convexity of the
         local problem. This plain form needs a smooth loss and a smooth regulariser.
+
+        Losses of several outputs are refused, although their minimiser could be found: objective perturbation is
+        proved for records whose curvature has rank one, and nothing here knows what the argmin is asked for.
         """
+        expect_one_output(self.loss, "The exact argmin")
         refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
         w, mu = start.copy(), curvature[:, 0, 0] + self.weight * (self.regulariser.curvature or 0.0)
         for i, objective in enumerate(self._objectives):
@@ -218,10 +250,10 @@ class Oracle:
         return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models)
 
     @cached_property
-    def _objectives(self) -> list[SmoothObjective]:
+    def _objectives(self) -> list[Objective]:
         parts = zip(self.sites.rows.offsets[:-1], self.sites.rows.offsets[1:], strict=True)
         return [
-            SmoothObjective(
+            objective_of(
                 self.loss, self.sites.rows.block(int(first), int(last)), self.sites.labels[first:last],
                 self._share[first:last, 0],
             )

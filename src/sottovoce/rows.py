@@ -6,6 +6,9 @@ All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` 
     predict(w)[j]  = <a_j, w_i>              for every row j of node i          (rows, runs)
     adjoint(s)_i   = sum over node i's rows of s_j a_j                          (nodes, d, runs)
 
+Where a loss has several outputs, a model is a (d, outputs) matrix, flattened row by row. To the rows that is `outputs`
+times as many runs, so two more methods only turn axes.
+
 Dense and sparse rows are two final classes of one interface.
 """
 
@@ -46,6 +49,17 @@ class Rows(ABC):
     @abstractmethod
     def adjoint(self, s: Array) -> Array:
         """Sum of s_j a_j over every node's rows: (rows, runs) -> (nodes, d, runs)."""
+
+    def predict_vectors(self, w: Array, outputs: int) -> Array:
+        """As `predict`, for models that are flat (d, outputs) matrices: -> (rows, runs, outputs)."""
+        z = self.predict(w.reshape(self.nodes, self.d, -1))
+        return z.reshape(len(z), outputs, -1).swapaxes(1, 2)
+
+    def adjoint_vectors(self, s: Array) -> Array:
+        """As `adjoint`, of outer products: (rows, runs, outputs) -> (nodes, d * outputs, runs)."""
+        rows, runs, outputs = s.shape
+        g = self.adjoint(s.swapaxes(1, 2).reshape(rows, outputs * runs))
+        return g.reshape(self.nodes, self.d * outputs, runs)
 
     @abstractmethod
     def block(self, first: int, last: int) -> Matrix:

@@ -8,15 +8,16 @@ import sottovoce
 ROOT = Path(sottovoce.__file__).parent
 LAYERS = [
     ("errors", "arrays"),
-    ("losses", "regularisers", "graphs", "privacy", "datasets"),
+    ("losses", "regularisers", "graphs", "privacy", "datasets", "schema"),
     ("kernels",),
-    ("noise", "rows"),
+    ("noise", "secure", "rows"),
     ("sites", "argmin", "evaluation"),
     ("oracle",),
     ("compiled", "cuda"),
     ("algorithms",),
     ("engines",),
-    ("estimators", "experiments", "plan"),
+    ("plan", "models"),
+    ("estimators", "experiments"),
     ("cli", "report"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -208,7 +208,7 @@ def test_label_sets():
         (lambda: Logistic().smoothness(math.nan), "data_norm=nan"),
         (
             lambda: losses.by_name("squared"),
-            "logistic, hinge, smoothed-hinge, absolute, huber, quantile.*'squared'",
+            "logistic, hinge, smoothed-hinge, absolute, huber, quantile, softmax.*'squared'",
         ),
         (lambda: losses.by_name("huber", width=1.0), "option of huber: threshold, got option='width'"),
         (lambda: losses.by_name("hinge", width=1.0), "it has none"),
@@ -227,3 +227,4 @@ def test_by_name():
     assert losses.by_name("huber", threshold=2.0) == Huber(2.0)
     assert [losses.by_name(name).name for name in losses.NAMES] == list(losses.NAMES)
     assert all(losses.by_name(name).outputs == 1 for name in losses.NAMES)
+    assert losses.by_name("softmax", classes=3).outputs == 3

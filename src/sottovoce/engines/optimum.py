@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithms.base import Algorithm
-from sottovoce.argmin import SmoothObjective, refuse_unsupported
+from sottovoce.argmin import objective_of, refuse_unsupported
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError
 from sottovoce.evaluation import evaluate
@@ -16,12 +16,12 @@ _LEAST_CURVATURE = 1e-10
 
 
 def pooled_model(sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9) -> Floats:
-    """argmin_w (1/n) sum_i (1/m_i) sum_j loss_ij(w) + (lam/n) phi(w), (d,)."""
+    """argmin_w (1/n) sum_i (1/m_i) sum_j loss_ij(w) + (lam/n) phi(w), (d,); (d * K,) for softmax over K classes."""
     refuse_unsupported(algorithm.loss, algorithm.regulariser, None)
     share = np.repeat(1.0 / (sites.n * sites.counts), sites.counts)
-    objective = SmoothObjective(algorithm.loss, sites.rows.block(0, len(sites.labels)), sites.labels, share)
+    objective = objective_of(algorithm.loss, sites.rows.block(0, len(sites.labels)), sites.labels, share)
     mu = max(algorithm.lam / sites.n * (algorithm.regulariser.curvature or 0.0), _LEAST_CURVATURE)
-    zeros = np.zeros(sites.d)
+    zeros = np.zeros(sites.d * algorithm.loss.outputs)
     return objective.argmin(zeros, mu, zeros, tolerance).astype(np.float64)
 
 

@@ -9,7 +9,7 @@ from sottovoce.kernels.formulas import formulas, value
 from sottovoce.kernels.simd import Lanes, at, broadcast, convert, store, width
 from sottovoce.kernels.threads import claim, kernel, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, copy_in, dot
-from sottovoce.losses import Loss
+from sottovoce.losses import Loss, expect_one_output
 
 # Rows of one item of work. Each item's sums are added up in order, so the total depends on this number alone.
 _BLOCK = 1024
@@ -56,6 +56,7 @@ def score(rows: Csr | Dense, labels: Array, loss: Loss, models: Array) -> tuple[
     Returns:
         Both (models,), summed in double precision. In regression the second means nothing.
     """
+    expect_one_output(loss, "This kernel")
     blocks, count = -(-len(labels) // _BLOCK), models.shape[1]
     losses, hits = np.empty((blocks, count)), np.empty((blocks, count))
     lanes = _WIDE if count > _NARROW.count else _NARROW

@@ -25,7 +25,7 @@ from sottovoce.kernels.philox import tile_normals
 from sottovoce.kernels.simd import Lanes, any_lane, at, broadcast, load, store, width
 from sottovoce.kernels.threads import claim, kernel, part, piece, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, copy_in, copy_out, dot, scatter
-from sottovoce.losses import Loss
+from sottovoce.losses import Loss, expect_one_output
 
 NONE, SEEDED, GIVEN = 0, 1, 2
 
@@ -168,10 +168,10 @@ def _draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lan
         copy_in(z, lanes, draws.given[r], i, first, runs)
 
 
-@part
-def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: Any, std: float, eta: float,
-            curvature: float, lanes: Any) -> None:  # fmt: skip
-    """One step of the recursion, after the data's part of the gradient."""
+@piece
+def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, std: float, eta: float, curvature: float,
+         lanes: Any) -> Any:  # fmt: skip
+    """One step of the recursion, after the data's part of the gradient and before the ball. Every lane's ||w||^2."""
     size = width(lanes)
     inverse = 1.0 / (curvature + eta)
     squares = broadcast(w.dtype.type(0), lanes)
@@ -184,12 +184,31 @@ def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: A
         new = (eta * old - slopes + load(pull, place, lanes)) * inverse
         squares = squares + new * new
         store(w, place, new)
+    return squares
+
+
+@piece
+def shrink(w: Any, scale: Any, lanes: Any) -> None:
+    """Multiply every coordinate by the vector `scale`."""
+    for place in range(0, len(w), width(lanes)):
+        store(w, place, load(w, place, lanes) * scale)
+
+
+@piece
+def add(total: Any, w: Any, lanes: Any) -> None:
+    """total += w."""
+    for place in range(0, len(w), width(lanes)):
+        store(total, place, load(total, place, lanes) + load(w, place, lanes))
+
+
+@part
+def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: Any, std: float, eta: float,
+            curvature: float, lanes: Any) -> None:  # fmt: skip
+    """One whole step."""
+    squares = move(w, g, z, pull, total, penalty, std, eta, curvature, lanes)
     if penalty.radius < np.inf:
-        scale = penalty.radius / np.maximum(np.sqrt(squares), penalty.radius)
-        for place in range(0, len(w), size):
-            store(w, place, load(w, place, lanes) * scale)
-    for place in range(0, len(w), size):
-        store(mean, place, load(mean, place, lanes) + load(w, place, lanes))
+        shrink(w, penalty.radius / np.maximum(np.sqrt(squares), penalty.radius), lanes)
+    add(mean, w, lanes)
 
 
 @kernel
@@ -271,6 +290,7 @@ def noisy_steps(
     Returns:
         last, mean and total, as in `sottovoce.oracle.Inner`.
     """
+    expect_one_output(loss, "This kernel")
     last, mean, total = np.empty_like(w), np.empty_like(w), np.empty_like(w)
     of, theta = formulas(type(loss)), float(loss.theta)
     for first, stop, lanes in _plan(w.shape[2], w.dtype):

@@ -1,4 +1,4 @@
-"""Losses: scalar functions of the prediction z = <w, a> and the label b.
+"""Losses of one prediction per row: scalar functions of z = <w, a> and the label b.
 
 The formulas are static methods of plain numbers, `f(z, b, theta)`, where theta is the loss's one shape
 parameter. They keep to ufuncs and arithmetic, so the same lines work on NumPy arrays and, compiled with
@@ -10,139 +10,16 @@ parameter. They keep to ufuncs and arithmetic, so the same lines work on NumPy a
 
 # ruff: noqa: ARG004 (every formula has the same three arguments, so that a kernel can call any of them)
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import isfinite
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
-
-
-class LabelSet(ABC):
-    """The labels that a loss accepts, and what a prediction means among them."""
-
-    @abstractmethod
-    def check(self, labels: Array) -> None:
-        """Raise `InputError`, naming the first bad row and its value, unless every label belongs."""
-
-    @abstractmethod
-    def predict(self, z: Array) -> Array:
-        """The label that the prediction z stands for."""
-
-    @abstractmethod
-    def hits(self, z: Array, b: Array) -> Array:
-        """1 where the predicted label is b, else 0; nan in regression. The mean is the accuracy."""
-
-
-def _check_rows(labels: Array, good: Array, expected: str) -> None:
-    expect(labels.ndim == 1, "labels as a one-dimensional array", shape=labels.shape)
-    bad = np.flatnonzero(~np.asarray(good, dtype=bool))
-    if bad.size:
-        expect(False, expected, row=int(bad[0]), label=labels[bad[0]].item())
-
-
-@final
-@dataclass(frozen=True)
-class Signs(LabelSet):
-    """Two classes, -1 and +1."""
-
-    def check(self, labels: Array) -> None:
-        """Every label is -1 or +1."""
-        _check_rows(labels, np.abs(labels) == 1, "labels -1 or +1 (for labels 0 and 1 pass 2 * labels - 1)")
-
-    def predict(self, z: Array) -> Array:
-        """The sign of z; a tie (z = 0) goes to +1."""
-        signs: Array = np.sign(z) + (z == 0)
-        return signs
-
-    def hits(self, z: Array, b: Array) -> Array:
-        """1 where the sign is right, 0 where it is wrong."""
-        hits: Array = 1.0 * (self.predict(z) == b)
-        return hits
-
-
-@final
-@dataclass(frozen=True)
-class Reals(LabelSet):
-    """Finite numbers: regression."""
-
-    def check(self, labels: Array) -> None:
-        """Every label is finite."""
-        _check_rows(labels, np.isfinite(labels), "finite labels (drop or fill the rows whose label is missing)")
-
-    def predict(self, z: Array) -> Array:
-        """The prediction itself."""
-        return z
-
-    def hits(self, z: Array, b: Array) -> Array:
-        """Accuracy has no meaning in regression: nan."""
-        return np.full(np.broadcast_shapes(np.shape(z), np.shape(b)), np.nan)
-
-
-@dataclass(frozen=True)
-class Loss(ABC):
-    """A convex, Lipschitz loss.
-
-    `outputs` is the length of the prediction of one row. It is 1 for every loss here. A loss with more,
-    such as softmax over classes, takes a model that is a (d, outputs) matrix flattened row by row. Its
-    `z` has a last axis of that length, and `slope_bound` and `smoothness_bound` are in the l2 norm of
-    that axis. Code that handles scalar predictions alone must refuse `outputs > 1`.
-    """
-
-    name: ClassVar[str]
-    labels: ClassVar[LabelSet]
-    outputs: ClassVar[int] = 1
-
-    @staticmethod
-    @abstractmethod
-    def value(z: Array, b: Array, theta: float) -> Array:
-        """The loss."""
-
-    @staticmethod
-    @abstractmethod
-    def slope(z: Array, b: Array, theta: float) -> Array:
-        """Its derivative in z; one fixed subgradient at a kink."""
-
-    @staticmethod
-    @abstractmethod
-    def curvature(z: Array, b: Array, theta: float) -> Array:
-        """Its second derivative in z, almost everywhere. Means nothing where `smoothness_bound` is None."""
-
-    @property
-    @abstractmethod
-    def theta(self) -> float:
-        """The shape parameter that the formulas take; 0 where there is none."""
-
-    @property
-    @abstractmethod
-    def slope_bound(self) -> float:
-        """The largest |slope| over all z and labels."""
-
-    @property
-    @abstractmethod
-    def smoothness_bound(self) -> float | None:
-        """The Lipschitz constant of the slope; None where the slope jumps."""
-
-    def lipschitz(self, data_norm: float) -> float:
-        """Lipschitz constant in w (the paper's c1) over rows with ||a|| <= data_norm."""
-        return self.slope_bound * _norm(data_norm)
-
-    def smoothness(self, data_norm: float) -> float | None:
-        """Lipschitz constant of the gradient in w over rows with ||a|| <= data_norm, or None."""
-        bound = self.smoothness_bound
-        return None if bound is None else bound * _norm(data_norm) ** 2
-
-    def predict(self, z: Array) -> Array:
-        """The label that the prediction z stands for: a sign for classifiers, z itself for regression."""
-        return self.labels.predict(z)
-
-
-def _norm(data_norm: float) -> float:
-    expect(data_norm >= 0, "data_norm >= 0", data_norm=data_norm)
-    return data_norm
+from sottovoce.losses.base import Loss
+from sottovoce.losses.labels import Reals, Signs
 
 
 def _check_positive(**shape: float) -> None:
@@ -351,19 +228,3 @@ class Quantile(_Kinked):
     def slope(z: Array, b: Array, theta: float) -> Array:
         """-level for r < 0, 1 - level for r > 0, the middle of the two at 0."""
         return (np.sign(z - b) + 1) / 2 - theta
-
-
-_BY_NAME: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile)
-}
-NAMES: tuple[str, ...] = tuple(_BY_NAME)
-
-
-def by_name(name: str, **shape: float) -> Loss:
-    """The loss of that name; `shape` sets its parameter, as in `by_name("huber", threshold=2.0)`."""
-    expect(name in _BY_NAME, f"a loss among {', '.join(NAMES)}", name=name)
-    kind = _BY_NAME[name]
-    known = [field.name for field in fields(kind)]
-    for option in shape:
-        expect(option in known, f"an option of {name}: {', '.join(known) or 'it has none'}", option=option)
-    return kind(**shape)

@@ -1,0 +1,89 @@
+"""What a loss is: a function of the prediction z = <w, a> and the label b."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sottovoce.arrays import Array
+from sottovoce.errors import UnsupportedError, expect
+from sottovoce.losses.labels import LabelSet
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A convex, Lipschitz loss.
+
+    Most losses predict one number for a row. One with more `outputs`, such as softmax over classes, takes a model
+    that is a (d, outputs) matrix flattened row by row. Its `z` and its slope have a last axis of that length, its
+    curvature has two, and `slope_bound` and `smoothness_bound` are in the l2 norm of that axis. Code that handles
+    scalar predictions alone refuses the others with `expect_one_output`.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def outputs(self) -> int:
+        """The length of the prediction of one row."""
+        return 1
+
+    @property
+    @abstractmethod
+    def labels(self) -> LabelSet:
+        """The labels that it accepts."""
+
+    @staticmethod
+    @abstractmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """The loss."""
+
+    @staticmethod
+    @abstractmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """Its derivative in z; one fixed subgradient at a kink."""
+
+    @staticmethod
+    @abstractmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """Its second derivative in z, almost everywhere. Means nothing where `smoothness_bound` is None."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> float:
+        """The shape parameter that the formulas take; 0 where there is none."""
+
+    @property
+    @abstractmethod
+    def slope_bound(self) -> float:
+        """The largest |slope|, or norm of the slope, over all z and labels."""
+
+    @property
+    @abstractmethod
+    def smoothness_bound(self) -> float | None:
+        """The Lipschitz constant of the slope; None where the slope jumps."""
+
+    def lipschitz(self, data_norm: float) -> float:
+        """Lipschitz constant in w (the paper's c1) over rows with ||a|| <= data_norm."""
+        return self.slope_bound * _norm(data_norm)
+
+    def smoothness(self, data_norm: float) -> float | None:
+        """Lipschitz constant of the gradient in w over rows with ||a|| <= data_norm, or None."""
+        bound = self.smoothness_bound
+        return None if bound is None else bound * _norm(data_norm) ** 2
+
+    def predict(self, z: Array) -> Array:
+        """The label that the prediction z stands for: a sign or a class, and z itself in regression."""
+        return self.labels.predict(z)
+
+
+def _norm(data_norm: float) -> float:
+    expect(data_norm >= 0, "data_norm >= 0", data_norm=data_norm)
+    return data_norm
+
+
+def expect_one_output(loss: Loss, what: str) -> None:
+    """Raise `UnsupportedError` unless predictions are scalars; `what` begins the message."""
+    if loss.outputs != 1:
+        raise UnsupportedError(
+            f"{what} needs a loss of one prediction per row, and {loss.name} has {loss.outputs}. "
+            "IPADMM, DP-ADMM, Ryu-Kim, DP-DSGD and the averaged bounds take it, on device='cpu' or 'plain'."
+        )

@@ -1,0 +1,94 @@
+"""Labels that a loss accepts, and what predictions mean among them."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from sottovoce.arrays import Array
+from sottovoce.errors import expect
+
+
+class LabelSet(ABC):
+    """The labels that a loss accepts, and what a prediction means among them."""
+
+    @abstractmethod
+    def check(self, labels: Array) -> None:
+        """Raise `InputError`, naming the first bad row and its value, unless every label belongs."""
+
+    @abstractmethod
+    def predict(self, z: Array) -> Array:
+        """The label that the prediction z stands for; of vectors (last axis), one label each."""
+
+    @abstractmethod
+    def hits(self, z: Array, b: Array) -> Array:
+        """1 where the predicted label is b, else 0; nan in regression. The mean is the accuracy."""
+
+
+def _check_rows(labels: Array, good: Array, expected: str) -> None:
+    expect(labels.ndim == 1, "labels as a one-dimensional array", shape=labels.shape)
+    bad = np.flatnonzero(~np.asarray(good, dtype=bool))
+    if bad.size:
+        expect(False, expected, row=int(bad[0]), label=labels[bad[0]].item())
+
+
+@final
+@dataclass(frozen=True)
+class Signs(LabelSet):
+    """Two classes, -1 and +1."""
+
+    def check(self, labels: Array) -> None:
+        """Every label is -1 or +1."""
+        _check_rows(labels, np.abs(labels) == 1, "labels -1 or +1 (for labels 0 and 1 pass 2 * labels - 1)")
+
+    def predict(self, z: Array) -> Array:
+        """The sign of z; a tie (z = 0) goes to +1."""
+        signs: Array = np.sign(z) + (z == 0)
+        return signs
+
+    def hits(self, z: Array, b: Array) -> Array:
+        """1 where the sign is right, 0 where it is wrong."""
+        hits: Array = 1.0 * (self.predict(z) == b)
+        return hits
+
+
+@final
+@dataclass(frozen=True)
+class Reals(LabelSet):
+    """Finite numbers: regression."""
+
+    def check(self, labels: Array) -> None:
+        """Every label is finite."""
+        _check_rows(labels, np.isfinite(labels), "finite labels (drop or fill the rows whose label is missing)")
+
+    def predict(self, z: Array) -> Array:
+        """The prediction itself."""
+        return z
+
+    def hits(self, z: Array, b: Array) -> Array:
+        """Accuracy has no meaning in regression: nan."""
+        return np.full(np.broadcast_shapes(np.shape(z), np.shape(b)), np.nan)
+
+
+@final
+@dataclass(frozen=True)
+class Classes(LabelSet):
+    """The classes 0 .. count - 1. A prediction has one number for each, on its last axis."""
+
+    count: int
+
+    def check(self, labels: Array) -> None:
+        """Every label is one of 0 .. count - 1."""
+        good = (labels == np.floor(labels)) & (labels >= 0) & (labels < self.count)
+        _check_rows(labels, good, f"labels among 0 .. {self.count - 1} (number the {self.count} classes from 0 on)")
+
+    def predict(self, z: Array) -> Array:
+        """The class with the largest number; of several, the first. NaN where a number is missing."""
+        largest: Array = np.where(np.isnan(z).any(axis=-1), np.nan, np.argmax(z, axis=-1))
+        return largest
+
+    def hits(self, z: Array, b: Array) -> Array:
+        """1 where the class is right, 0 where it is wrong."""
+        hits: Array = 1.0 * (self.predict(z) == b)
+        return hits

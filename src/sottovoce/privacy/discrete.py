@@ -1,0 +1,46 @@
+"""What it costs that a real site adds discrete Gaussian noise, while the accountant prices a continuous one.
+
+On the integers, for every scale s >= 1,
+
+    KL( discrete Gaussian of scale s  ||  N(0, s^2) rounded to the nearest integer )  <=  1 / (128 s^4).
+
+Grid shifts commute with rounding, so the rounded Gaussian is post-processing of the continuous one: it costs just what
+the accountant says. Divergences of adaptive draws add up, and Pinsker turns their sum into a probability with which
+the two transcripts differ at all. The proof is in docs/proofs/discrete-gaussian.md.
+"""
+
+from math import exp, inf, isfinite, sqrt
+
+from sottovoce.errors import expect
+
+_UP = 1 + 1e-12  # more than the rounding of any line here
+
+
+def discretisation_divergence(draws: int, scale: float) -> float:
+    """A bound on the KL divergence of `draws` discrete Gaussian numbers from rounded continuous ones.
+
+    Args:
+        draws: how many numbers are drawn, over all coordinates, steps and rounds.
+        scale: the smallest of their scales, in units of the grid.
+    """
+    expect(draws >= 0, "draws >= 0", draws=draws)
+    expect(1 <= scale < inf, "a scale of at least 1 grid unit", scale=scale)
+    return draws / (128 * scale**4) * _UP
+
+
+def delta_of_divergence(divergence: float, epsilon: float) -> float:
+    """What has to be added to delta for noise that is off by this KL divergence in all: (1 + e^eps) sqrt(KL / 2).
+
+    Formal guarantees:
+        If the ideal transcript is (epsilon, delta)-DP, the real one is (epsilon, delta + result)-DP.
+    """
+    expect(divergence >= 0 and isfinite(divergence), "a finite divergence >= 0", divergence=divergence)
+    expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+    if divergence == 0:
+        return 0.0
+    return min(1.0, (1 + exp(min(epsilon, 700.0))) * sqrt(divergence / 2) * _UP)
+
+
+def discretisation_delta(draws: int, scale: float, epsilon: float) -> float:
+    """What has to be added to delta for `draws` discrete Gaussian numbers of at least this scale, in grid units."""
+    return delta_of_divergence(discretisation_divergence(draws, scale), epsilon)

@@ -1,0 +1,190 @@
+"""Events from data: round trips, and what a stranger might send."""
+
+import json
+from math import inf, nan
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sottovoce.errors import InputError
+from sottovoce.privacy import (
+    Event,
+    Gaussian,
+    GaussianObjective,
+    Laplace,
+    NegativeBinomialRuns,
+    NonPrivate,
+    NormLaplace,
+    NormLaplaceObjective,
+    PoissonRuns,
+    PureRelease,
+    RepeatAndSelect,
+    Repeated,
+    SampledGaussian,
+    Sampling,
+    Sequence,
+    event_from_dict,
+)
+from sottovoce.privacy.parse import DEEPEST, MOST_PARTS, MOST_RELEASES
+
+POSITIVE = st.floats(1e-300, 1e300)
+COUNT = st.integers(1, 10**9)
+KAPPA = st.floats(0, 1e6)
+SAMPLINGS = st.one_of(
+    st.builds(Sampling, st.just("replacement"), COUNT, COUNT),
+    st.tuples(COUNT, COUNT).map(lambda pair: Sampling("poisson", max(pair), min(pair))),
+)
+RUNS = st.one_of(
+    st.builds(NegativeBinomialRuns, st.floats(-1, 50, exclude_min=True), st.floats(1e-9, 1)),
+    st.builds(PoissonRuns, st.floats(1e-3, 1e6)),
+)
+LEAVES = st.one_of(
+    st.just(NonPrivate()),
+    st.builds(Gaussian, POSITIVE | st.integers(1, 9)),
+    st.builds(SampledGaussian, POSITIVE, SAMPLINGS),
+    st.builds(PureRelease, POSITIVE),
+    st.builds(Laplace, POSITIVE),
+    st.builds(NormLaplace, POSITIVE, COUNT),
+    st.builds(GaussianObjective, POSITIVE, KAPPA),
+    st.builds(NormLaplaceObjective, POSITIVE, COUNT, KAPPA, st.booleans()),
+)
+EVENTS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(Repeated, inner, st.integers(0, 9)),
+        st.lists(inner, max_size=4).map(lambda events: Sequence(tuple(events))),
+        st.builds(RepeatAndSelect, inner, RUNS),
+    ),
+    max_leaves=8,
+)
+
+
+def concrete(base):
+    for kind in base.__subclasses__():
+        if kind.__module__.startswith("sottovoce."):
+            yield kind
+            yield from concrete(kind)
+
+
+def test_every_kind_of_event_is_among_those_drawn_here():
+    drawn = {NonPrivate, Gaussian, SampledGaussian, PureRelease, Laplace, NormLaplace, GaussianObjective}
+    drawn |= {NormLaplaceObjective, Repeated, Sequence, RepeatAndSelect}
+    assert set(concrete(Event)) == drawn
+
+
+@settings(deadline=None)
+@given(EVENTS)
+@example(Repeated(SampledGaussian(2.0, Sampling("poisson", 100, 10)), 0))
+@example(RepeatAndSelect(Gaussian(2.0), PoissonRuns(3.0)))
+def test_there_and_back(event):
+    assert event_from_dict(event.to_dict()) == event
+    assert event_from_dict(json.loads(json.dumps(event.to_dict(), allow_nan=False))) == event
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None)
+@given(EVENTS, st.randoms(use_true_random=False), JUNK)
+def test_whatever_is_changed_is_refused_or_is_another_event(event, random, junk):
+    """One value somewhere in the tree becomes junk. Never another error than InputError, never a lie."""
+    data = json.loads(json.dumps(event.to_dict()))
+    place = data
+    while True:
+        key = random.choice(list(place) if isinstance(place, dict) else range(len(place)))
+        if not isinstance(place[key], dict | list) or not place[key] or random.random() < 0.5:
+            break
+        place = place[key]
+    place[key] = junk
+    try:
+        read = event_from_dict(data)
+    except InputError:
+        return
+    assert json.loads(json.dumps(read.to_dict())) == data
+
+
+GAUSSIAN = {"kind": "Gaussian", "sigma": 2.0}
+LAW = {"law": "PoissonRuns", "rate": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "an event to be a dict, got data=None"),
+        ([GAUSSIAN], "an event to be a dict"),
+        ({}, 'an event to have a text "kind", got kind=None'),
+        ({"kind": 3}, 'have a text "kind", got kind=3'),
+        ({"kind": "Oracle"}, "kind to be one of Gaussian, GaussianObjective, .* got kind='Oracle'"),
+        ({"kind": "__class__"}, "kind to be one of"),
+        ({"kind": "Gaussian"}, r"Gaussian to have just the keys \['sigma'\], got keys=\[\]"),
+        (GAUSSIAN | {"mu": 1}, r"just the keys \['sigma'\], got keys=\['sigma', 'mu'\]"),
+        ({"kind": "NonPrivate", "sigma": 1.0}, "NonPrivate to have just the keys"),
+        ({"kind": "Gaussian", "sigma": "2"}, "sigma to be a number, got sigma='2'"),
+        ({"kind": "Gaussian", "sigma": True}, "sigma to be a number, got sigma=True"),
+        ({"kind": "Gaussian", "sigma": nan}, "sigma to be finite, got sigma=nan"),
+        ({"kind": "Gaussian", "sigma": inf}, "sigma to be finite"),
+        ({"kind": "Gaussian", "sigma": 10**5000}, "sigma to be a float, or an int .* got sigma=an int of 16610 bits"),
+        ({"kind": "Gaussian", "sigma": -1.0}, "sigma to be positive"),
+        ({"kind": "Repeated", "times": 2.0, "event": GAUSSIAN}, "times to be an int, got times=2.0"),
+        ({"kind": "Repeated", "times": True, "event": GAUSSIAN}, "times to be an int"),
+        ({"kind": "Repeated", "times": -1, "event": GAUSSIAN}, "times from 0 to"),
+        ({"kind": "Repeated", "times": 2**60, "event": GAUSSIAN}, "times from 0 to"),
+        ({"kind": "Sequence", "events": GAUSSIAN}, "events to be a list"),
+        ({"kind": "Sequence", "events": [GAUSSIAN, 1]}, "an event to be a dict, got data=1"),
+        ({"kind": "NormLaplace", "scale": 1.0, "d": 0}, "d to be a positive int"),
+        (
+            {"kind": "NormLaplaceObjective", "scale": 1.0, "d": 2, "kappa": 0.0, "one_sided": 1},
+            "one_sided to be true or false, got one_sided=1",
+        ),
+        ({"kind": "SampledGaussian", "sigma": 1.0, "sampling": "poisson"}, "a sampling to be a dict"),
+        (
+            {"kind": "SampledGaussian", "sigma": 1.0, "sampling": {"scheme": "shuffle", "rows": 9, "batch": 3}},
+            "scheme to be replacement or poisson",
+        ),
+        (
+            {"kind": "SampledGaussian", "sigma": 1.0, "sampling": {"scheme": "poisson", "rows": 3, "batch": 9}},
+            "batch <= rows",
+        ),
+        ({"kind": "RepeatAndSelect", "event": GAUSSIAN, "runs": LAW | {"law": "always 1"}}, "law to be Negative"),
+        ({"kind": "RepeatAndSelect", "event": GAUSSIAN, "runs": LAW | {"rate": 0}}, "rate to be positive"),
+        (
+            {"kind": "RepeatAndSelect", "event": GAUSSIAN, "runs": LAW | {"mean": 2}},
+            r"PoissonRuns to have just the keys \['rate'\]",
+        ),
+    ],
+)
+def test_what_no_event_wrote_is_refused(data, message):
+    with pytest.raises(InputError, match=message):
+        event_from_dict(data)
+
+
+def test_absurd_trees_are_refused_before_they_hurt():
+    deep = GAUSSIAN
+    for _ in range(DEEPEST - 1):
+        deep = {"kind": "Repeated", "times": 1, "event": deep}
+    assert event_from_dict(deep).times == 1
+    for _ in range(100_000):
+        deep = {"kind": "Repeated", "times": 1, "event": deep}
+    with pytest.raises(InputError, match=f"nested at most {DEEPEST} deep"):
+        event_from_dict(deep)
+    while isinstance(deep, dict):  # or Python takes it apart by recursion
+        deep = deep.pop("event", None)
+    with pytest.raises(InputError, match=f"at most {MOST_PARTS} events"):
+        event_from_dict({"kind": "Sequence", "events": [GAUSSIAN] * (MOST_PARTS + 1)})
+    many = {"kind": "Repeated", "times": 2**40, "event": {"kind": "Repeated", "times": 2**40, "event": GAUSSIAN}}
+    with pytest.raises(InputError, match=f"at most {MOST_RELEASES} releases"):
+        event_from_dict(many)
+
+
+def test_a_refusal_is_short_however_long_the_data():
+    for data in ("x" * 10**6, {"kind": "y" * 10**6}, {"kind": "Gaussian", "sigma": ["z" * 10**6] * 1000}):
+        with pytest.raises(InputError) as refused:
+            event_from_dict(data)
+        assert len(str(refused.value)) < 1500
+    with pytest.raises(InputError, match="too long to show"):
+        event_from_dict({"kind": "Gaussian", "sigma": [10**5000]})
