@@ -5,7 +5,6 @@ import pytest
 
 from sottovoce import datasets
 from sottovoce.cli import main
-from sottovoce.experiments import build
 
 TINY = ["--nodes", "5", "--rounds", "2", "--local-steps", "2", "--runs", "2", "--diameter", "80"]
 
@@ -20,7 +19,7 @@ def few_rows():
 
 @pytest.fixture(autouse=True)
 def small_adult(monkeypatch, few_rows):
-    monkeypatch.setitem(build.DATASETS, "adult", lambda: few_rows)
+    monkeypatch.setitem(datasets.BY_NAME, "adult", lambda: few_rows)
 
 
 @pytest.fixture

@@ -64,7 +64,8 @@ def test_refusals_name_the_setting():
 
 
 def test_build_deals_out_what_was_asked(few_rows):
-    dataset, sites, graph, algorithm = TrainConfig(nodes=4, graph="star", split="official", lam=0.5).build()
-    assert dataset is few_rows
+    source, sites, graph, algorithm, names = TrainConfig(nodes=4, graph="star", split="official", lam=0.5).build()
+    assert (len(source.learnt), len(source.test)) == (few_rows.n_train, len(few_rows) - few_rows.n_train)
+    assert names == ("site-1", "site-2", "site-3", "site-4")
     assert (sites.n, sites.counts.sum()) == (4, few_rows.n_train)
     assert (graph.name, algorithm.lam) == ("star", 0.5)

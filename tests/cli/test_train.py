@@ -37,7 +37,7 @@ def test_json_says_what_was_run_and_what_came_out(answer):
 def test_json_figures_are_those_of_the_library(answer):
     said = answer("train", *TINY, "--seed", 3)
     config = TrainConfig(nodes=5, rounds=2, local_steps=2, runs=2, diameter=80.0, seed=3)
-    _, sites, graph, algorithm = config.build()
+    _, sites, graph, algorithm, _ = config.build()
     result = simulate(algorithm, sites, graph, runs=2, seed=3)
     assert said["risk"] == result.risk()
     assert said["accuracy"] == result.accuracy()
@@ -115,7 +115,8 @@ def test_the_run_folder(answer, cli, tmp_path):
     out = tmp_path / "new" / "run"
     said = answer("train", *TINY, "--out", out)
     assert {path.name for path in out.iterdir()} == {
-        "config.toml", "summary.json", "history.parquet", "models.npz", "privacy.json", "privacy.txt",
+        "config.toml", "summary.json", "history.parquet", "models.npz", "privacy.json", "privacy.txt", "sites.parquet",
+        "model.safetensors",
     }  # fmt: skip
     assert [path.name for path in out.parent.iterdir()] == ["run"]
     assert json.loads((out / "summary.json").read_text()) == said

@@ -1,7 +1,7 @@
 """The command line. `main` is the one place where errors become one line and an exit code.
 
 0    done
-1    `account` was asked whether a budget holds, and it does not
+1    `account` was asked whether a budget holds, and it does not; `schema check` found problems
 2    something about the input is wrong; nothing was written
 130  interrupted; nothing was written, except by `reproduce` and `compare`, which keep finished results
 """
@@ -13,7 +13,13 @@ from typing import Any
 from sottovoce.errors import SottovoceError
 
 BAD_INPUT, INTERRUPTED = 2, 130
-_EXTRA = {"typer": "cli", "rich": "cli", "pyarrow": "cli", "matplotlib": "cli,plots"}
+# Which extra brings a package that a command needs.
+_EXTRA = {
+    **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
+    **dict.fromkeys(("nats", "cryptography", "opendp"), "site"),
+    "matplotlib": "cli,plots",
+    "sklearn": "estimators",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,6 +5,11 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli.account import AccountCommand, account
+from sottovoce.cli.apply import evaluate, predict
+from sottovoce.cli.federation import federation_app, site_keygen
+from sottovoce.cli.ledger import ledger_app
+from sottovoce.cli.report import report
+from sottovoce.cli.schema import schema_app
 from sottovoce.cli.study import compare, reproduce
 from sottovoce.cli.train import TrainCommand, train
 
@@ -13,8 +18,22 @@ app = typer.Typer(
 )
 app.command(cls=TrainCommand)(train)
 app.command(cls=AccountCommand)(account)
+app.command()(report)
+app.command()(predict)
+app.command()(evaluate)
 app.command()(reproduce)
 app.command()(compare)
+app.add_typer(schema_app)
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(federation_app, name="federation")
+site_app = typer.Typer(no_args_is_help=True, help="What one site of a federation does.")
+site_app.command("keygen")(site_keygen)
+app.add_typer(site_app, name="site")
+
+
+@site_app.callback()
+def _site() -> None:
+    """What one site of a federation does."""
 
 
 def _version(wanted: bool) -> None:

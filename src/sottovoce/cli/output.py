@@ -66,10 +66,10 @@ def up(value: float) -> str:
 
 
 def _title(trained: Trained) -> Text:
-    c = trained.config
+    c, data, nodes = trained.config, trained.built.source.learnt.name, trained.built.sites.n
     steps = "" if c.local_steps is None else f" of {c.local_steps} local steps"
     return Text(
-        f"{c.algorithm} on {c.dataset}: {c.nodes} nodes, {c.graph} graph, {c.rounds} rounds{steps}, "
+        f"{c.algorithm} on {data}: {nodes} nodes, {c.graph} graph, {c.rounds} rounds{steps}, "
         f"{c.runs} {'run' if c.runs == 1 else 'runs'}"
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from sottovoce.algorithms.base import Outputs
 from sottovoce.arrays import Array, Ints
+from sottovoce.evaluation import Scores, evaluate
 from sottovoce.oracle import Oracle
 
 OUTPUTS = ("average", "last", "consensus")
@@ -73,3 +74,16 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
         line[f"risk_{name}"] = scores.risk.reshape(nodes, runs).mean(axis=0)
         line[f"accuracy_{name}"] = scores.accuracy.reshape(nodes, runs).mean(axis=0)
     return line
+
+
+def by_node(site: Oracle, models: Array) -> Scores:
+    """Every node's model on its own rows, of models (nodes, d, 1). For the eyes of whoever holds the rows."""
+    rows, labels = site.sites.rows, site.sites.labels
+
+    def own(i: int) -> Scores:
+        first, last = int(rows.offsets[i]), int(rows.offsets[i + 1])
+        block = rows.block(first, last)
+        return evaluate(lambda start, end: block[start:end], labels[first:last], site.loss, models[i])
+
+    parts = [own(i) for i in range(rows.nodes)]
+    return Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -10,11 +10,10 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from sottovoce import graphs
-from sottovoce.datasets import Dataset, partition
+from sottovoce.datasets import BY_NAME, Dataset, partition
 from sottovoce.engines.devices import Precision
 from sottovoce.errors import expect
 from sottovoce.experiments import registry
-from sottovoce.experiments.build import DATASETS
 from sottovoce.experiments.registry import Settings, Value
 from sottovoce.graphs import Graph
 from sottovoce.sites import Sites
@@ -41,8 +40,8 @@ class Problem:
 
     def data(self) -> Dataset:
         """The rows of the data set that take part."""
-        expect(self.dataset in DATASETS, f"a data set among {', '.join(DATASETS)}", dataset=self.dataset)
-        return _data(DATASETS[self.dataset], self.every)
+        expect(self.dataset in BY_NAME, f"a data set among {', '.join(BY_NAME)}", dataset=self.dataset)
+        return _data(BY_NAME[self.dataset], self.every)
 
     def build(self) -> tuple[Sites, Graph]:
         """The sites and the graph. The last few are kept: neighbouring cells mostly share them."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
+    from sottovoce.algorithms import Algorithm
     from sottovoce.experiments.build import Built
 
 T = TypeVar("T")
@@ -39,11 +40,18 @@ class TrainConfig:
 
     dataset: str = option("adult", "Data", "Data set to learn from.")
     split: str = option("all", "Data", "Rows to learn from. 'official' also scores the models on the test rows.")
+    data: str | None = option(None, "Data", "CSV or Parquet file to learn from, instead of a packaged data set.")
+    schema: str | None = option(None, "Data", "Schema of that file; see sottovoce schema.")
+    test_data: str | None = option(None, "Data", "File of the same schema to score the models on.")
+    site_column: str | None = option(
+        None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
+    )
+    unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
     partition: str = option("even", "Data", "How the rows are dealt out to the nodes.")
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
     partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
 
-    nodes: int = option(100, "Network", "Number of nodes.")
+    nodes: int | None = option(None, "Network", "Number of nodes. With a site column: as many as there are sites.")
     graph: str = option("complete", "Network", "Who hears whom.")
     graph_degree: int | None = option(None, "Network", "Neighbours per node, for random-regular and small-world.")
     graph_probability: float | None = option(None, "Network", "Chance of an edge, for erdos-renyi.")
@@ -70,8 +78,10 @@ class TrainConfig:
     sampling: str | None = option(None, "Algorithm", "How a batch is drawn.")
     radius: float | None = option(None, "Algorithm", "Project models onto this ball. Left out: no projection.")
 
-    runs: int = option(10, "Simulation", "Independent runs, to average over.")
-    seed: int = option(0, "Simulation", "Of partition, graph and simulated noise.")
+    runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one.")
+    seed: int | None = option(
+        None, "Simulation", "Of partition, graph and simulated noise. With a file noise is never seeded."
+    )
     record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
     dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast.")
@@ -79,9 +89,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(TrainConfig).items():
             object.__setattr__(self, name, _typed(name, getattr(self, name), hint))
-        expect(self.nodes >= 1, "nodes >= 1", nodes=self.nodes)
-        expect(self.runs >= 1, "runs >= 1", runs=self.runs)
-        expect(self.seed >= 0, "seed >= 0", seed=self.seed)
+        expect(self.nodes is None or self.nodes >= 1, "nodes >= 1", nodes=self.nodes)
+        expect(self.runs is None or self.runs >= 1, "runs >= 1", runs=self.runs)
+        expect(self.seed is None or self.seed >= 0, "seed >= 0", seed=self.seed)
         expect(self.record >= 1, "record >= 1", record=self.record)
         from sottovoce.experiments.build import check
 
@@ -101,11 +111,14 @@ class TrainConfig:
                 raise InputError(f"Expected a setting of train, got {name!r}. {_advice(name, known)}")
         return replace(self, **changes)
 
-    def resolved(self) -> "TrainConfig":
-        """The same with the algorithm's defaults written out, so that it means the same when they change."""
+    def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
+        """The same with the defaults written out, so that it means the same when they change.
+
+        `algorithm` is the one that was built; without it, one without a look at the data.
+        """
         from sottovoce.experiments.build import defaults
 
-        return replace(self, **{k: v for k, v in defaults(self).items() if getattr(self, k) is None})
+        return replace(self, **{k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
@@ -113,7 +126,7 @@ class TrainConfig:
         return "".join(f"{name} = {_toml(value)}\n" for name, value in given.items() if value is not None)
 
     def build(self) -> "Built":
-        """(dataset, sites, graph, algorithm), ready to simulate."""
+        """(source, sites, graph, algorithm), ready to simulate."""
         from sottovoce.experiments.build import build
 
         return build(self)

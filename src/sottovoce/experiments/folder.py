@@ -3,6 +3,8 @@
 config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
 summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
+model.safetensors  the consensus of the first run: what to hand on, with schema and guarantee (see sottovoce.models)
+sites.parquet    how well the models do on each site's rows; read off them, so for their holder's eyes only
 models.npz       average, last (runs, nodes, d) and consensus (runs, d)
 privacy.json     the guarantee as data
 privacy.txt      the guarantee in words
@@ -12,14 +14,18 @@ import json
 import secrets
 import shutil
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from sottovoce import models
 from sottovoce.errors import InputError
 from sottovoce.experiments.run import Trained
+from sottovoce.models import Model
 
 
 def check_free(out: Path) -> None:
@@ -61,6 +67,8 @@ def _fill(folder: Path, trained: Trained) -> None:
     _write_text(folder / "privacy.json", result.privacy.to_json())
     _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
     parquet.write_table(pa.table(dict(result.history)), folder / "history.parquet")
+    parquet.write_table(pa.table(trained.by_site()), folder / "sites.parquet")
+    models.save(trained.model(), folder / "model.safetensors")
     np.savez_compressed(folder / "models.npz", average=result.average, last=result.last, consensus=result.consensus)
 
 
@@ -89,3 +97,32 @@ def _remove_empty(folders: list[Path]) -> None:
 
 def _unwritable(out: Path, error: OSError) -> InputError:
     return InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A folder that a run has left, read back."""
+
+    config: str
+    summary: dict[str, Any]
+    history: dict[str, list[Any]]
+    sites: dict[str, list[Any]]
+    model: Model
+
+
+def read(folder: Path) -> Run:
+    """Read a run folder; anything that is missing or damaged is named."""
+    name = "."
+    try:
+        name = "config.toml"
+        config = (folder / name).read_text(encoding="utf-8")
+        name = "summary.json"
+        summary = json.loads((folder / name).read_text(encoding="utf-8"))
+        name = "history.parquet"
+        history = parquet.read_table(folder / name).to_pydict()
+        name = "sites.parquet"
+        sites = parquet.read_table(folder / name).to_pydict()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(f"Expected a folder of sottovoce train --out, got {str(folder)!r}: {name}: {why}.") from error
+    return Run(config, summary, history, sites, models.load(folder / "model.safetensors"))

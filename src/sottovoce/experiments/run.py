@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, cast
 
@@ -12,15 +13,16 @@ from sottovoce.algorithms import IPADMM, Algorithm, Outputs, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.compiled import CompiledOracle
-from sottovoce.datasets import Dataset
 from sottovoce.engines.devices import DeviceName, Precision
-from sottovoce.engines.history import OUTPUTS, measure, scored_nodes
+from sottovoce.engines.history import OUTPUTS, by_node, measure, scored_nodes
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.engines.simulate import Progress, Result, simulate
 from sottovoce.experiments.build import Built
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.graphs import complete
-from sottovoce.losses import Signs
+from sottovoce.losses import Reals
+from sottovoce.models import Model
+from sottovoce.noise import NoiseFunction, system_normals
 from sottovoce.privacy.accounting import leaves
 from sottovoce.sites import Sites
 
@@ -55,6 +57,7 @@ class Trained:
     result: Result
     learnt: Scores
     tested: Scores | None
+    built: Built
     optimum: float | None  # mean loss of the pooled, non-private model on the rows learnt from
     diameter: float | None
     seconds: float  # in all; `result.seconds` is the simulation alone
@@ -64,16 +67,64 @@ class Trained:
         """Private steps that one site takes in the whole run."""
         return leaves(self.result.privacy.event).total()
 
+    def model(self) -> Model:
+        """The consensus of the first run, as something to keep and to hand on. The other runs are no part of it."""
+        rows, loss, names = self.built.source, self.algorithm.loss, self.built.source.learnt.names
+        weights = self.result.consensus[0].astype(np.float64).reshape(len(names), loss.outputs)
+        return Model(
+            weights=rows.scale * weights,
+            offset=rows.offset,
+            loss=loss,
+            names=names,
+            classes=None if isinstance(loss.labels, Reals) else rows.classes,
+            privacy=self.result.privacy,
+            schema=rows.schema,
+            provenance=self._provenance(),
+        )
+
+    def _provenance(self) -> dict[str, Any]:
+        from sottovoce import __version__
+
+        settings = {f.name: getattr(self.config, f.name) for f in fields(self.config)}
+        files = ("data", "schema", "test_data")  # where they lie is nobody's business
+        settings = {name: value for name, value in settings.items() if value is not None and name not in files}
+        sizes = dict(zip(self.built.names, self.built.sites.counts.tolist(), strict=True))
+        provenance: dict[str, Any] = jsonable(
+            {
+                "sottovoce": __version__,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "settings": settings,
+                "rows": sizes,
+            }
+        )
+        return provenance
+
+    def by_site(self) -> dict[str, list[Any]]:
+        """How well the models do on each site's own rows, in the first run. Read off the rows: not private."""
+        site = self.algorithm.oracle(self.built.sites, self.built.graph)
+        last = np.ascontiguousarray(self.result.last[:1].transpose(1, 2, 0), dtype=np.float64)
+        together = np.broadcast_to(last.mean(axis=0), last.shape)
+        own, joint = by_node(site, last), by_node(site, together)
+        return {
+            "site": list(self.built.names),
+            "rows": self.built.sites.counts.tolist(),
+            "accuracy_last": own.accuracy.tolist(),
+            "accuracy_consensus": joint.accuracy.tolist(),
+            "risk_last": own.risk.tolist(),
+            "risk_consensus": joint.risk.tolist(),
+            "distance": np.sqrt(((last - together) ** 2).sum(axis=1))[:, 0].tolist(),
+        }
+
     def summary(self) -> dict[str, Any]:
         """All figures as strict JSON data: what is infinite or not a number is None."""
         c, private = self.config, isinstance(self.algorithm, PrivateAlgorithm)
         data = {
             "algorithm": c.algorithm,
             "form": c.form,
-            "dataset": c.dataset,
+            "dataset": self.built.source.learnt.name,
             "split": c.split,
             "partition": c.partition,
-            "nodes": c.nodes,
+            "nodes": self.built.sites.n,
             "graph": c.graph,
             "rounds": c.rounds,
             "local_steps": c.local_steps,
@@ -105,12 +156,15 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Trained:
     """Run the experiment."""
     started = perf_counter()
     built = config.build()
+    chosen = config.resolved(built.algorithm)
+    runs = chosen.runs or 1
     result = simulate(
         built.algorithm,
         built.sites,
         built.graph,
-        runs=config.runs,
-        seed=config.seed,
+        runs=runs,
+        seed=chosen.seed,
+        noise=None if config.data is None else _system_noise(built, runs),
         record=config.record,
         progress=progress,
         device=cast("DeviceName", config.device),  # checked when the configuration was made
@@ -118,11 +172,12 @@ def train(config: TrainConfig, progress: Progress | None = None) -> Trained:
     )
     labels, final = built.sites.labels, result.history.final
     return Trained(
-        config=config.resolved(),
+        config=chosen,
         algorithm=built.algorithm,
         result=result,
         learnt=_scores({name: final(name) for name in result.history}, _majority(built, labels)),
-        tested=None if config.split == "all" else _tested(built, result),
+        tested=_tested(built, result),
+        built=built,
         optimum=pooled_optimum(built.sites, built.algorithm),
         diameter=_diameter(built),
         seconds=perf_counter() - started,
@@ -155,8 +210,15 @@ def _scores(columns: Mapping[str, Array], majority: float | None) -> Scores:
     )
 
 
-def _tested(built: Built, result: Result) -> Scores:
-    test: Dataset = built.dataset.test
+def _system_noise(built: Built, runs: int) -> NoiseFunction:
+    site = built.algorithm.oracle(built.sites, built.graph)
+    return system_normals(runs, built.sites.n, built.algorithm.draws_per_round, site.d)
+
+
+def _tested(built: Built, result: Result) -> Scores | None:
+    test = built.source.test
+    if test is None:
+        return None
     sites = Sites([test.features], [test.labels], data_norm=test.data_norm)
     # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
     outputs = Outputs(result.average.transpose(1, 2, 0), result.last.transpose(1, 2, 0))
@@ -166,9 +228,11 @@ def _tested(built: Built, result: Result) -> Scores:
 
 
 def _majority(built: Built, labels: Floats) -> float | None:
-    if not isinstance(built.algorithm.loss.labels, Signs):
+    """The share of the label that is most frequent among the rows learnt from."""
+    if isinstance(built.algorithm.loss.labels, Reals):
         return None
-    frequent = 1.0 if built.sites.labels.sum() >= 0 else -1.0
+    values, counts = np.unique(built.sites.labels, return_counts=True)
+    frequent = values[np.flatnonzero(counts == counts.max())[-1]]
     return float(np.mean(labels == frequent))
 
 

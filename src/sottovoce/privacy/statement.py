@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import dataclass
-from math import exp, isfinite
+from math import exp, inf, isfinite
+from typing import Any
 
 import dp_accounting
 
-from sottovoce.privacy.calibration import Calibration
+from sottovoce.errors import expect
+from sottovoce.privacy.accounting import epsilon
+from sottovoce.privacy.calibration import CALIBRATIONS, Calibration
 from sottovoce.privacy.events import Event
 
 UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
@@ -53,6 +56,38 @@ class PrivacyStatement:
             "prose": self.prose(),
         }
 
+    @classmethod
+    def from_dict(cls, data: Any) -> "PrivacyStatement":
+        """The inverse of `to_dict`, for data from a stranger.
+
+        Formal guarantees: every field has its type, and the event is priced anew: a statement whose epsilon is below
+        what its own event costs is refused. What was not written down at all cannot be noticed here.
+        """
+        from sottovoce.privacy.parse import event_from_dict
+
+        fields = {"private", "epsilon", "target_epsilon", "delta", "calibration", "sigma", "unit", "released"}
+        fields |= {"public", "notes", "event", "prose"}
+        expect(isinstance(data, dict) and set(data) == fields, "a privacy statement", fields=_named(data))
+        made = cls(
+            event=event_from_dict(data["event"]),
+            epsilon=inf if data["epsilon"] is None else _number("epsilon", data["epsilon"]),
+            target_epsilon=inf if data["target_epsilon"] is None else _number("target_epsilon", data["target_epsilon"]),
+            delta=_number("delta", data["delta"]),
+            calibration=data["calibration"],
+            sigma=None if data["sigma"] is None else _number("sigma", data["sigma"]),
+            released=_text("released", data["released"]),
+            unit=_text("unit", data["unit"]),
+            public=tuple(_text("public", part) for part in data["public"]),
+            notes=tuple(_text("notes", part) for part in data["notes"]),
+        )
+        expect(made.calibration in (None, *CALIBRATIONS), "a known calibration", calibration=made.calibration)
+        expect(made.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=made.unit)
+        cost = epsilon(made.event, made.delta)
+        honest = made.epsilon >= cost * (1 - 1e-9)
+        expect(honest, f"an epsilon of at least {cost:.6g}, which its event costs", epsilon=made.epsilon)
+        expect(data["private"] is made.private, f"private = {made.private}", private=data["private"])
+        return made
+
     def to_json(self) -> str:
         """`to_dict` as strict JSON text."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
@@ -94,6 +129,21 @@ class PrivacyStatement:
         if self.delta == 0:
             return ", without exception"
         return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
+
+
+def _named(data: Any) -> object:
+    return sorted(map(str, data))[:20] if isinstance(data, dict) else type(data).__name__
+
+
+def _number(name: str, value: Any) -> float:
+    expect(type(value) in (int, float) and isfinite(value) and value >= 0, f"a number {name} >= 0", **{name: value})
+    return float(value)
+
+
+def _text(name: str, value: Any) -> str:
+    expect(isinstance(value, str) and len(value) <= 10_000, f"text for {name}", **{name: type(value).__name__})
+    text: str = value
+    return text
 
 
 def _up(value: float) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,18 +11,11 @@ from sottovoce.experiments.measured import ALL_COLUMNS
 from sottovoce.experiments.panels import FORM_WORDS, Panel, Point
 from sottovoce.experiments.statistics import interval
 from sottovoce.experiments.verdict import Claim
+from sottovoce.report.html import TextTable
 
 NOTHING = "–"
 # Attributes of a point that a table may show, and what they are called there.
 _SHOWN = {"facet": "graph", "epsilon": "ε", "picked": "chosen settings"}
-
-
-class TextTable(NamedTuple):
-    """Cells of text. `numbers` are the columns to line up on the right."""
-
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numbers: frozenset[int]
 
 
 def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str] = ()) -> TextTable:

@@ -3,12 +3,10 @@
 import csv
 import io
 import json
-import secrets
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from matplotlib.figure import Figure
 from pyarrow import parquet
 
 from sottovoce.errors import InputError
@@ -17,8 +15,8 @@ from sottovoce.experiments.run import jsonable
 from sottovoce.experiments.verdict import LEVEL, RULE
 from sottovoce.report import tables
 from sottovoce.report.figures import draw
+from sottovoce.report.html import picture, replace
 from sottovoce.report.page import page
-from sottovoce.report.style import style
 
 PAGE = "index.html"
 
@@ -31,14 +29,14 @@ def write(study: Study, out: Path) -> None:
         pictures: dict[str, str] = {}
         for panel in drawn:
             figure = draw(panel, study.optimum)
-            pictures[panel.name] = _picture(figure, "svg").decode()
-            _replace(out / "figures" / f"{panel.name}.svg", _picture(figure, "svg"))
-            _replace(out / "figures" / f"{panel.name}.png", _picture(figure, "png"))
+            pictures[panel.name] = picture(figure, "svg").decode()
+            replace(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
+            replace(out / "figures" / f"{panel.name}.png", picture(figure, "png"))
         panels = list(study.panels.values())
         for name, every_round in (("results", False), ("curves", True)):
             _table(out, name, tables.columns(panels, every_round=every_round))
-        _replace(out / "verdict.json", json.dumps(verdict(study), indent=2, allow_nan=False).encode() + b"\n")
-        _replace(out / PAGE, page(study, pictures).encode())
+        replace(out / "verdict.json", json.dumps(verdict(study), indent=2, allow_nan=False).encode() + b"\n")
+        replace(out / PAGE, page(study, pictures).encode())
     except OSError as error:
         raise InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.") from error
 
@@ -60,29 +58,12 @@ def verdict(study: Study) -> dict[str, Any]:
     return data
 
 
-def _picture(figure: Figure, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    with style():
-        # No date and no version: the same results give the same file.
-        figure.savefig(buffer, format=kind, metadata={"Date": None, "Creator": None} if kind == "svg" else None)
-    return buffer.getvalue()
-
-
 def _table(out: Path, name: str, columns: dict[str, list[Any]]) -> None:
     buffer = io.BytesIO()
     parquet.write_table(pa.table(columns), buffer)
-    _replace(out / f"{name}.parquet", buffer.getvalue())
+    replace(out / f"{name}.parquet", buffer.getvalue())
     text = io.StringIO()
     lines = csv.writer(text)
     lines.writerow(columns)
     lines.writerows(zip(*columns.values(), strict=True))
-    _replace(out / f"{name}.csv", text.getvalue().encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    replace(out / f"{name}.csv", text.getvalue().encode())

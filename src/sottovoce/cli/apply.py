@@ -1,0 +1,83 @@
+"""`sottovoce predict` and `sottovoce evaluate`: a model file applied to a file of rows."""
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sottovoce.errors import InputError
+
+_MODEL = typer.Argument(help="Model file, as training leaves it: model.safetensors.", show_default=False)
+_FILE = typer.Argument(help="CSV or Parquet file with the columns of the model's schema.", show_default=False)
+_JSON = typer.Option("--json", help="Print one JSON object instead of a table.")
+
+
+def predict(
+    model: Annotated[Path, _MODEL],
+    file: Annotated[Path, _FILE],
+    out: Annotated[Path, typer.Option(help="CSV file to write the predictions to; it must not exist yet.")],
+    json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Predict every row of a file."""
+    from sottovoce import models
+    from sottovoce.models import apply
+
+    if out.exists():
+        raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
+    loaded = models.load(model)
+    rows = apply.write_predictions(loaded, file, out)
+    if json:
+        print(json_module.dumps({"rows": rows, "out": str(out), "epsilon": _epsilon(loaded)}))
+    else:
+        print(f"{rows} predictions written to {out}.")
+
+
+def evaluate(
+    model: Annotated[Path, _MODEL], file: Annotated[Path, _FILE], json: Annotated[bool, _JSON] = False
+) -> None:
+    """Say how good a model is on labelled rows. Figures are read off the rows without noise: keep them to yourself."""
+    from sottovoce import models
+    from sottovoce.models import apply
+
+    loaded = models.load(model)
+    found = apply.evaluate(loaded, file)
+    if json:
+        print(json_module.dumps({**found.to_dict(), "epsilon": _epsilon(loaded)}, allow_nan=False))
+    else:
+        _show(loaded, found)
+
+
+def _epsilon(model: Any) -> float | None:
+    return model.privacy.epsilon if model.privacy.private else None
+
+
+def _show(model: Any, found: Any) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    figures = {
+        "rows": f"{found.rows:,}",
+        "mean loss": f"{found.risk:.4f}",
+        "accuracy": None if found.accuracy is None else f"{100 * found.accuracy:.2f} %",
+        "always the most frequent class": None if found.majority is None else f"{100 * found.majority:.2f} %",
+        "mean absolute error": None if found.mean_absolute_error is None else f"{found.mean_absolute_error:.6g}",
+    }
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, figure in figures.items():
+        if figure is not None:
+            table.add_row(name, figure)
+    console.print(table)
+    if found.confusion is not None:
+        matrix = Table(box=SIMPLE_HEAD, pad_edge=False)
+        matrix.add_column("true \\ predicted")
+        for name in model.classes:
+            matrix.add_column(name, justify="right")
+        for name, counts in zip(model.classes, found.confusion, strict=True):
+            matrix.add_row(name, *(f"{n:,}" for n in counts))
+        console.print(matrix)
+    console.print("Read off the rows without noise: not covered by the model's guarantee. Keep it to yourself.")

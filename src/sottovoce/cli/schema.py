@@ -1,0 +1,173 @@
+"""`sottovoce schema`: draft a schema from a file, check a file against one, show what follows from one."""
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sottovoce.schema import Schema
+    from sottovoce.schema.findings import Report
+
+schema_app = typer.Typer(
+    name="schema",
+    help="Public schemas: draft one from a file, check files against it, show what follows from it.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_File = Annotated[Path, typer.Argument(help="CSV or Parquet file.", metavar="FILE")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+_MOST_SHOWN = 20
+
+
+@schema_app.command()
+def draft(
+    file: _File,
+    label: Annotated[str, typer.Option(help="Column to learn.")],
+    out: Annotated[Path, typer.Option(help="Schema file to write.")] = Path("schema.toml"),
+    bins: Annotated[
+        int | None, typer.Option(help="Cut numeric columns into about so many bins at round numbers.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the schema file if it exists.")] = False,
+    json: _Json = False,
+) -> None:
+    """Write a first schema, read off a file, for a person to review.
+
+    What was read off is private until someone has looked at it. Each such value is listed under "unreviewed".
+    """
+    from sottovoce.schema.draft import draft as read_off
+    from sottovoce.schema.writing import check_new, check_other, replacing
+
+    check_other(out, file)
+    if not force:
+        check_new(out)
+    made = read_off(file, label, bins)
+    with replacing(out) as target:
+        target.write(made.text())
+    if json:
+        _print({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)})
+        return
+    console = _console()
+    _say(console, f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.")
+    for name, reason in made.left_out.items():
+        _say(console, f"Left out: {name!r}, {reason}.")
+    _say(console, f"{len(made.schema.unreviewed)} values were read off the file and need a review before training.")
+
+
+@schema_app.command()
+def check(
+    file: _File,
+    schema: Annotated[Path, typer.Option(help="Schema file.")] = Path("schema.toml"),
+    json: _Json = False,
+) -> int:
+    """Say what of a file does not fit a schema, by row and column. Nothing is trained, nothing is written.
+
+    Rows count from 1 below the header. The exit code is 0 if the file fits and 1 if it does not.
+    """
+    from sottovoce.schema import Schema
+    from sottovoce.schema.files import check as compare
+
+    agreed = Schema.load(schema)
+    report = compare(file, agreed)
+    if json:
+        _print({"file": str(file), "schema": str(schema), "digest": agreed.digest(), **report.to_dict()})
+    else:
+        _show_report(report)
+    return 0 if report.fits else 1
+
+
+@schema_app.command()
+def show(
+    schema: Annotated[Path, typer.Argument(help="Schema file.", metavar="SCHEMA")],
+    json: _Json = False,
+) -> None:
+    """Say what follows from a schema: features, the bound on every row, and what still needs a review."""
+    from sottovoce.schema import Schema
+
+    agreed = Schema.load(schema)
+    if json:
+        _print({"schema": str(schema), **_facts(agreed), "features": list(agreed.feature_names)})
+    else:
+        _show_schema(agreed)
+
+
+def _facts(schema: "Schema") -> dict[str, Any]:
+    return {
+        "digest": schema.digest(),
+        "d": schema.d,
+        "data_norm": schema.data_norm,
+        "encoded_norm": schema.encoded_norm,
+        "classes": None if schema.classes is None else list(schema.classes),
+        "unreviewed": list(schema.unreviewed),
+    }
+
+
+def _print(data: dict[str, Any]) -> None:
+    print(json_module.dumps(data, indent=2, allow_nan=False))
+
+
+def _show_report(report: "Report") -> None:
+    console = _console()
+    if report.counts:
+        table = _table("column", "cells", "what was found", "")
+        for count in report.counts:
+            refused = "refused" if count.finding.refused else ""
+            table.add_row(_text(count.column or "-"), str(count.cells), count.finding.words, refused)
+        console.print(table)
+    for problem in report.problems:
+        _say(console, problem.message)
+    more = sum(count.cells for count in report.counts if count.finding.refused) - len(report.problems)
+    if more:
+        _say(console, f"And {more} more.")
+    if report.unused_columns:
+        _say(console, f"Not in the schema, so not used: {_listed(report.unused_columns)}.")
+    verdict = "The file fits" if report.fits else "The file does NOT fit"
+    _say(console, f"{verdict}: {report.rows} rows read, {report.used} usable.")
+
+
+def _show_schema(schema: "Schema") -> None:
+    console = _console()
+    table = _table("column", "kind", "features", "missing")
+    for column in schema.columns:
+        table.add_row(_text(column.name), column.kind(), str(column.width), column.missing)
+    console.print(table)
+    _say(console, f"Label: {schema.label.column}, {schema.label.meaning()}.")
+    _say(console, f"Intercept: {f'{schema.intercept:g}' if schema.intercept else 'none'}.")
+    _say(console, f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.")
+    _say(console, f"Digest: {schema.digest()}")
+    if schema.unreviewed:
+        _say(console, f"Needs a review before training: {_listed(schema.unreviewed)}.")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _table(*headings: str) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading)
+    return table
+
+
+def _text(text: str) -> Any:
+    """Names from a file, never taken for markup or for terminal commands."""
+    from rich.text import Text
+
+    return Text("".join(letter if letter.isprintable() else " " for letter in text))
+
+
+def _say(console: Any, text: str) -> None:
+    console.print(_text(text), soft_wrap=True)

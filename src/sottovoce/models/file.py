@@ -1,0 +1,154 @@
+"""One file per model, in the safetensors format: the weights as a tensor, everything else as JSON text in its header.
+
+    tensor "weights"     float64, (d, outputs)
+    header "format"      "sottovoce-model/1"
+    header "loss", "names", "classes", "offset", "privacy", "schema", "provenance"
+
+Formal guarantees: nothing in a file is ever executed. Sizes are checked before anything is read, types and shapes
+before anything is used, and the guarantee that a file claims is priced anew: a file whose epsilon is smaller than that
+of the releases it lists is refused. What no reader can check is whether those releases are all that happened.
+"""
+
+import json
+import os
+import secrets
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from sottovoce import losses
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, SottovoceError
+from sottovoce.losses import Loss
+from sottovoce.models.model import Model
+from sottovoce.privacy import PrivacyStatement
+
+FORMAT = "sottovoce-model/1"
+MOST_BYTES = 2**30
+MOST_HEADER_BYTES = 2**24
+_PARTS = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
+
+
+def save(model: Model, path: Path) -> None:
+    """Write the file: whole, or not at all."""
+    parts = {
+        "loss": {"name": model.loss.name, **asdict(model.loss)},
+        "names": list(model.names),
+        "classes": None if model.classes is None else list(model.classes),
+        "offset": model.offset,
+        "privacy": model.privacy.to_dict(),
+        "schema": None if model.schema is None else model.schema.to_dict(),
+        "provenance": dict(model.provenance),
+    }
+    header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
+    content = to_bytes({"weights": np.ascontiguousarray(model.weights)}, metadata={"format": FORMAT, **header})
+    _replace(path, content)
+
+
+def load(path: Path) -> Model:
+    """Read a file that anybody may have written."""
+    try:
+        _check_sizes(path)
+        with safe_open(path, framework="numpy") as file:
+            header = _header(path, file.metadata())
+            weights = _weights(path, file)
+    except OSError as error:
+        raise InputError(f"Expected a model file, got {str(path)!r}: {error.strerror or error}.") from error
+    except SafetensorError as error:
+        _refuse(path, f"not in the safetensors format ({error})")
+    try:
+        return _model(weights, header)
+    except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(f"Expected a model file, got {str(path)!r}: {str(error).rstrip('.')}.") from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Before anything is mapped or parsed: an absurd length in a header must not cost memory."""
+    size = path.stat().st_size
+    if not path.is_file() or not 8 < size <= MOST_BYTES:
+        _refuse(path, f"expected a file of at most {MOST_BYTES} bytes, got {size}")
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+    if length > min(MOST_HEADER_BYTES, size - 8):
+        _refuse(path, f"expected a header of at most {MOST_HEADER_BYTES} bytes, got {length}")
+
+
+def _header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    found = dict(metadata or {})
+    if found.get("format") != FORMAT:
+        _refuse(path, f"expected format {FORMAT!r}, got {str(found.get('format'))[:40]!r}; is it another program's?")
+    if set(found) != {"format", *_PARTS}:
+        _refuse(path, f"expected the entries {', '.join(_PARTS)}, got {', '.join(sorted(found))[:200]}")
+    try:
+        return {name: json.loads(found[name], parse_constant=_no_constant) for name in _PARTS}
+    except (ValueError, RecursionError) as error:
+        _refuse(path, f"expected JSON in its header ({error})")
+
+
+def _weights(path: Path, file: Any) -> Floats:
+    names = list(file.keys())
+    if names != ["weights"]:
+        _refuse(path, f"expected one tensor called weights, got {names[:5]}")
+    about = file.get_slice("weights")
+    if about.get_dtype() != "F64" or len(about.get_shape()) != 2:
+        _refuse(path, f"expected a float64 matrix of weights, got {about.get_dtype()} of shape {about.get_shape()}")
+    weights: Floats = file.get_tensor("weights")
+    return weights
+
+
+def _model(weights: Floats, header: Mapping[str, Any]) -> Model:
+    from sottovoce.schema import Schema
+
+    schema = None if header["schema"] is None else Schema.from_dict(header["schema"])
+    if not isinstance(header["provenance"], dict):
+        raise InputError("Expected a table of provenance.")
+    return Model(
+        weights=weights,
+        loss=_loss(header["loss"]),
+        names=_texts("names", header["names"]),
+        classes=None if header["classes"] is None else _texts("classes", header["classes"]),
+        privacy=PrivacyStatement.from_dict(header["privacy"]),
+        schema=schema,
+        provenance=header["provenance"],
+        offset=float(header["offset"]),
+    )
+
+
+def _loss(data: Any) -> Loss:
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        raise InputError("Expected the loss as a table with a name.")
+    return losses.by_name(**data)
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InputError(f"Expected {name} as a list of texts.")
+    return tuple(values)
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise InputError(f"Expected a model file, got {str(path)!r}: {why}.")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"Expected a file that can be written, got {str(path)!r}: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)

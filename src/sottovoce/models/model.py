@@ -1,0 +1,96 @@
+"""A linear model with all that a user of it needs to know: how rows become features, what the outputs mean, what the
+training promised, and where it came from.
+
+    z = <w, a> + offset    one output: the sign says the class, or z is the predicted number
+    z_c = <w_c, a>         several outputs: the largest says the class
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import UnsupportedError, expect
+from sottovoce.losses import Logistic, Loss, Softmax
+from sottovoce.privacy import PrivacyStatement
+
+if TYPE_CHECKING:
+    from sottovoce.datasets.dataset import Features
+    from sottovoce.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What training leaves behind.
+
+    Args:
+        weights: (d, outputs).
+        loss: what it was trained with; says what the outputs mean.
+        names: of the d features.
+        classes: what the outputs stand for: two or more names, or None in regression.
+        privacy: what was promised to the rows.
+        schema: how a row becomes features; None if it was trained on ready-made arrays.
+        offset: added to the output of a regression; public, from the label's bounds.
+        provenance: how it came about: settings, sites, versions, dates. Text and numbers only.
+    """
+
+    weights: Floats
+    loss: Loss
+    names: tuple[str, ...]
+    classes: tuple[str, ...] | None
+    privacy: PrivacyStatement
+    schema: "Schema | None" = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        expect(self.weights.ndim == 2, "weights of shape (d, outputs)", shape=self.weights.shape)
+        expect(bool(np.isfinite(self.weights).all()), "finite weights", weights="some NaN or infinity")
+        d, outputs = self.weights.shape
+        expect(outputs == self.loss.outputs, f"{self.loss.outputs} outputs for loss {self.loss.name}", outputs=outputs)
+        expect(len(self.names) == d, f"a name for each of {d} features", names=len(self.names))
+        if self.schema is not None:
+            expect(self.schema.d == d, f"a schema with {d} features", d=self.schema.d)
+        expect(np.isfinite(self.offset) and (self.classes is None or self.offset == 0), "no offset but in regression",
+               offset=self.offset)  # fmt: skip
+        expected = None if self.classes is None else max(2, outputs)
+        expect(expected in (None, len(self.classes or ())), f"{expected} classes", classes=self.classes)
+
+    @property
+    def d(self) -> int:
+        """How many features."""
+        return int(self.weights.shape[0])
+
+    def outputs(self, features: "Features") -> Floats:
+        """z of every row: (rows, outputs)."""
+        expect(features.shape[1] == self.d, f"rows of {self.d} features", features=features.shape[1])
+        z: Floats = np.asarray(features @ self.weights) + self.offset
+        return z
+
+    def decide(self, features: "Features") -> Ints | Floats:
+        """The number of the class of every row, or the predicted value."""
+        z = self.outputs(features)
+        if self.classes is None:
+            return z[:, 0]
+        chosen: Ints = z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] >= 0).astype(np.int64)
+        return chosen
+
+    @cached_property
+    def has_probabilities(self) -> bool:
+        """Whether the loss makes probabilities of its outputs."""
+        return isinstance(self.loss, Logistic | Softmax)
+
+    def probabilities(self, features: "Features") -> Floats:
+        """Of every class: (rows, classes)."""
+        if not self.has_probabilities:
+            raise UnsupportedError(
+                f"Probabilities need the loss logistic or softmax, got loss={self.loss.name!r}. Use `decide`."
+            )
+        z = self.outputs(features)
+        both = np.concatenate([np.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z
+        found: Floats = special.softmax(both, axis=1)
+        return found

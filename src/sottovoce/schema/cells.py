@@ -1,0 +1,58 @@
+"""One column of one chunk of a file, as the columns of a schema see it. What reads files gives the final classes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.arrays import Floats
+from sottovoce.schema.findings import Findings
+
+Bools: TypeAlias = NDArray[np.bool_]
+Places: TypeAlias = NDArray[np.int32]
+
+
+class Cells(ABC):
+    """The cells of one column in some rows. Text comes without the spaces around it."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many rows."""
+
+    @abstractmethod
+    def missing(self) -> Bools:
+        """Where there is no value: a null, a typed NaN, or a text that is declared to mean "missing"."""
+
+    @abstractmethod
+    def unreadable(self) -> Bools:
+        """Where the bytes are not text."""
+
+    @abstractmethod
+    def numbers(self) -> Floats:
+        """The numbers; NaN where a cell is not a finite one."""
+
+    @abstractmethod
+    def places(self, words: Sequence[str]) -> Places:
+        """Where each cell stands among these words; -1 if it is none of them."""
+
+    @abstractmethod
+    def multiline(self) -> Bools:
+        """Where a text has a line break inside, as after a quote that is never closed."""
+
+    @abstractmethod
+    def distinct(self) -> list[str]:
+        """The different texts that occur, missing ones left out."""
+
+    @abstractmethod
+    def shown(self, row: int) -> str:
+        """One cell as text, for messages."""
+
+
+class Encoded(NamedTuple):
+    """One column of a chunk, encoded: in every row at most one of the column's features is not zero."""
+
+    place: Places  # which feature of the column
+    value: Floats  # in [-1, 1]; 0 where there is nothing
+    finding: Findings

@@ -1,0 +1,200 @@
+"""Columns of a schema: how the cells of each kind become features.
+
+| kind | features | value |
+| --- | --- | --- |
+| numeric with `scale` | 1 | (x - low) / (high - low), or twice that minus 1 |
+| numeric with `edges` | 1 per bin | 1 in the bin that x falls into |
+| categorical | 1 per category, 1 more for "other" | 1 in the category of x |
+| boolean | 1 | 1 or 0 |
+| any, with `missing = "indicator"` | 1 more | 1 where there is no value |
+
+In every row at most one feature of a column is not zero, and it is at most 1 in size. So a row's squared norm is at
+most the number of columns, whatever the data.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, final, get_args
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, expect
+from sottovoce.schema.cells import Cells, Encoded, Places
+from sottovoce.schema.column import Column
+from sottovoce.schema.findings import Finding
+from sottovoce.schema.values import brief, check_bounds, check_words, number
+
+Scale: TypeAlias = Literal["unit", "symmetric"]
+
+TRUE = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
+FALSE = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Numeric(Column):
+    """Numbers between two bounds, scaled, or one-hot by bin. What lies outside is moved to the nearest bound.
+
+    With edges e_1 < ... < e_k the k + 1 bins are [low, e_1), [e_1, e_2), ..., [e_k, high].
+    """
+
+    bounds: tuple[float, float]
+    scale: Scale | None = None
+    edges: tuple[float, ...] | None = None
+
+    @classmethod
+    def kind(cls) -> str:
+        return "numeric"
+
+    def wants(self) -> str:
+        return "a number"
+
+    def _check(self) -> None:
+        check_bounds(self.path("bounds"), self.bounds)
+        if (self.scale is None) == (self.edges is None):
+            raise InputError(
+                f"Expected one of {self.path('scale')} and {self.path('edges')}, "
+                f"got scale={self.scale!r}, edges={brief(self.edges)}."
+            )
+        expect(
+            self.scale is None or self.scale in get_args(Scale),
+            f"{self.path('scale')} among {', '.join(get_args(Scale))}",
+            scale=self.scale,
+        )
+        if self.edges is not None:
+            self._check_edges(self.edges)
+        if self.fill is not None:
+            low, high = self.bounds
+            inside = number(self.fill) is not None and low <= float(self.fill) <= high
+            expect(inside, f"{self.path('fill')} to be a number between {low:g} and {high:g}", fill=self.fill)
+
+    def _check_edges(self, edges: tuple[float, ...]) -> None:
+        low, high = self.bounds
+        expect(len(edges) >= 1, f"{self.path('edges')} to hold an edge", edges=edges)
+        # Not (a < b) also catches NaN.
+        rising = low < edges[0] and edges[-1] <= high and all(np.diff(edges) > 0)
+        wanted = f"{self.path('edges')} to rise strictly, above {low:g} and up to {high:g}"
+        if not rising:
+            raise InputError(f"Expected {wanted}, got edges={brief(list(edges))}.")
+
+    def _keys(self) -> dict[str, Any]:
+        how = {"scale": self.scale} if self.edges is None else {"edges": list(self.edges)}
+        return {"bounds": list(self.bounds), **how}
+
+    def _own_width(self) -> int:
+        return 1 if self.edges is None else len(self.edges) + 1
+
+    def _own_names(self) -> list[str]:
+        if self.edges is None:
+            return [self.name]
+        ends = [f"{end!r}".removesuffix(".0") for end in (self.bounds[0], *self.edges, self.bounds[1])]
+        closing = [")"] * len(self.edges) + ["]"]
+        pairs = zip(ends[:-1], ends[1:], closing, strict=True)
+        return [f"{self.name}=[{low},{high}{close}" for low, high, close in pairs]
+
+    def _present(self, cells: Cells) -> Encoded:
+        x = cells.numbers()
+        unknown = np.isnan(x)
+        finding = np.where((x < self.bounds[0]) | (x > self.bounds[1]), Finding.CLIPPED, Finding.FITS).astype(np.uint8)
+        finding[unknown] = Finding.NOT_A_NUMBER
+        place, value = self._spots(np.clip(np.where(unknown, self.bounds[0], x), *self.bounds))
+        return Encoded(place, value, finding)
+
+    def _filled(self) -> tuple[int, float]:
+        assert self.fill is not None
+        place, value = self._spots(np.array([float(self.fill)]))
+        return int(place[0]), float(value[0])
+
+    def _spots(self, x: Floats) -> tuple[Places, Floats]:
+        """Places and values of numbers within the bounds."""
+        if self.edges is not None:
+            return np.searchsorted(np.array(self.edges), x, side="right").astype(np.int32), np.ones(len(x))
+        low, high = self.bounds
+        share = np.clip((x - low) / (high - low), 0.0, 1.0)
+        return np.zeros(len(x), dtype=np.int32), share if self.scale == "unit" else 2 * share - 1
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Categorical(Column):
+    """One of some declared texts. With `other`, any other text has a feature of its own; without it, it is refused."""
+
+    categories: tuple[str, ...]
+    other: bool = False
+
+    @classmethod
+    def kind(cls) -> str:
+        return "categorical"
+
+    def wants(self) -> str:
+        return f"one of the categories {', '.join(self.categories[:5])}{', ...' if len(self.categories) > 5 else ''}"
+
+    def _check(self) -> None:
+        check_words(self.path("categories"), self.categories, at_least=1)
+        known = self.fill is None or self.fill in self.categories
+        expect(known, f"{self.path('fill')} among its categories", fill=self.fill)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"categories": list(self.categories), "other": self.other}
+
+    def _own_width(self) -> int:
+        return len(self.categories) + self.other
+
+    def _own_names(self) -> list[str]:
+        return [f"{self.name}={category}" for category in self.categories + ("<other>",) * self.other]
+
+    def _present(self, cells: Cells) -> Encoded:
+        place = cells.places(self.categories)
+        finding = np.zeros(len(place), dtype=np.uint8)
+        unknown = place < 0
+        if unknown.any():
+            # A text over several lines is a broken file, not a rare category: it may have swallowed rows.
+            refused = unknown & cells.multiline() if self.other else unknown
+            place[unknown] = len(self.categories) if self.other else 0
+            finding[unknown] = Finding.OTHER
+            finding[refused] = Finding.UNKNOWN
+        return Encoded(place, np.ones(len(place)), finding)
+
+    def _filled(self) -> tuple[int, float]:
+        return self.categories.index(str(self.fill)), 1.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Boolean(Column):
+    """True or false, in declared spellings."""
+
+    true_values: tuple[str, ...] = TRUE
+    false_values: tuple[str, ...] = FALSE
+
+    @classmethod
+    def kind(cls) -> str:
+        return "boolean"
+
+    def wants(self) -> str:
+        return f"one of {', '.join(self.true_values)} or {', '.join(self.false_values)}"
+
+    def _check(self) -> None:
+        check_words(self.path("true_values"), self.true_values, at_least=1)
+        check_words(self.path("false_values"), self.false_values, at_least=1)
+        both = sorted(set(self.true_values) & set(self.false_values))
+        expect(not both, f"{self.path('true_values')} and false_values to share no spelling", both=both)
+        expect(self.fill is None or isinstance(self.fill, bool), f"{self.path('fill')} true or false", fill=self.fill)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"true_values": list(self.true_values), "false_values": list(self.false_values)}
+
+    def _own_width(self) -> int:
+        return 1
+
+    def _own_names(self) -> list[str]:
+        return [self.name]
+
+    def _present(self, cells: Cells) -> Encoded:
+        place = cells.places(self.true_values + self.false_values)
+        finding = np.where(place < 0, Finding.UNKNOWN, Finding.FITS).astype(np.uint8)
+        value = ((place >= 0) & (place < len(self.true_values))).astype(np.float64)
+        return Encoded(np.zeros(len(place), dtype=np.int32), value, finding)
+
+    def _filled(self) -> tuple[int, float]:
+        return 0, float(self.fill is True)

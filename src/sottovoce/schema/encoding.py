@@ -1,0 +1,93 @@
+"""Chunks of cells turned into sparse rows that keep the schema's promise on norms.
+
+A chunk of n rows and C columns is first a rectangle (n, C): in every row each column has at most one non-zero feature.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sottovoce.arrays import Floats
+from sottovoce.schema.cells import Bools, Cells
+from sottovoce.schema.findings import Finding, Findings
+from sottovoce.schema.schema import Schema
+
+Csr: TypeAlias = "sparse.csr_array[np.float64, tuple[int, int]]"
+UNIT = 2.0**-53  # rounding error of one floating-point operation
+
+
+@final
+@dataclass(frozen=True)
+class Encoding:
+    """The features of one chunk, before rows are dropped."""
+
+    schema: Schema
+    place: NDArray[np.int32]  # (rows, columns and intercept), feature of every entry
+    value: Floats
+    finding: Findings  # (rows, columns)
+
+    @property
+    def kept(self) -> Bools:
+        """The rows that no column drops."""
+        kept: Bools = ~(self.finding == Finding.DROPPED).any(axis=1)
+        return kept
+
+    def rows(self, kept: Bools) -> Csr:
+        """The rows wanted, at most `data_norm` long."""
+        value, place = shorten(self.schema, self.value[kept]), self.place[kept]
+        there = value != 0
+        ends = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
+        return sparse.csr_array((value[there], place[there], ends), shape=(len(value), self.schema.d))
+
+
+def encode_cells(schema: Schema, cells: Sequence[Cells]) -> Encoding:
+    """Encode one chunk; the cells come in the order of the schema's columns."""
+    n, width = len(cells[0]), len(schema.columns) + (schema.intercept > 0)
+    place = np.empty((n, width), dtype=np.int32)
+    value = np.empty((n, width))
+    finding = np.empty((n, len(schema.columns)), dtype=np.uint8)
+    first = 0
+    for c, (column, own) in enumerate(zip(schema.columns, cells, strict=True)):
+        encoded = column.encode(own)
+        place[:, c], value[:, c], finding[:, c] = encoded.place + np.int32(first), encoded.value, encoded.finding
+        first += column.width
+    if schema.intercept > 0:
+        place[:, -1], value[:, -1] = first, schema.intercept
+    return Encoding(schema, place, value, finding)
+
+
+def shorten(schema: Schema, value: Floats) -> Floats:
+    """Rows of at most `data_norm`, exactly: a little shorter, so that no order of summation can round above it.
+
+    Each of k entries is rounded, squared and added up: the computed square is off by a factor of about
+    1 + (k + 3) 2^-53 at most, and the norm by half of it. `slack` is several times that.
+    """
+    slack = (value.shape[1] + 16) * 4 * UNIT
+    if schema.row_norm == "bound":
+        scaled: Floats = value / (schema.encoded_norm * (1 + slack))
+        return scaled
+    longest = schema.data_norm / (1 + slack)
+    norms = np.sqrt(np.sum(value**2, axis=1, keepdims=True))
+    clipped: Floats = value * (longest / np.maximum(norms, longest))
+    return clipped
+
+
+def stack(schema: Schema, chunks: Iterable[Csr]) -> Csr:
+    """Chunks below each other, as one matrix in canonical form."""
+    data, indices, counts = [np.empty(0)], [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
+    for chunk in chunks:
+        data.append(chunk.data)
+        indices.append(chunk.indices.astype(np.int32, copy=False))
+        counts.append(np.diff(chunk.indptr))
+    ends = np.cumsum(np.concatenate(counts), dtype=np.int64)
+    entries: Floats = np.concatenate(data)
+    columns: NDArray[Any] = np.concatenate(indices)
+    if ends[-1] < 2**31:
+        ends = ends.astype(np.int32)
+    else:
+        columns = columns.astype(np.int64)
+    return sparse.csr_array((entries, columns, ends), shape=(len(ends) - 1, schema.d))

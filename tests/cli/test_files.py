@@ -1,0 +1,167 @@
+"""From a file of one's own to a model, predictions and scores, by the command line alone."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from sottovoce import losses, models
+
+SCHEMA = """
+version = 1
+name = "clinic"
+
+[label]
+column = "ill"
+classes = {classes}
+
+[[columns]]
+name = "age"
+kind = "numeric"
+bounds = [0, 100]
+edges = [20, 40, 60, 80]
+
+[[columns]]
+name = "smoker"
+kind = "boolean"
+"""
+NUMBER = SCHEMA.replace("classes = {classes}", "bounds = [0, 200]")
+QUICK = ("--rounds", 20, "--local-steps", 5, "--epsilon", 8, "--diameter", 20, "--rho", 0.01)
+
+
+def write(path, label, rows=1200):
+    draws = np.random.default_rng(0)
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["age", "smoker", "ill", "clinic"])
+        for _ in range(rows):
+            age, smoker = int(draws.integers(0, 101)), bool(draws.integers(0, 2))
+            lines.writerow([age, smoker, label(age, smoker), draws.choice(["north", "south", "west"])])
+    return path
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    """A file whose label follows from its columns."""
+    (tmp_path / "schema.toml").write_text(SCHEMA.format(classes='["no", "yes"]'))
+    return write(tmp_path / "rows.csv", lambda age, smoker: "yes" if age > 60 or (smoker and age > 40) else "no")
+
+
+def test_four_commands(clinic, tmp_path, cli, answer):
+    schema, run = tmp_path / "schema.toml", tmp_path / "run"
+    said = answer("train", "--data", clinic, "--schema", schema, "--site-column", "clinic", *QUICK, "--out", run)
+    assert (said["dataset"], said["nodes"], said["runs"], said["seed"]) == ("clinic", 3, 1, None)
+    assert said["accuracy"]["consensus"] > 0.85
+    sites = parquet.read_table(run / "sites.parquet").to_pydict()
+    assert sites["site"] == ["north", "south", "west"]
+    assert sum(sites["rows"]) == 1200
+
+    model = models.load(run / "model.safetensors")
+    assert (model.d, model.names[-1]) == (7, "intercept")
+    assert model.classes == ("no", "yes")
+    assert model.privacy.epsilon <= 8
+    assert str(tmp_path) not in json.dumps(model.provenance)
+
+    scored = answer("evaluate", run / "model.safetensors", clinic)
+    assert scored["accuracy"] == pytest.approx(said["accuracy"]["consensus"])
+    assert scored["risk"] == pytest.approx(said["risk"]["consensus"])
+    assert sum(map(sum, scored["confusion"])) == 1200
+
+    out = tmp_path / "predicted.csv"
+    assert answer("predict", run / "model.safetensors", clinic, "--out", out)["rows"] == 1200
+    with out.open() as file:
+        predicted = list(csv.DictReader(file))
+    with clinic.open() as file:
+        hits = [a["prediction"] == b["ill"] for a, b in zip(predicted, csv.DictReader(file), strict=True)]
+    assert np.mean(hits) == pytest.approx(scored["accuracy"])
+    assert [int(line["row"]) for line in predicted] == list(range(1, 1201))
+    for line in predicted:
+        assert (float(line["probability yes"]) >= 0.5) == (line["prediction"] == "yes")
+    code, shown, _ = cli("evaluate", run / "model.safetensors", clinic)
+    assert code == 0
+    assert "not covered by the model's guarantee" in shown
+
+
+def test_three_classes_are_learnt_together(tmp_path, answer):
+    (tmp_path / "schema.toml").write_text(SCHEMA.format(classes='["young", "middle", "old"]'))
+    rows = write(tmp_path / "rows.csv", lambda age, _: "young" if age < 40 else "middle" if age < 80 else "old")
+    said = answer(
+        "train", "--data", rows, "--schema", tmp_path / "schema.toml", "--nodes", 4, "--test-data", rows, *QUICK,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert said["loss"] == "softmax"
+    assert said["test"]["accuracy"]["consensus"] > 0.9
+    model = models.load(tmp_path / "run" / "model.safetensors")
+    assert model.loss == losses.Softmax(3)
+    assert model.weights.shape == (7, 3)
+    scored = answer("evaluate", tmp_path / "run" / "model.safetensors", rows)
+    assert scored["accuracy"] == pytest.approx(said["test"]["accuracy"]["consensus"])
+
+
+def test_a_number_is_learnt_in_its_own_unit(tmp_path, answer):
+    (tmp_path / "schema.toml").write_text(NUMBER)
+    rows = write(tmp_path / "rows.csv", lambda age, smoker: 30 + 1.2 * age + 20 * smoker)
+    said = answer(
+        "train", "--data", rows, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", tmp_path / "run"
+    )
+    assert said["loss"] == "huber"
+    scored = answer("evaluate", tmp_path / "run" / "model.safetensors", rows)
+    assert scored["mean_absolute_error"] < 15
+    assert scored["risk"] == pytest.approx(said["risk"]["consensus"])
+    assert models.load(tmp_path / "run" / "model.safetensors").offset == 100
+
+
+def test_noise_is_never_the_same_twice(clinic, tmp_path, answer):
+    given = ("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK)
+    assert answer(*given)["risk"] != answer(*given)["risk"]
+
+
+REFUSED = {
+    "a seed": (["--seed", "1", "--nodes", "3"], "Expected no seed with private rows, got seed=1"),
+    "nodes and sites": (["--nodes", "3", "--site-column", "clinic"], "either nodes or site_column"),
+    "neither": ([], "either nodes or site_column"),
+    "a split": (["--nodes", "3", "--split", "official"], "Give the test rows as test_data"),
+    "no such site column": (["--site-column", "ward"], "Expected a column 'ward'"),
+    "the label as site": (["--site-column", "ill"], "neither a feature nor the label"),
+    "softmax of two": (["--nodes", "3", "--loss", "softmax"], "Use logistic"),
+}
+
+
+@pytest.mark.parametrize(("more", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_refusals_write_nothing(clinic, tmp_path, cli, more, told):
+    run = tmp_path / "run"
+    code, out, err = cli("train", "--data", clinic, "--schema", tmp_path / "schema.toml", *more, "--out", run)
+    assert (code, out, run.exists()) == (2, "", False)
+    assert told in err
+
+
+def test_a_file_needs_a_schema_and_the_other_way_round(clinic, tmp_path, cli):
+    assert "sottovoce schema draft" in cli("train", "--data", clinic, "--nodes", 3)[2]
+    assert "Expected data with schema" in cli("train", "--schema", tmp_path / "schema.toml")[2]
+
+
+def test_an_unreviewed_schema_is_refused_or_warned_of(clinic, tmp_path, cli):
+    schema = tmp_path / "schema.toml"
+    schema.write_text('unreviewed = ["columns.age.bounds"]\n' + schema.read_text())
+    given = ("train", "--data", clinic, "--schema", schema, "--nodes", 3, *QUICK)
+    code, out, err = cli(*given)
+    assert (code, out) == (2, "")
+    assert "columns.age.bounds" in err
+    with pytest.warns(UserWarning, match="does not cover this"):
+        assert cli(*given, "--unreviewed", "accept", "--quiet")[0] == 0
+
+
+def test_predictions_are_whole_or_not_there(clinic, tmp_path, cli, answer):
+    run, out = tmp_path / "run", tmp_path / "predicted.csv"
+    answer("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", run)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("age,smoker\n20,yes\nold,no\n")
+    code, _, err = cli("predict", run / "model.safetensors", bad, "--out", out)
+    assert (code, out.exists()) == (2, False)
+    assert "row 2, column 'age'" in err
+    assert not list(tmp_path.glob(".*partial"))
+    out.write_text("mine")
+    assert "which exists" in cli("predict", run / "model.safetensors", clinic, "--out", out)[2]
+    assert out.read_text() == "mine"

@@ -1,0 +1,98 @@
+"""The page of a run: all of it there, self-contained, and drawn by a real browser where there is one."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+from matplotlib import image
+
+from sottovoce.cli import main
+from sottovoce.errors import InputError
+from sottovoce.experiments import folder
+from sottovoce.experiments.config import TrainConfig
+from sottovoce.experiments.run import train
+
+SECTIONS = ("guarantee", "learning", "spending", "sites", "coefficients", "settings")
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small run, as `train --out` leaves it."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    config = TrainConfig(nodes=5, rounds=6, local_steps=2, runs=2, diameter=80.0, split="official")
+    folder.write(train(config), out)
+    assert main(["report", str(out)]) == 0
+    return out
+
+
+class Seen(HTMLParser):
+    """Ids, addresses and tags of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.addresses, self.tags = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href", "data", "action"):
+                self.addresses.append(value)
+
+
+def test_everything_is_there_and_nothing_is_fetched(run):
+    text = (run / "report.html").read_text()
+    seen = Seen(text)
+    assert set(SECTIONS) <= set(seen.ids)
+    assert len(seen.ids) == len(set(seen.ids))
+    assert seen.addresses
+    assert all(address.startswith("#") for address in seen.addresses)
+    assert {address[1:] for address in seen.addresses} <= set(seen.ids)
+    assert "script" not in seen.tags
+    assert not re.search(r"url\((?!#)", text)
+    model = folder.read(run).model
+    for words in (*model.names[:5], "site-5", "differential privacy with epsilon = 1 ", "read off the rows"):
+        assert words.replace("&", "&amp;") in text, words
+
+
+def test_numbers_are_those_of_the_run(run):
+    text, summary = (run / "report.html").read_text(), folder.read(run).summary
+    assert f"{summary['risk']['consensus']:.4f}" in text
+    assert f"{100 * summary['test']['accuracy']['last']:.2f}" in text
+
+
+@pytest.mark.skipif(not BROWSER, reason="needs Chromium, which is not a Python package")
+def test_a_browser_draws_it(run, tmp_path):
+    shot = tmp_path / "shot.png"
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+             f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1100,2600")  # fmt: skip
+    page = (run / "report.html").as_uri()
+    subprocess.run([BROWSER, *flags, f"--screenshot={shot}", page], check=True, capture_output=True, timeout=120)
+    drawn = image.imread(shot)[..., :3]
+    ink = (drawn < drawn.max() - 0.1).any(axis=2)
+    # There is something to see in every fifth of the page but the last, and most of it is paper.
+    for part in range(4):
+        fifth = ink[part * len(ink) // 5 : (part + 1) * len(ink) // 5]
+        assert 0.002 < fifth.mean() < 0.5
+    dom = subprocess.run([BROWSER, *flags, "--dump-dom", page], check=True, capture_output=True, timeout=120, text=True)
+    assert dom.stdout.count("<svg") == 4
+
+
+def test_a_damaged_or_missing_run_is_named(run, tmp_path):
+    with pytest.raises(InputError, match=r"config\.toml: No such file"):
+        folder.read(tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    for name in ("history.parquet", "summary.json", "model.safetensors"):
+        kept = (copy / name).read_bytes()
+        (copy / name).write_bytes(b"junk, no doubt")
+        assert main(["report", str(copy)]) == 2
+        (copy / name).write_bytes(kept)
