@@ -1,0 +1,218 @@
+"""`sottovoce federation new`: from a few public wishes to an agreement in which nothing is left open."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from sottovoce.errors import InputError, expect
+from sottovoce.experiments.config import option
+
+if TYPE_CHECKING:
+    from sottovoce.algorithms import PrivateAlgorithm
+    from sottovoce.engines.network.agreement import Agreement, Member
+    from sottovoce.losses import Loss
+    from sottovoce.schema import Schema
+
+_WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
+LISTS = ("site", "edge")
+# What the planner chooses, unless it is given.
+_PLANNED = ("rounds", "local_steps", "rho", "diameter")
+_SETTINGS = (*_PLANNED, "schedule", "batch_size", "sampling", "radius")
+# What is fixed before anything is planned.
+_PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
+_NUMBERS = ("huber", "absolute", "quantile")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What was wished for; None is what was not said."""
+
+    name: str | None = option(None, _WHO, "Name of the federation, for people.")
+    graph: str | None = option(None, _WHO, "Who hears whom, by the name of a graph. Or use --edge.")
+
+    schema: str | None = option(None, _DATA, "Schema file: how rows become numbers. Or give the next two.")
+    features: int | None = option(None, _DATA, "Columns of a site's matrix, where sites bring arrays.")
+    data_norm: float | None = option(None, _DATA, "Bound on the norm of every row, where sites bring arrays.")
+
+    epsilon: float | None = option(None, _PRIVACY, "Total budget of every site, over all rounds.")
+    delta: float | None = option(None, _PRIVACY, "Chance of failure that the guarantee allows for.")
+    max_grad_norm: float | None = option(None, _PRIVACY, "Clip every record's gradient to this norm.")
+    grid_bits: int | None = option(None, _PRIVACY, "How fine the noise's grid is.")
+
+    algorithm: str | None = option(None, _HOW, "What every site does: ipadmm, dpadmm, ryu-kim or dp-dsgd.")
+    rounds: int | None = option(None, _HOW, "Rounds of exchange. Left out: planned.")
+    local_steps: int | None = option(None, _HOW, "Noisy steps per round. Left out: planned.")
+    rho: float | None = option(None, _HOW, "Penalty of ADMM. Left out: planned.")
+    diameter: float | None = option(None, _HOW, "Diameter of the set of models. Left out: planned.")
+    lam: float | None = option(None, _HOW, "Weight of the regulariser.")
+    loss: str | None = option(None, _HOW, "Loss of one row. Left out: what the schema's label asks for.")
+    regulariser: str | None = option(None, _HOW, "Penalty on the model.")
+    schedule: str | None = option(None, _HOW, "How the steps shrink.")
+    batch_size: int | None = option(None, _HOW, "Rows of a stochastic gradient. Left out: all rows.")
+    sampling: str | None = option(None, _HOW, "How a batch is drawn.")
+    radius: float | None = option(None, _HOW, "Project models onto this ball. Left out: no projection.")
+
+    policy: str | None = option(None, _LOST, "wait, stop or go-on.")
+    wait_seconds: float | None = option(None, _LOST, "How long a neighbour may be silent.")
+    go_on_after_round: int | None = option(None, _LOST, "With go-on: the last round that waits for everyone.")
+
+
+def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Draft, dict[str, list[str]]]:
+    """What a draft file says, overridden by what was given: the wishes, and the lists of sites and edges."""
+    from sottovoce.engines.network.tables import listed, refuse_odd, typed
+
+    hints = get_type_hints(Draft)
+    refuse_odd(file, (*hints, *LISTS), (), "settings of a draft")
+    both = dict(file) | {key: value for key, value in given.items() if value not in (None, [])}
+    wishes = {key: typed(key, value, hints[key]) for key, value in both.items() if key in hints}
+    lists = {key: [typed(key, item, str) for item in listed(both, key, 100_000)] for key in LISTS if key in both}
+    return Draft(**wishes), {key: lists.get(key, []) for key in LISTS}
+
+
+def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agreement":
+    """The agreement that the wishes lead to, with a new run id."""
+    from sottovoce.engines.network.agreement import Agreement, LostNeighbour, new_run, now
+    from sottovoce.schema import Schema
+
+    for needed in ("epsilon", "delta"):
+        if getattr(draft, needed) is None:
+            raise InputError(
+                f"Expected --{needed}: how much privacy each site gives up is for people to say, got none."
+            )
+    members = tuple(_member(text) for text in sites)
+    schema = None if draft.schema is None else Schema.load(draft.schema)
+    features, data_norm = _shape(draft, schema)
+    # Everything but the settings that are still to be chosen, checked.
+    open_terms = Agreement(
+        run=new_run(),
+        created=now(),
+        name=draft.name or "",
+        sites=members,
+        edges=_edges([member.name for member in members], draft.graph, edges),
+        features=features,
+        data_norm=data_norm,
+        schema=None if schema is None else schema.dumps(),
+        algorithm=_promise(draft, schema),
+        lost_neighbour=LostNeighbour(**_given(draft, ("policy", "wait_seconds", "go_on_after_round"))),
+        **_given(draft, ("grid_bits",)),
+    )
+    return replace(open_terms, algorithm=_algorithm(draft, open_terms))
+
+
+def _member(text: str) -> "Member":
+    """NAME=KEY:ROWS, where KEY is a file, or the public key itself."""
+    from sottovoce.engines.network.agreement import Member
+    from sottovoce.engines.network.identity import PREFIX, PublicKey
+
+    name, _, rest = text.partition("=")
+    key, _, rows = rest.rpartition(":")
+    if not (name and key and rows.isdecimal() and len(rows) < 20):
+        raise InputError(f"Expected --site NAME=PUBLIC_KEY_FILE:ROWS, such as berlin=berlin.pub:1200, got {text!r}.")
+    public_key = PublicKey.from_text(key) if key.startswith(PREFIX) else PublicKey.load(Path(key))
+    return Member(name=name, public_key=public_key, rows=int(rows))
+
+
+def _edges(names: Sequence[str], graph: str | None, edges: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    from sottovoce import graphs
+
+    if (graph is None) == (not edges):
+        raise InputError(
+            f"Expected either --graph or --edge, got graph={graph!r}, edges={len(edges)}. "
+            f"Graphs: {', '.join(graphs.NAMES)}."
+        )
+    if graph is None:
+        pairs = [edge.partition(":")[::2] for edge in edges]
+        odd = next((edge for edge, pair in zip(edges, pairs, strict=True) if not all(pair)), None)
+        expect(odd is None, "--edge as a pair of sites, such as berlin:paris", edge=odd)
+        return tuple(pairs)
+    made = graphs.by_name(graph, len(names))
+    return tuple((names[i], names[j]) for i in range(made.n) for j in made.neighbours(i) if i < j)
+
+
+def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
+    given = {"features": draft.features, "data_norm": draft.data_norm}
+    missing = [name for name, value in given.items() if value is None]
+    if schema is not None:
+        if len(missing) < 2:
+            raise InputError(f"Expected no --features and no --data-norm beside --schema, which has both, got {given}.")
+        return schema.d, schema.data_norm
+    if draft.features is None or draft.data_norm is None:
+        raise InputError(f"Expected --schema, or else --features and --data-norm, got no {', '.join(missing)}.")
+    return draft.features, draft.data_norm
+
+
+# -- the algorithm ----------------------------------------------------------------------------------------------------
+
+
+def _promise(draft: Draft, schema: "Schema | None") -> "PrivateAlgorithm[Any]":
+    """What is to be learnt and how privately, with settings that hold its place."""
+    from sottovoce import regularisers
+    from sottovoce.algorithms import IPADMM
+
+    pieces: dict[str, Any] = {"loss": _loss(draft.loss, schema)}
+    if draft.regulariser is not None:
+        pieces["regulariser"] = regularisers.by_name(draft.regulariser)
+    given = _given(draft, ("epsilon", "delta", "lam", "max_grad_norm"))
+    rounds = draft.rounds or (draft.go_on_after_round or 0) + 1
+    return IPADMM(**given, **pieces, diameter=1.0, rounds=rounds, local_steps=1)
+
+
+def _loss(name: str | None, schema: "Schema | None") -> "Loss":
+    from sottovoce import losses
+
+    classes = None if schema is None else schema.classes
+    if name is None:
+        if schema is not None and classes is None:
+            raise InputError(f"Expected --loss for a label that is a number, got none. One of: {', '.join(_NUMBERS)}.")
+        name = "softmax" if classes is not None and len(classes) > 2 else "logistic"
+    if name == "softmax":
+        expect(classes is not None, "--schema with --loss softmax, for the number of classes", schema=None)
+        return losses.by_name(name, classes=len(classes or ()))
+    return losses.by_name(name)
+
+
+def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]":
+    """The algorithm with all its settings. What was not given is planned for IPADMM, and left to the class else."""
+    from sottovoce.engines.network.terms import kind_of
+
+    name, promise = draft.algorithm or "ipadmm", open_terms.algorithm
+    kind = kind_of(name)
+    own = {field.name for field in fields(kind)}
+    given = _given(draft, _SETTINGS)
+    for setting, value in given.items():
+        # Who gives an option believes that it does something.
+        if setting not in own:
+            raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
+    if draft.sampling is not None and draft.batch_size is None:
+        raise InputError(f"Expected a batch_size with sampling={draft.sampling!r}, got none. Give both or neither.")
+    if name == "ipadmm" and not set(_PLANNED) <= set(given):
+        given |= _planned(open_terms, given)
+    if "largest_degree" in own:
+        given["largest_degree"] = int(open_terms.graph.degrees.max())
+    shared = {key: getattr(promise, key) for key in _PROMISED}
+    return kind(**given, **shared)
+
+
+def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the planner would set, from public numbers alone."""
+    from sottovoce.plan import plan
+
+    promise = open_terms.algorithm
+    found: Mapping[str, Any] = plan(
+        sizes=[site.rows for site in open_terms.sites],
+        d=open_terms.features,
+        graph=open_terms.graph,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        loss=promise.loss,
+        data_norm=open_terms.data_norm,
+        lam=promise.lam,
+        fixed=dict(given),
+    ).settings
+    return {name: found[name] for name in _PLANNED}
+
+
+def _given(draft: Draft, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(draft, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,172 @@
+"""`sottovoce federation` and `sottovoce site keygen`: how real sites get to know each other and agree."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sottovoce.cli.draft import LISTS, Draft
+from sottovoce.cli.options import signature_of, values
+from sottovoce.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+federation_app = typer.Typer(
+    no_args_is_help=True,
+    help="Set up a federation of real sites: agree, countersign, and configure the message server.",
+)
+
+_File = Annotated[Path, typer.Argument(help="The agreement, federation.toml.", metavar="FEDERATION")]
+_Signatures = Annotated[Path | None, typer.Option(help="Folder of signatures. Left out: beside the agreement.")]
+_FEDERATION, _CERTIFICATES = Path("federation.toml"), Path("certificates")
+
+
+def site_keygen(
+    site: Annotated[str, typer.Argument(help="Name of the site: small letters, digits, hyphens.", metavar="NAME")],
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
+) -> None:
+    """Make a site's key pair. The private half stays here; the public half goes to the others."""
+    from sottovoce.engines.network.identity import SigningKey, check_site_name
+
+    check_site_name(site)
+    private, public = out / f"{site}.signing.pem", out / f"{site}.pub"
+    if public.exists():
+        raise InputError(f"Expected no key of {site} yet, got {str(public)!r}. Choose another folder.")
+    key = SigningKey.generate()
+    key.save(private)
+    key.public.save(public)
+    print(f"Private key: {private}. Keep it here, and secret.")
+    print(f"Public key:  {public}. Give it to the others, and read them the fingerprint: {key.public.fingerprint}.")
+
+
+def new(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
+    """Write an agreement: who takes part, what is computed, and what it costs. All of it is public.
+
+    Settings that are not given are planned from public numbers.
+    """
+    from sottovoce.cli import draft as drafts
+    from sottovoce.engines.network import agreement_file
+    from sottovoce.experiments.config import read
+
+    lists = {key: given.pop(key) for key in LISTS}
+    wishes, listed = drafts.merged({} if draft is None else read(draft), values(Draft, given) | lists)
+    agreement = drafts.agreement(wishes, listed["site"], listed["edge"])
+    path = _FEDERATION if out is None else out
+    agreement_file.save(agreement, path)
+    print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")
+    print(f"Every site now reads it with: sottovoce federation show {path}")
+    print(f"and, if it agrees, signs with: sottovoce federation sign {path} --site NAME --key NAME.signing.pem")
+
+
+_DRAFT = typer.Option(help="Read settings from a TOML file, by the names of these options; options given here win.")
+_OUT = typer.Option(help="The file to write. Left out: federation.toml.")
+_SITE = typer.Option(help="A site, its public key and how many rows it brings. Repeat.", metavar="NAME=KEY_FILE:ROWS")
+_EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
+new.__signature__ = signature_of(  # type: ignore[attr-defined]
+    Draft,
+    site=Annotated[list[str] | None, _SITE],
+    edge=Annotated[list[str] | None, _EDGE],
+    draft=Annotated[Path | None, _DRAFT],
+    out=Annotated[Path | None, _OUT],
+)
+federation_app.command("new")(new)
+
+
+@federation_app.command("sign")
+def sign(
+    federation: _File,
+    site: Annotated[str, typer.Option(help="Whose consent this is.", metavar="NAME")],
+    key: Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.")],
+    signatures: _Signatures = None,
+) -> None:
+    """Agree, for one site, to exactly what the file says."""
+    from sottovoce.engines.network import agreement_file, countersign
+    from sottovoce.engines.network.identity import SigningKey
+
+    agreement = agreement_file.load(federation)
+    path = countersign.signature_file(federation, site, signatures)
+    made = countersign.sign(agreement, site, SigningKey.load(key), path)
+    print(f"{site} agrees to {federation}, digest {made.digest.hex()}.")
+    print(f"Written to {path}. Give it to the others.")
+
+
+@federation_app.command("show")
+def show(federation: _File, signatures: _Signatures = None) -> None:
+    """Who takes part, what is computed, what it costs each site, what leaves a site, and who has signed."""
+    from sottovoce.cli.federation_output import tell
+    from sottovoce.engines.network import agreement_file, countersign
+
+    agreement = agreement_file.load(federation)
+    tell(agreement, countersign.standings(agreement, federation, signatures))
+
+
+@federation_app.command("certificates")
+def certificates(
+    federation: _File,
+    out: Annotated[Path, typer.Option(help="Folder for certificates and keys.")] = _CERTIFICATES,
+    host: Annotated[
+        list[str] | None, typer.Option(help="A name or address of the server. Repeat. Left out: this machine only.")
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long they hold. The authority holds twice as long.")] = 365,
+) -> None:
+    """Make an authority and certificates for everyone: for tests and small groups.
+
+    An organisation with an authority of its own uses that instead.
+    """
+    from sottovoce.engines.network import agreement_file
+    from sottovoce.engines.network import certificates as authority
+
+    agreement = agreement_file.load(federation)
+    if not (out / "ca.cert.pem").exists():
+        authority.create_authority(out, agreement.name[:60] or "sottovoce", min(2 * days, 3650))
+    authority.issue_server(out, host or authority.LOOPBACK, days)
+    authority.issue_operator(out, days)
+    for name in agreement.names:
+        authority.issue_site(out, name, days)
+    print(f"Written to {out}: NAME.cert.pem, NAME.key.pem and ca.cert.pem for each site; also for server and operator.")
+    print("Hand each site its own files over a safe way, and keep ca.key.pem to yourself.")
+
+
+@federation_app.command("server-config")
+def server_config(
+    federation: Annotated[
+        list[Path], typer.Argument(help="The agreement; several, if one server carries several.", metavar="FEDERATION")
+    ],
+    certificates: Annotated[
+        Path, typer.Option(help="Folder with server.cert.pem, server.key.pem and ca.cert.pem.")
+    ] = _CERTIFICATES,
+    store: Annotated[Path, typer.Option(help="Folder in which the server keeps messages.")] = Path("messages"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 4222,
+    identity: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How a certificate of another authority names a site, or the operator: e-mail, DNS name or subject.",
+            metavar="NAME=TEXT",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("nats.conf"),
+) -> None:
+    """Write the message server's configuration: TLS both ways, and what each certificate may do."""
+    from sottovoce.engines.network import agreement_file, server
+    from sottovoce.engines.network.certificates import TLSFiles
+    from sottovoce.engines.network.identity import SERVER, write_public
+
+    agreements = [agreement_file.load(path) for path in federation]
+    hosting = server.Hosting(
+        tls=TLSFiles.within(certificates.resolve(), SERVER),
+        store=store.resolve(),
+        host=host,
+        port=port,
+        identities=dict(_identity(text) for text in identity or ()),
+    )
+    write_public(out, server.server_config(agreements, hosting).encode("utf-8"))
+    print(f"Written to {out}. Start the server with: nats-server --config {out}")
+
+
+def _identity(text: str) -> tuple[str, str]:
+    name, _, identity = text.partition("=")
+    if not (name and identity):
+        raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")
+    return name, identity

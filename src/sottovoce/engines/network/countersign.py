@@ -1,0 +1,125 @@
+"""Countersignatures: every site signs the digest of the agreement, and nobody starts before all have signed.
+
+A signature is a small JSON file beside the agreement, `federation.NAME.sig`. It is over the site's name and the digest,
+so changing anything that was agreed makes all signatures void.
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import final
+
+from sottovoce.engines.network.agreement import Agreement
+from sottovoce.engines.network.identity import Context, SigningKey, write_public
+from sottovoce.errors import InputError
+
+_FIELDS = {"site", "digest", "signature"}
+_LARGEST_FILE = 10_000
+
+
+class Standing(Enum):
+    """How a site stands to an agreement."""
+
+    SIGNED = "signed"
+    MISSING = "not signed yet"
+    OTHER_VERSION = "signed another version"
+    FORGED = "not its signature"
+    UNREADABLE = "not a signature file"
+
+
+@final
+@dataclass(frozen=True)
+class Countersignature:
+    """One site's consent to exactly one content."""
+
+    site: str
+    digest: bytes
+    signature: bytes
+
+    @classmethod
+    def make(cls, agreement: Agreement, site: str, key: SigningKey) -> "Countersignature":
+        """Sign. The key must be the one that the agreement gives for this site."""
+        agreed = agreement.member(site).public_key
+        if key.public != agreed:
+            raise InputError(
+                f"Expected the key of site {site} with fingerprint {agreed.fingerprint}, got {key.public.fingerprint}. "
+                "Use the right key file, or agree on the new key first."
+            )
+        digest = agreement.digest()
+        return cls(site, digest, key.sign(_signed(site, digest), Context.AGREEMENT))
+
+    def standing(self, agreement: Agreement, site: str) -> Standing:
+        """Whether this is the consent of that site to that agreement."""
+        if self.site != site or not agreement.member(site).public_key.verify(
+            self.signature, _signed(site, self.digest), Context.AGREEMENT
+        ):
+            return Standing.FORGED
+        return Standing.SIGNED if self.digest == agreement.digest() else Standing.OTHER_VERSION
+
+    def dumps(self) -> str:
+        """As the text of a file."""
+        signature = base64.b64encode(self.signature).decode("ascii")
+        return json.dumps({"site": self.site, "digest": self.digest.hex(), "signature": signature}, indent=2) + "\n"
+
+    @classmethod
+    def loads(cls, text: str) -> "Countersignature":
+        """From the text of a file."""
+        try:
+            table = json.loads(text)
+            if not isinstance(table, dict) or set(table) != _FIELDS:
+                raise ValueError
+            signature = base64.b64decode(table["signature"], validate=True)
+            return cls(str(table["site"]), bytes.fromhex(table["digest"]), signature)
+        except (ValueError, TypeError, RecursionError, binascii.Error):
+            raise InputError(f"Expected JSON with {', '.join(sorted(_FIELDS))}, got {text[:80]!r}.") from None
+
+
+def _signed(site: str, digest: bytes) -> bytes:
+    return site.encode("ascii", "replace") + b"\0" + digest
+
+
+def signature_file(agreement_file: Path, site: str, folder: Path | None = None) -> Path:
+    """Where a site's signature lies: beside the agreement, or in a folder of signatures."""
+    return (agreement_file.parent if folder is None else folder) / f"{agreement_file.stem}.{site}.sig"
+
+
+def sign(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
+    """Sign, and write a new file. An older signature is never replaced."""
+    made = Countersignature.make(agreement, site, key)
+    write_public(path, made.dumps().encode("ascii"))
+    return made
+
+
+def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> dict[str, Standing]:
+    """How every site stands, by name."""
+    return {site: _standing(agreement, site, signature_file(agreement_file, site, folder)) for site in agreement.names}
+
+
+def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+        return Countersignature.loads(content[:_LARGEST_FILE].decode("ascii")).standing(agreement, site)
+    except FileNotFoundError:
+        return Standing.MISSING
+    except (InputError, UnicodeDecodeError):
+        return Standing.UNREADABLE
+
+
+def verify_signatures(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> None:
+    """Refuse to go on unless every site has signed exactly this agreement."""
+    advice = {
+        Standing.MISSING: "Ask it to run: sottovoce federation sign.",
+        Standing.OTHER_VERSION: "Compare its agreement file with this one; after a change everyone signs again.",
+        Standing.FORGED: "It was made with another key, or was changed. Ask the site directly.",
+        Standing.UNREADABLE: "Ask the site to send the file again.",
+    }
+    for site, standing in standings(agreement, agreement_file, folder).items():
+        if standing is not Standing.SIGNED:
+            path = signature_file(agreement_file, site, folder)
+            raise InputError(
+                f"Expected the signature of site {site} in {str(path)!r}, got: {standing.value}. {advice[standing]}"
+            )

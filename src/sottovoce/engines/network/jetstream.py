@@ -1,0 +1,254 @@
+"""Mailboxes on a NATS server with JetStream. Sites only dial out.
+
+A stream with one message per subject, of which the first is kept, is a wall of mailboxes; `subjects` says what they are
+called. A reader listens to its neighbours' pushes, and looks into the mailbox itself whenever a push may have been
+missed: at first, after every new connection, and now and then while it waits. Pushes only save time.
+"""
+
+import json
+import ssl
+from collections.abc import Sequence
+from typing import Any, Self, final
+
+from nats.aio.msg import Msg
+
+from sottovoce.engines.network.arrivals import Arrivals
+from sottovoce.engines.network.link import Link, Pushes, Server, SilenceError, now, plain
+from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
+from sottovoce.engines.network.transport import (
+    Outcome,
+    PutResult,
+    RefusedError,
+    Slot,
+    Transport,
+    UnreachableError,
+    check_timeout,
+    slot,
+)
+from sottovoce.engines.network.wire import check_run_id
+from sottovoce.errors import expect
+
+STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
+# Seconds between two looks into a mailbox while its message is awaited.
+FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
+FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of a cluster that lags behind
+
+
+# -- setting a run up -------------------------------------------------------------------------------------------------
+
+
+async def create_stream(
+    url: str,
+    run_id: str,
+    max_message_size: int,
+    *,
+    max_messages: int = -1,
+    replicas: int = 1,
+    tls: ssl.SSLContext | None = None,
+    inbox_prefix: str = "_INBOX",
+    timeout: float = 10.0,
+) -> None:
+    """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
+
+    Args:
+        url: of the message server.
+        run_id: of the new run.
+        max_message_size: in bytes, of the largest message; `wire.message_size` says it.
+        max_messages: of the whole run, so that nobody can fill the disk; -1 for no limit.
+        replicas: servers of a cluster that keep a copy.
+        tls: how to recognise the server and to be recognised.
+        inbox_prefix: below this the answer is awaited.
+        timeout: in seconds.
+    """
+    check_run_id(run_id)
+    check_timeout(timeout)
+    expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
+    wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
+    link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None))
+    try:
+        subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
+        answer = await link.request(subject, now() + timeout, _parsed, json.dumps(wanted).encode())
+        _check_payload(link, run_id, max_message_size)
+    finally:
+        await link.close()
+    if "error" in answer:
+        raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_described(answer)}.")
+    made = answer.get("config", {})
+    missed = sorted(key for key, value in wanted.items() if made.get(key) != value)
+    if missed:
+        raise RefusedError(
+            f"Expected a stream as asked for, got other values for {', '.join(missed)}. Use nats-server 2.10 or later."
+        )
+
+
+def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict[str, Any]:
+    return {
+        "name": stream_name(run_id),
+        "subjects": [mailbox(run_id, "*", "*")],
+        "storage": "file",
+        "retention": "limits",
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "max_msg_size": _with_headers(run_id, size),
+        "max_msgs": messages,
+        "num_replicas": replicas,
+        "deny_delete": True,
+        "deny_purge": True,
+        "allow_direct": True,
+        "republish": {
+            "src": mailbox(run_id, "*", "*"),
+            "dest": push(run_id, "{{wildcard(1)}}", "{{wildcard(2)}}"),
+        },
+    }
+
+
+async def _ignore(message: Msg) -> None:
+    del message
+
+
+def _headers(run_id: str) -> dict[str, str]:
+    return {"Nats-Expected-Stream": stream_name(run_id)}
+
+
+def _with_headers(run_id: str, size: int) -> int:
+    """What a message of this size counts for in the server's limits."""
+    return size + len("NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n") for name, value in _headers(run_id).items())
+
+
+def _check_payload(link: Link, run_id: str, size: int) -> None:
+    needed = _with_headers(run_id, size)
+    if needed > link.max_payload:
+        raise RefusedError(
+            f"Expected a server that takes messages of {needed} bytes, got max_payload={link.max_payload}. "
+            "Raise max_payload in the server's file."
+        )
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _parsed(message: Msg) -> dict[str, Any]:
+    """The answer, unless it says: not now."""
+    try:
+        answer = json.loads(message.data)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise RefusedError(f"Expected an answer of the message server, got {message.data[:80]!r}.")
+    error = answer.get("error")
+    if isinstance(error, dict) and error.get("code") == 503 and error.get("err_code") != STORE_FAILED:
+        raise SilenceError(_described(answer))
+    return answer
+
+
+def _described(answer: dict[str, Any]) -> str:
+    error = answer.get("error")
+    return plain(error.get("description", error) if isinstance(error, dict) else error)
+
+
+def _stored(message: Msg) -> bytes | None:
+    """The message in a mailbox; None if it is empty. A message whose headers look like a status still is a message."""
+    status = (message.headers or {}).get("Status")
+    if status is None or message.data:
+        return message.data
+    if status == "404":
+        return None
+    raise SilenceError(f"status {status}")
+
+
+# -- the transport ----------------------------------------------------------------------------------------------------
+
+
+@final
+class JetStreamTransport(Transport):
+    """One site's way to the mailboxes of a run."""
+
+    def __init__(self, link: Link, arrivals: Arrivals, run_id: str, max_message_size: int) -> None:
+        self._link, self._arrivals = link, arrivals
+        self._run_id, self._max_message_size = run_id, max_message_size
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        run_id: str,
+        site: str,
+        neighbours: Sequence[str],
+        max_message_size: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        timeout: float = 10.0,
+    ) -> Self:
+        """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once."""
+        check_timeout(timeout)
+        pushes = permissions(run_id, site, neighbours).pushes
+        arrivals = Arrivals(neighbours, max_message_size)
+
+        async def heard(message: Msg) -> None:
+            _, _, digits, name = message.subject.split(".")
+            arrivals.add(digits, name, message.data)
+
+        link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart))
+        transport = cls(link, arrivals, run_id, max_message_size)
+        try:
+            await transport._look(slot(0, site), now() + timeout)
+            _check_payload(link, run_id, max_message_size)
+        except BaseException:
+            await link.close()
+            raise
+        return transport
+
+    async def put_once(self, k: int, site: str, data: bytes, timeout: float) -> PutResult:
+        address, deadline = _checked(k, site, timeout)
+        fits = len(data) <= self._max_message_size
+        expect(fits, f"a message of at most {self._max_message_size} bytes", bytes=len(data))
+        subject = mailbox(self._run_id, k, site)
+        answer = await self._link.request(subject, deadline, _parsed, data, _headers(self._run_id))
+        error = answer.get("error")
+        if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
+            return PutResult(Outcome.STORED, data)
+        if isinstance(error, dict) and error.get("err_code") == STORE_FAILED:
+            held = await self._awaited(address, min(deadline, now() + FINDING))
+            if held is not None:
+                return PutResult(Outcome.ALREADY_THERE, held)
+        raise RefusedError(
+            f"Expected the server to store the message of site={site!r} in round={k}, got: "
+            f"{_described(answer) if error else plain(answer)}. Check the stream {stream_name(self._run_id)}."
+        )
+
+    async def get(self, k: int, site: str, timeout: float) -> bytes | None:
+        return await self._awaited(*_checked(k, site, timeout))
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def _awaited(self, address: Slot, deadline: float) -> bytes | None:
+        answered = False
+        pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
+        while True:
+            pushed = await self._arrivals.wait(address, min(pause, deadline - now()))
+            if pushed is not None:
+                return pushed
+            if answered and now() >= deadline:
+                return None
+            try:
+                stored = await self._look(address, deadline)
+            except UnreachableError:
+                if answered:
+                    return None
+                raise
+            if stored is not None:
+                self._arrivals.had(address)
+                return stored
+            answered = True
+            pause = min(max(2 * pause, FIRST_LOOK), LONGEST_LOOK)
+
+    async def _look(self, address: Slot, deadline: float) -> bytes | None:
+        """Into the mailbox itself."""
+        return await self._link.request(reading(self._run_id, *address), deadline, _stored)
+
+
+def _checked(k: int, site: str, timeout: float) -> tuple[Slot, float]:
+    check_timeout(timeout)
+    return slot(k, site), now() + timeout

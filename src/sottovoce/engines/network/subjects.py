@@ -1,0 +1,76 @@
+"""What things are called on the message server, and what a site must be allowed to do there.
+
+    stream     SV_<run>                    in files; one message per subject, the first one; nothing can be deleted
+    mailbox    sv.<run>.<round>.<site>     put: publish, and wait for the server's word that it is stored
+    push       svp.<run>.<round>.<site>    what was stored is sent on to whoever listens
+    read       $JS.API.DIRECT.GET.SV_<run>.sv.<run>.<round>.<site>
+
+A site publishes to its own mailboxes, reads its neighbours' and its own, and hears its neighbours' pushes. It creates
+no consumers: whoever may do that can make the server write to any subject.
+
+On a server where all sites share one account a hole remains. The server sends its answers to whatever subject a
+question names, without asking whether the one who asks may write there. So a member can make the server fill somebody
+else's mailbox. Those bytes are refused, since the mailbox's owner did not sign them, but the run stops. With one
+account per site, which imports just the subjects of `permissions`, answers stay within the account of the one who
+asked.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+from sottovoce.engines.network.identity import check_site_name
+from sottovoce.engines.network.wire import check_run_id
+
+
+def stream_name(run_id: str) -> str:
+    """The stream of a run."""
+    return f"SV_{run_id}"
+
+
+def mailbox(run_id: str, k: int | str, site: str) -> str:
+    """The subject of a mailbox; "*" stands for every round, or every site."""
+    return f"sv.{run_id}.{k}.{site}"
+
+
+def push(run_id: str, k: int | str, site: str) -> str:
+    """Where the server sends on what it stored."""
+    return f"svp.{run_id}.{k}.{site}"
+
+
+def reading(run_id: str, k: int | str, site: str) -> str:
+    """Where to ask for what is stored."""
+    return f"$JS.API.DIRECT.GET.{stream_name(run_id)}.{mailbox(run_id, k, site)}"
+
+
+def inbox(site: str) -> str:
+    """Below this a site awaits answers."""
+    return f"_INBOX_{site}"
+
+
+@final
+@dataclass(frozen=True)
+class Permissions:
+    """All that a site needs in a run, as subjects with wildcards."""
+
+    # Publish only; the server answers on the inbox. Between accounts these are services.
+    put: tuple[str, ...]
+    read: tuple[str, ...]
+    # Subscribe only. Between accounts these are streams.
+    pushes: tuple[str, ...]
+    # Subscribe only, and always within the site's own account.
+    inbox: str
+
+
+def permissions(run_id: str, site: str, neighbours: Iterable[str]) -> Permissions:
+    """Of one site."""
+    check_run_id(run_id)
+    others = tuple(neighbours)
+    for name in (site, *others):
+        check_site_name(name)
+    return Permissions(
+        put=(mailbox(run_id, "*", site),),
+        read=tuple(reading(run_id, "*", name) for name in (site, *others)),
+        pushes=tuple(push(run_id, "*", name) for name in others),
+        inbox=f"{inbox(site)}.>",
+    )

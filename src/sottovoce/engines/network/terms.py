@@ -1,0 +1,151 @@
+"""The algorithm of an agreement: which ones real sites may run, and their settings as a table in which nothing is left
+to a default.
+
+At a real site noise is drawn on a grid, exactly (`sottovoce.secure`), as the noise of gradient steps. So the only
+algorithms here are those whose one private step is `Oracle.noisy_steps`, calibrated exactly, with numbers that a site
+can compute alone from what was agreed. All others are refused, with the reason.
+
+A setting that is None has no entry in the table. `sampling` has one only where there is a batch.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from sottovoce import losses, regularisers
+from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, PrivateAlgorithm, RyuKim
+from sottovoce.algorithms.rival import Rival
+from sottovoce.engines.network.tables import Table, refuse_odd, typed
+from sottovoce.errors import InputError, expect
+from sottovoce.oracle import Oracle
+
+ALLOWED: dict[str, type[PrivateAlgorithm[Any]]] = {
+    "ipadmm": IPADMM,
+    "dpadmm": DPADMM,
+    "ryu-kim": RyuKim,
+    "dp-dsgd": DPDSGD,
+}
+_NO_DISCRETE_FORM = "its noise has no exact discrete form here"
+_NEEDS_ALL_NODES = "its steps are read off all nodes at once, so no single site can run it"
+REFUSED: dict[str, str] = {
+    "admm": "it is not private",
+    "pvp": _NO_DISCRETE_FORM,
+    "dvp": _NO_DISCRETE_FORM,
+    "radmm": _NO_DISCRETE_FORM,
+    "madmm": _NO_DISCRETE_FORM,
+    "fixed-point": _NO_DISCRETE_FORM,
+    "noisy-averaged-gd": _NEEDS_ALL_NODES,
+    "trusted-curator": "its messages are private only as an average",
+}
+# Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site.
+_NEEDED = ("diameter", "largest_degree")
+
+
+@dataclass(frozen=True, eq=False)
+class SiteOracle(Oracle, vector_predictions=True):
+    """The oracle of one site of a network, whose other sites are known by their public numbers only.
+
+    Args:
+        fewest: the smallest m_i of the network. Noise for sampled rows is set by it, as in a simulation of the whole.
+    """
+
+    fewest: int = 1
+
+    @property
+    def fewest_rows(self) -> int:
+        """Of the whole network, as agreed."""
+        return self.fewest
+
+
+def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
+    """The class of that name, or an error that says why real sites may not run it."""
+    if name in ALLOWED:
+        return ALLOWED[name]
+    choice = f"Choose among {', '.join(ALLOWED)}."
+    if name in REFUSED:
+        raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {REFUSED[name]}. {choice}")
+    raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
+
+
+def name_of(algorithm: PrivateAlgorithm[Any]) -> str:
+    """How an algorithm is called in a table."""
+    name = next((name for name, kind in ALLOWED.items() if type(algorithm) is kind), None)
+    if name is None:
+        raise InputError(
+            f"Expected one of {', '.join(ALLOWED)} at real sites, got {type(algorithm).__name__}: "
+            "the others add noise that has no exact discrete form here, or need all nodes in one place."
+        )
+    return name
+
+
+def check(algorithm: PrivateAlgorithm[Any]) -> None:
+    """Refuse what would promise nothing, what is calibrated loosely, and what a site cannot compute alone."""
+    name_of(algorithm)
+    expect(math.isfinite(algorithm.epsilon), "a finite epsilon at real sites", epsilon=algorithm.epsilon)
+    expect(algorithm.calibration == "exact", "calibration='exact' at real sites", calibration=algorithm.calibration)
+    if isinstance(algorithm, Rival):
+        expect(algorithm.form == "fair", "form='fair' at real sites", form=algorithm.form)
+    for field in fields(algorithm):
+        if field.name in _NEEDED and getattr(algorithm, field.name) is None:
+            raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
+
+
+def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
+    """All settings as a table, from which `build` makes the same algorithm."""
+    table: dict[str, object] = {"name": name_of(algorithm)} | _plain(algorithm)
+    for piece in (algorithm.loss, algorithm.regulariser):
+        what = "loss" if piece is algorithm.loss else "regulariser"
+        table[what] = {"name": piece.name} | _plain(piece)
+    if "batch_size" not in table:
+        table.pop("sampling", None)
+    return table
+
+
+def _plain(settings: Any) -> dict[str, object]:
+    """The fields that are text or numbers, as exactly the types that `build` reads them as."""
+    hints, plain = get_type_hints(type(settings)), dict[str, object]()
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, str | int | float | np.number):
+            number = value.item() if isinstance(value, np.number) else value
+            plain[field.name] = typed(field.name, number, hints[field.name])
+    return plain
+
+
+def build(table: Table) -> PrivateAlgorithm[Any]:
+    """The algorithm that a table describes. Every setting must be there, and nothing else."""
+    settings = dict(table)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise InputError(f"Expected the name of an algorithm, got name={name!r}. Choose among {', '.join(ALLOWED)}.")
+    kind = kind_of(name)
+    hints = get_type_hints(kind)
+    known = [field.name for field in fields(kind)]
+    required = {field for field in known if field in _NEEDED or type(None) not in get_args(hints[field])}
+    if "batch_size" not in settings:
+        required.discard("sampling")
+        known = [field for field in known if field != "sampling"]
+    refuse_odd(settings, known, required, f"settings of {name}")
+    pieces = {"loss": losses.by_name, "regulariser": regularisers.by_name}
+    given: dict[str, Any] = {
+        key: _piece(key, value, pieces[key]) if key in pieces else typed(key, value, hints[key])
+        for key, value in settings.items()
+    }
+    algorithm = kind(**given)
+    check(algorithm)
+    return algorithm
+
+
+def _piece(what: str, table: object, by_name: Callable[..., Any]) -> Any:
+    """A loss or a regulariser from a table such as { name = "huber", threshold = 1.0 }."""
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise InputError(f'Expected a table such as {what} = {{ name = "..." }}, got {what}={table!r}.')
+    name, options = table["name"], {key: value for key, value in table.items() if key != "name"}
+    numbers = {key: value if type(value) is int else typed(key, value, float) for key, value in options.items()}
+    kind = type(by_name(name, **numbers))
+    known, hints = [field.name for field in fields(kind)], get_type_hints(kind)
+    refuse_odd(options, known, known, f"options of the {what} {name}")
+    return by_name(name, **{key: typed(key, value, hints[key]) for key, value in options.items()})

@@ -1,0 +1,309 @@
+"""The privacy ledger: all that was ever reserved for the rows of one data set, across all runs, under one cap.
+
+Before a round touches a row it is reserved here, and the reservation is on the disk before noise is drawn. A round that
+would take the composition of all reservations past the cap is refused. So a crash can only count too much.
+
+    total = epsilon( all reserved events, delta - (1 + e^cap) sqrt(K / 2) )  <=  cap,
+
+K the summed divergences of the real noise from the ideal one (docs/proofs/discrete-gaussian.md). The files are in
+`ledger_store`, what they can and cannot show in docs/explanation/ledger.md.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import fsum, inf, isfinite, nextafter
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from sottovoce.errors import BudgetError, PrivacyError, expect
+from sottovoce.privacy.accounting import epsilon
+from sottovoce.privacy.discrete import delta_of_divergence
+from sottovoce.privacy.events import Event, Repeated, Sequence
+from sottovoce.privacy.ledger_store import FORMAT, Entry, Head, Header, Store
+from sottovoce.privacy.parse import event_from_dict
+from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+
+RESERVE, RELEASED, NOTE = "reserve", "released", "note"
+
+
+class Cost(NamedTuple):
+    """What one round is booked as."""
+
+    event: Event
+    divergence: float = 0.0  # KL, of the real noise from the one that the event speaks of
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A round that is paid for. With a `message` it was released: that message may be sent again, no other."""
+
+    run: str
+    round: int
+    cost: Cost
+    entry: int
+    message: str | None = None
+
+
+class Ledger:
+    """An open ledger. One process holds it at a time; `close` it, or use `with`.
+
+    Formal guarantees:
+        The composition of all reservations is (cap.epsilon, cap.delta)-DP for one replaced row, for the noise as it is
+        really drawn. A reservation that was returned survives a crash.
+
+    | what happens | then |
+    | --- | --- |
+    | a round would pass the cap | BudgetError; nothing is written |
+    | the same round with the same cost again | its reservation, as it was |
+    | the same round with another cost, or with another message | PrivacyError |
+    | a changed, missing or reordered entry, a missing head | PrivacyError when opened |
+    | a failed write | PrivacyError; closed to writing until opened again |
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._lock = store, RLock()
+        self._spent: Counter[Cost] = Counter()
+        self._fits: Counter[Cost] = Counter()  # some composition that was priced, and is within the cap
+        self._rounds: dict[tuple[str, int], Reservation] = {}
+        try:
+            for entry in store.replay():
+                self._take(entry)
+        except BaseException:
+            store.close()
+            raise
+
+    @classmethod
+    def create(cls, path: Path | str, data_digest: str, epsilon: float, delta: float) -> "Ledger":
+        """A new ledger for the data set with that digest. The cap is for all time."""
+        expect(epsilon > 0 and isfinite(epsilon), "a cap epsilon that is positive and finite", epsilon=epsilon)
+        expect(0 < delta < 1, "a cap delta strictly between 0 and 1", delta=delta)
+        _expect_text(data_digest=data_digest)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        header = Header(FORMAT, data_digest, UNIT_OF_PRIVACY, float(epsilon), float(delta), created)
+        return cls(Store.create(Path(path), header))
+
+    @classmethod
+    def open(cls, path: Path | str, data_digest: str | None = None) -> "Ledger":
+        """An existing ledger, verified as a whole. With a digest, it must be the ledger of that data set."""
+        ledger = cls(Store.open(Path(path)))
+        if data_digest is not None and data_digest != ledger.header.data_digest:
+            ledger.close()
+            raise PrivacyError(
+                f"Expected the ledger of data_digest={data_digest!r}, got one of {ledger.header.data_digest!r} at "
+                f"path={str(path)!r}. Every data set has a ledger of its own."
+            )
+        return ledger
+
+    # -- spending -----------------------------------------------------------------------------------------------------
+
+    def reserve(self, run: str, round_: int, event: Event, divergence: float = 0.0) -> Reservation:
+        """Book one round. It is on the disk when this returns; only then may a row be touched."""
+        cost = _checked(run, round_, event, divergence)
+        with self._lock:
+            known = self._known(run, round_, cost)
+            if known is not None:
+                return known
+            self._afford(Counter({cost: 1}), f"run={run!r}, round={round_}")
+            body = {"event": cost.event.to_dict(), "divergence": cost.divergence}
+            self._take(self._store.append(run, round_, RESERVE, body))
+            return self._rounds[run, round_]
+
+    def released(self, run: str, round_: int, message_digest: str) -> Reservation:
+        """Bind a reserved round to the one message that it may ever send. Call it before sending."""
+        _expect_text(message_digest=message_digest)
+        with self._lock:
+            reservation = self._rounds.get((run, round_))
+            if reservation is None:
+                raise PrivacyError(
+                    f"Expected a reserved round, got run={run!r}, round={round_}. Reserve it before touching a row."
+                )
+            if reservation.message not in (None, message_digest):
+                raise PrivacyError(
+                    f"Expected the message that run={run!r}, round={round_} was released with, {reservation.message}, "
+                    f"got message_digest={message_digest!r}. Another message is another release: send the first again."
+                )
+            if reservation.message is None:
+                self._take(self._store.append(run, round_, RELEASED, {"message": message_digest}))
+            return self._rounds[run, round_]
+
+    def note(self, text: str) -> None:
+        """Write down a remark. It costs nothing."""
+        expect(bool(text.strip()), "a note with text", text=text)
+        with self._lock:
+            self._store.append("", 0, NOTE, {"text": text})
+
+    def check_run(self, run: str, event: Event, rounds: int, divergence: float = 0.0) -> float:
+        """The total after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
+
+        Nothing is written. It also makes the run's reservations quick: what is part of a run that fits, fits.
+        """
+        expect(rounds >= 1, "rounds >= 1", rounds=rounds)
+        cost = _checked(run, 1, event, divergence)
+        with self._lock:
+            done = sum(self._known(run, k, cost) is not None for k in range(1, rounds + 1))
+            left = Counter({cost: rounds - done})
+            self._afford(left, f"run={run!r} of {rounds} rounds")
+            return self._price(self._spent + left)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def header(self) -> Header:
+        """What the ledger is of, and its cap."""
+        return self._store.header
+
+    @property
+    def head(self) -> Head:
+        """The number of entries and the last hash. Keep it elsewhere: it proves what was there."""
+        return self._store.head
+
+    def total(self) -> float:
+        """Epsilon of all reservations, at the cap's delta."""
+        return self._price(self._spent)
+
+    def slack(self) -> float:
+        """The part of delta that goes to the gap between the real noise and the ideal one."""
+        return self._slack(self._spent)
+
+    def would_cost(self, event: Event, rounds: int = 1, divergence: float = 0.0) -> float:
+        """The total if so many rounds more were reserved. Nothing is written, nothing refused."""
+        return self._price(self._spent + Counter({Cost(event, divergence): rounds}))
+
+    def rounds_left(self, event: Event, divergence: float = 0.0) -> int:
+        """How many more such rounds fit under the cap, at most 10^9."""
+        low, high = 0, 1
+        while high <= 10**9 and self.would_cost(event, high, divergence) <= self.header.epsilon:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self.would_cost(event, middle, divergence) <= self.header.epsilon
+            low, high = (middle, high) if fits else (low, middle)
+        return low
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All rounds that are paid for, in the order of booking."""
+        return tuple(self._rounds.values())
+
+    def entries(self) -> Iterator[Entry]:
+        """The whole chain."""
+        return self._store.entries()
+
+    def expect_known(self, head_hash: str) -> None:
+        """Raise `PrivacyError` unless the chain goes through this hash, which was its head some time ago."""
+        if head_hash != self.header.hash and all(entry.hash != head_hash for entry in self.entries()):
+            raise PrivacyError(
+                f"Expected a ledger that goes on from the head {head_hash!r}, got one of {self.head.entries} entries "
+                "without it. This is another ledger, or a rewritten one: release nothing from these rows."
+            )
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as JSON-able data, with the chain. An infinite total is null."""
+        total = self.total()
+        return {
+            "header": asdict(self.header),
+            "head": self.head._asdict(),
+            "total": {"epsilon": total if isfinite(total) else None, "slack": self.slack()},
+            "entries": [entry._asdict() for entry in self.entries()],
+        }
+
+    def close(self) -> None:
+        """Give it free for other processes."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the books ----------------------------------------------------------------------------------------------------
+
+    def _take(self, entry: Entry) -> None:
+        """Add one verified entry to the books."""
+        try:
+            self._book(entry)
+        except (LookupError, TypeError, ValueError) as error:
+            raise PrivacyError(
+                f"Expected an entry that the entries before allow, got entry {entry.index}, kind={entry.kind!r}: "
+                f"{error}. It was not written by this version: release nothing before that is understood."
+            ) from error
+
+    def _book(self, entry: Entry) -> None:
+        place = entry.run, entry.round
+        if entry.kind == RESERVE:
+            if place in self._rounds:
+                raise ValueError(f"round {entry.round} of run {entry.run!r} is reserved twice")
+            self._rounds[place] = Reservation(entry.run, entry.round, _cost_of(entry.body), entry.index)
+            self._spent[self._rounds[place].cost] += 1
+        elif entry.kind == RELEASED:
+            self._rounds[place] = replace(self._rounds[place], message=json.loads(entry.body)["message"])
+        elif entry.kind != NOTE:
+            raise ValueError("an unknown kind")
+
+    def _known(self, run: str, round_: int, cost: Cost) -> Reservation | None:
+        known = self._rounds.get((run, round_))
+        if known is not None and known.cost != cost:
+            raise PrivacyError(
+                f"Expected the cost that run={run!r}, round={round_} was reserved with, {known.cost.event!r} with "
+                f"divergence={known.cost.divergence!r}, got {cost.event!r} with divergence={cost.divergence!r}. "
+                "A run with other settings needs another name."
+            )
+        return known
+
+    def _afford(self, more: Counter[Cost], what: str) -> None:
+        """Raise BudgetError if the total with these is past the cap."""
+        wanted = self._spent + more
+        if wanted <= self._fits:  # part of what fits
+            return
+        price = self._price(wanted)
+        if not price <= self.header.epsilon:
+            h = self.header
+            raise BudgetError(
+                f"Expected to stay within the cap epsilon={h.epsilon!r} at delta={h.delta!r}, got {what}: all "
+                f"reservations with it would cost epsilon={price:.6g}, without it {self.total():.6g}. Nothing was "
+                "reserved. Use fewer rounds, or more noise."
+            )
+        self._fits = wanted
+
+    def _price(self, costs: Counter[Cost]) -> float:
+        events = tuple(Repeated(cost.event, times) for cost, times in costs.items())
+        slack = self._slack(costs)
+        if slack >= self.header.delta:
+            return inf
+        rest = self.header.delta if slack == 0 else nextafter(self.header.delta - slack, 0.0)
+        return epsilon(Sequence(events), rest)
+
+    def _slack(self, costs: Counter[Cost]) -> float:
+        divergence = fsum(times * cost.divergence for cost, times in costs.items())
+        return delta_of_divergence(divergence, self.header.epsilon)
+
+
+def _checked(run: str, round_: int, event: Event, divergence: float) -> Cost:
+    """The cost, if it can be written down and read again."""
+    _expect_text(run=run)
+    expect(type(round_) is int and round_ >= 1, "a round from 1", round=round_)
+    expect(divergence >= 0 and isfinite(divergence), "a finite divergence >= 0", divergence=divergence)
+    text = json.dumps({"event": event.to_dict(), "divergence": float(divergence)}, allow_nan=False)
+    cost = _cost_of(text)
+    expect(cost.event == event, "an event that can be read again as it was written", event=event)
+    return cost
+
+
+@lru_cache(maxsize=256)
+def _cost_of(body: str) -> Cost:
+    data = json.loads(body)
+    return Cost(event_from_dict(data["event"]), data["divergence"])
+
+
+def _expect_text(**texts: object) -> None:
+    for name, text in texts.items():
+        good = isinstance(text, str) and 0 < len(text) <= 200 and text.isprintable()
+        expect(good, "1 to 200 printable characters", **{name: text})

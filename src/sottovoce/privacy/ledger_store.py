@@ -1,0 +1,331 @@
+"""An append-only chain of entries in one SQLite file, and a head beside it that shows a cut tail.
+
+Every entry carries the hash of the one before and its own:
+
+    hash_n = SHA-256( JSON of [n, run, round, kind, body, time, hash_{n-1}] ),   hash_0 = SHA-256( JSON of the header ),
+
+JSON without spaces, the header as the list of its fields. A chain alone cannot show that its tail was cut off. So a
+small file `<ledger>.head` holds the number of entries and the last hash. An entry is committed first (WAL, fsynced),
+then the head is replaced (fsynced). A crash leaves the ledger at most one entry ahead of its head, and never behind.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import quote
+
+from sottovoce.errors import InputError, PrivacyError
+
+FORMAT = 1
+_FIELDS = "idx, run, round, kind, body, time, previous, hash"
+_SCHEMA = (
+    "CREATE TABLE header (format INTEGER NOT NULL, data_digest TEXT NOT NULL, unit TEXT NOT NULL, "
+    "epsilon REAL NOT NULL, delta REAL NOT NULL, created TEXT NOT NULL) STRICT",
+    "CREATE TABLE entries (idx INTEGER PRIMARY KEY, run TEXT NOT NULL, round INTEGER NOT NULL, kind TEXT NOT NULL, "
+    "body TEXT NOT NULL, time TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT",
+    *(
+        f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
+        for table in ("header", "entries")
+        for verb in ("UPDATE", "DELETE")
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a ledger is of, and its cap. It never changes."""
+
+    format: int
+    data_digest: str
+    unit: str
+    epsilon: float
+    delta: float
+    created: str
+
+    @property
+    def hash(self) -> str:
+        """What the first entry is chained to."""
+        return _digest(astuple(self))
+
+
+class Entry(NamedTuple):
+    """One line of the ledger. `body` is JSON text whose form depends on the kind."""
+
+    index: int  # from 1
+    run: str
+    round: int
+    kind: str
+    body: str
+    time: str
+    previous: str
+    hash: str
+
+    @property
+    def expected_hash(self) -> str:
+        """The hash that goes with the other fields."""
+        return _digest(self[:-1])
+
+
+class Head(NamedTuple):
+    """How many entries there are, and the hash of the last: all that is needed to notice a change of any of them."""
+
+    entries: int
+    hash: str
+
+
+class Store:
+    """The files of one ledger, held by one process at a time.
+
+    `replay` has to be run to its end before `append`: it is what verifies the chain.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, header: Header) -> None:
+        self.path, self.header = path, header
+        self._connection = connection
+        self._head = Head(0, header.hash)
+        self._stopped: str | None = "Expected the chain to be verified before anything is written. Replay it."
+
+    @classmethod
+    def create(cls, path: Path, header: Header) -> "Store":
+        """A new ledger, locked for this process. A crash leaves an empty file, where another try succeeds."""
+        if _head_path(path).exists() and _read_head(path).entries > 0:
+            raise PrivacyError(
+                f"Expected no trace of an earlier ledger, got {str(_head_path(path))!r}, which tells of "
+                f"{_read_head(path).entries} entries. What was spent stays spent: open the ledger, or put it back."
+            )
+        connection = _locked(path, "rwc")
+        try:
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+                raise InputError(f"Expected no ledger where one is made, got path={str(path)!r}. Open it instead.")
+            _make_durable(connection)
+            # The head comes first: no ledger that was ever used is without one.
+            _write_head(path, Head(0, header.hash))
+            connection.execute("BEGIN")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute("INSERT INTO header VALUES (?, ?, ?, ?, ?, ?)", astuple(header))
+            connection.execute("COMMIT")
+            return cls(path, connection, _read_header(connection, path))
+        except BaseException as error:
+            _give_up(path, connection, error)
+
+    @classmethod
+    def open(cls, path: Path) -> "Store":
+        """An existing ledger, locked for this process."""
+        if not path.is_file():
+            raise InputError(f"Expected a ledger, got path={str(path)!r}, which is no file. Create it first.")
+        connection = _locked(path, "rw")
+        try:
+            header = _read_header(connection, path)
+            _make_durable(connection)
+            return cls(path, connection, header)
+        except BaseException as error:
+            _give_up(path, connection, error)
+
+    def replay(self) -> Iterator[Entry]:
+        """All entries in order, each checked against the one before, the last against the head.
+
+        Raises `PrivacyError` at the first entry that is not what was written.
+        """
+        head, last = _read_head(self.path), Head(0, self.header.hash)
+        named = last if head.entries == 0 else None  # the place in the chain that the head speaks of
+        for entry in self._rows():
+            self._check(entry, last)
+            last = Head(entry.index, entry.hash)
+            named = last if entry.index == head.entries else named
+            yield entry
+        self._check_head(head, named, last)
+        if last != head:  # a crash came between an entry and its head
+            _write_head(self.path, last)
+        self._head, self._stopped = last, None
+
+    def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
+        """Write one entry. It is on the disk, and so is its head, when this returns.
+
+        If it does not return, nothing more is written until the ledger is opened again: only then is it known whether
+        the entry is there.
+        """
+        if self._stopped is not None:
+            raise PrivacyError(self._stopped)
+        fields = (
+            self._head.entries + 1, run, round_, kind, _canonical(body),
+            datetime.now(UTC).isoformat(timespec="seconds"), self._head.hash,
+        )  # fmt: skip
+        entry = Entry(*fields, _digest(fields))
+        self._stopped = (
+            f"Expected a ledger that could be written to, got path={str(self.path)!r} after a failed write. "
+            "Close it, see to the disk, and open it again."
+        )
+        try:
+            self._connection.execute(f"INSERT INTO entries ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", entry)
+            self._head = Head(entry.index, entry.hash)
+            _write_head(self.path, self._head)
+        except (sqlite3.Error, OSError) as error:
+            raise PrivacyError(
+                f"Expected to write entry {entry.index} of the ledger path={str(self.path)!r}, got: {error}. Release "
+                "nothing. See to the disk, then open the ledger again; the entry may count."
+            ) from error
+        self._stopped = None
+        return entry
+
+    @property
+    def head(self) -> Head:
+        """The number of entries and the last hash."""
+        return self._head
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, as they are now."""
+        return self._rows()
+
+    def close(self) -> None:
+        """Give the ledger free for other processes."""
+        self._stopped = f"Expected an open ledger, got path={str(self.path)!r}, which was closed. Open it again."
+        self._connection.close()
+
+    def _rows(self) -> Iterator[Entry]:
+        try:
+            for row in self._connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY idx"):
+                yield Entry(*row)
+        except sqlite3.Error as error:
+            _refuse(self.path, error)
+
+    def _check(self, entry: Entry, last: Head) -> None:
+        if entry.index != last.entries + 1:
+            self._broken(f"entry {last.entries + 1} is missing: entry {entry.index} comes next")
+        if entry.previous != last.hash:
+            before = f"entry {last.entries}" if last.entries else "the header"
+            self._broken(f"entry {entry.index} is not chained to {before}")
+        if entry.hash != entry.expected_hash:
+            self._broken(f"entry {entry.index} was changed: its hash does not fit")
+
+    def _check_head(self, head: Head, named: Head | None, last: Head) -> None:
+        if named is None:
+            self._broken(f"entry {last.entries + 1} is missing: the head tells of {head.entries} entries")
+        if named != head:
+            place = f"entry {head.entries}" if head.entries else "the header"
+            self._broken(f"{place} is not the one that the head names")
+        if last.entries > head.entries + 1:
+            self._broken(f"the head tells of {head.entries} entries, and there are {last.entries}: a crash leaves one")
+
+    def _broken(self, what: str) -> NoReturn:
+        raise PrivacyError(
+            f"Expected an unbroken ledger, got path={str(self.path)!r}, where {what}. It was tampered with or damaged: "
+            "release nothing from these rows until it is restored from a copy that is not older."
+        )
+
+
+def _digest(fields: Sequence[object]) -> str:
+    return hashlib.sha256(_canonical(list(fields)).encode()).hexdigest()
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
+    found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    if found != set(_SCHEMA):
+        raise PrivacyError(
+            f"Expected a ledger of format {FORMAT}, got path={str(path)!r} with other tables or triggers. It is no "
+            "ledger, is of another version, or was tampered with."
+        )
+    rows = connection.execute("SELECT * FROM header").fetchall()
+    if len(rows) != 1 or rows[0][0] != FORMAT:
+        raise PrivacyError(f"Expected one header of format {FORMAT}, got {rows!r} in path={str(path)!r}.")
+    return Header(*rows[0])
+
+
+def _head_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.head")
+
+
+def _read_head(path: Path) -> Head:
+    place = _head_path(path)
+    try:
+        data: Any = json.loads(place.read_bytes())
+        head = Head(data["entries"], data["hash"])
+        if type(head.entries) is not int or type(head.hash) is not str or head.entries < 0:
+            raise TypeError(head)
+    except FileNotFoundError:
+        raise PrivacyError(
+            f"Expected the head of the ledger, got no file {str(place)!r}. Without it nobody can tell whether entries "
+            "were cut off: restore it."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise PrivacyError(f"Expected a head of a ledger, got {str(place)!r}, which is none: {error!r}.") from error
+    return head
+
+
+def _write_head(path: Path, head: Head) -> None:
+    """Replace the head as a whole. It is on the disk when this returns."""
+    place = _head_path(path)
+    unfinished = place.with_name(f"{place.name}.new")
+    with unfinished.open("w", encoding="ascii") as file:
+        json.dump(head._asdict(), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, place)
+    _sync_folder(path)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a rename last. Windows cannot open folders, and does not need to."""
+    if os.name == "posix":
+        folder = os.open(path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _locked(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that no other process can have at the same time."""
+    connection = None
+    try:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=0, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+        # Locks are kept until the connection closes. The empty transaction takes them now.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+        return connection
+    except BaseException as error:
+        _give_up(path, connection, error)
+
+
+def _make_durable(connection: sqlite3.Connection) -> None:
+    """Sync at every commit. Only for what is known to be a ledger: the journal's mode is kept in the file."""
+    found = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    connection.execute("PRAGMA synchronous=FULL")
+    if found != ("wal",):
+        raise PrivacyError(
+            f"Expected a disk on which SQLite can keep a write-ahead log, got journal_mode={found[0]!r}. Put the "
+            "ledger on a local disk."
+        )
+
+
+def _give_up(path: Path, connection: sqlite3.Connection | None, error: BaseException) -> NoReturn:
+    """Unlock, and say in our words what SQLite could not do."""
+    if connection is not None:
+        connection.close()
+    if isinstance(error, sqlite3.Error):
+        _refuse(path, error)
+    raise error
+
+
+def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+        raise PrivacyError(
+            f"Expected a ledger that nobody else holds, got path={str(path)!r}, which is in use. Wait until the other "
+            "process has ended, or stop it."
+        ) from error
+    raise PrivacyError(f"Expected a readable ledger, got path={str(path)!r}: {error}. Restore it.") from error
