@@ -233,11 +233,7 @@ class Oracle:
 
         Formal guarantees: the result is within tolerance / mu_i of the minimiser, mu_i the strong convexity of the
         local problem. This plain form needs a smooth loss and a smooth regulariser.
-
-        Losses of several outputs are refused, although their minimiser could be found: objective perturbation is
-        proved for records whose curvature has rank one, and nothing here knows what the argmin is asked for.
         """
-        expect_one_output(self.loss, "The exact argmin")
         refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
         w, mu = start.copy(), curvature[:, 0, 0] + self.weight * (self.regulariser.curvature or 0.0)
         for i, objective in enumerate(self._objectives):

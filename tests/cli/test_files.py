@@ -165,3 +165,20 @@ def test_predictions_are_whole_or_not_there(clinic, tmp_path, cli, answer):
     out.write_text("mine")
     assert "which exists" in cli("predict", run / "model.safetensors", clinic, "--out", out)[2]
     assert out.read_text() == "mine"
+
+
+def test_a_budget_is_charged_before_and_never_overdrawn(clinic, tmp_path, cli, answer):
+    budget = tmp_path / "budget.json"
+    assert cli("budget", "new", budget, "--epsilon", 10)[0] == 0
+    assert "which exists" in cli("budget", "new", budget, "--epsilon", 99)[2]
+    given = ("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--budget", budget)
+    answer(*given)
+    first = answer("budget", "show", budget)
+    assert first["spent"] == pytest.approx(8, rel=1e-6)
+    code, out, err = cli(*given, "--out", tmp_path / "second")
+    assert (code, out, (tmp_path / "second").exists()) == (2, "", False)
+    assert "epsilon" in err
+    assert answer("budget", "show", budget) == first
+    assert answer(*given[:-4], "--epsilon", 2, "--budget", budget)["privacy"]["epsilon"] <= 2
+    assert 8 < answer("budget", "show", budget)["spent"] <= 10
+    assert "No such file" in cli(*given[:-1], tmp_path / "none.json")[2]

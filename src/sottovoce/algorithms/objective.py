@@ -28,6 +28,7 @@ from sottovoce.algorithms.draws import NORM_LAPLACE_NORMALS, norm_laplace
 from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, refuse_single_precision
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, UnsupportedError
+from sottovoce.losses import expect_one_output
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Event, Gaussian, GaussianObjective, PureRelease, Repeated, Sequence, noise_for
@@ -170,7 +171,8 @@ def network_of(site: Oracle) -> Network:
 
 
 def curvature_bound(site: Oracle) -> float:
-    """c: no record's Hessian in w is larger."""
+    """c: no record's Hessian in w is larger. It must have rank one, which is what the proof needs."""
+    expect_one_output(site.loss, "Objective perturbation")
     c = site.loss.smoothness(site.sites.data_norm)
     if c is None or not math.isfinite(c):
         raise UnsupportedError(

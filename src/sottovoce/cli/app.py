@@ -6,6 +6,8 @@ import typer
 
 from sottovoce.cli.account import AccountCommand, account
 from sottovoce.cli.apply import evaluate, predict
+from sottovoce.cli.budget import budget_app
+from sottovoce.cli.dataset import dataset
 from sottovoce.cli.federation import federation_app, site_keygen
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.report import report
@@ -21,9 +23,11 @@ app.command(cls=AccountCommand)(account)
 app.command()(report)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(dataset)
 app.command()(reproduce)
 app.command()(compare)
 app.add_typer(schema_app)
+app.add_typer(budget_app)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(federation_app, name="federation")
 site_app = typer.Typer(no_args_is_help=True, help="What one site of a federation does.")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
 from sottovoce.experiments.config import TrainConfig, read
 
@@ -25,7 +26,12 @@ class TrainCommand(HelpfulCommand):
 
 
 def train(
-    config: Path | None = None, out: Path | None = None, json: bool = False, quiet: bool = False, **given: Any
+    config: Path | None = None,
+    out: Path | None = None,
+    budget: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    **given: Any,
 ) -> None:
     """Simulate a network of sites that learn one model, and say how good and how private it is."""
     # Merged before anything is checked: an option may mend what the file alone would get wrong.
@@ -39,8 +45,9 @@ def train(
         from sottovoce.experiments import folder
 
         folder.check_free(out)
+    charge = None if budget is None else charging(budget)
     with output.progress(quiet) as progress:
-        trained = run.train(chosen, progress)
+        trained = run.train(chosen, progress, charge)
     if out is not None:
         folder.write(trained, out)
     if json:
@@ -53,6 +60,9 @@ _CONFIG = typer.Option(help="Read settings from a TOML file; options given here 
 _OUT = typer.Option(
     help="Write settings, history, models and the privacy statement into this new folder.", rich_help_panel=_PANEL
 )
+_BUDGET = typer.Option(
+    help="Charge the run to this budget, before a row is touched; see sottovoce budget.", rich_help_panel=_PANEL
+)
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
 
@@ -61,6 +71,7 @@ train.__signature__ = signature_of(  # type: ignore[attr-defined]
     TrainConfig,
     config=Annotated[Path | None, _CONFIG],
     out=Annotated[Path | None, _OUT],
+    budget=Annotated[Path | None, _BUDGET],
     json=Annotated[bool, _JSON],
     quiet=Annotated[bool, _QUIET],
 )

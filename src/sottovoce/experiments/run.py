@@ -1,11 +1,11 @@
 """One training experiment from configuration to figures."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from sottovoce.graphs import complete
 from sottovoce.losses import Reals
 from sottovoce.models import Model
 from sottovoce.noise import NoiseFunction, system_normals
+from sottovoce.privacy import Event, Repeated
 from sottovoce.privacy.accounting import leaves
 from sottovoce.sites import Sites
+
+Charge: TypeAlias = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -152,12 +155,15 @@ class Trained:
         return cleaned
 
 
-def train(config: TrainConfig, progress: Progress | None = None) -> Trained:
-    """Run the experiment."""
+def train(config: TrainConfig, progress: Progress | None = None, charge: Charge | None = None) -> Trained:
+    """Run the experiment. `charge` is called with what it will cost, before a row is touched; it may refuse."""
     started = perf_counter()
     built = config.build()
     chosen = config.resolved(built.algorithm)
     runs = chosen.runs or 1
+    if charge is not None:
+        event = built.algorithm.statement(built.algorithm.oracle(built.sites, built.graph)).event
+        charge(Repeated(event, runs))
     result = simulate(
         built.algorithm,
         built.sites,

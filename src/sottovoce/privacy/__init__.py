@@ -1,19 +1,25 @@
 """Events, what they cost, the noise a target needs, and the statement that goes with a model."""
 
-from sottovoce.privacy.accounting import composed, delta, epsilon, pure_epsilon
+from sottovoce.privacy.accounting import composed, delta, epsilon, pure_epsilon, search_epsilon
+from sottovoce.privacy.budget import Budget, BudgetAccountant
 from sottovoce.privacy.calibration import CALIBRATIONS, Calibration, noise_for, pure_noise_for, sigma_for, steps_for
 from sottovoce.privacy.composition import Composed
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
+    NegativeBinomialRuns,
     NonPrivate,
+    PoissonRuns,
+    RepeatAndSelect,
     Repeated,
+    Runs,
     SampledGaussian,
     Sampling,
     Scheme,
     Sequence,
 )
 from sottovoce.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_for
+from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.releases import (
     GaussianObjective,
     Laplace,
@@ -22,22 +28,29 @@ from sottovoce.privacy.releases import (
     PureRelease,
 )
 from sottovoce.privacy.sampled import profile
+from sottovoce.privacy.selection import gamma_for, repetitions, scored
 from sottovoce.privacy.statement import PrivacyStatement
 
 __all__ = [
     "CALIBRATIONS",
+    "Budget",
+    "BudgetAccountant",
     "Calibration",
     "Composed",
     "Event",
     "Gaussian",
     "GaussianObjective",
     "Laplace",
+    "NegativeBinomialRuns",
     "NonPrivate",
     "NormLaplace",
     "NormLaplaceObjective",
+    "PoissonRuns",
     "PrivacyStatement",
     "PureRelease",
+    "RepeatAndSelect",
     "Repeated",
+    "Runs",
     "SampledGaussian",
     "Sampling",
     "Scheme",
@@ -47,11 +60,16 @@ __all__ = [
     "delta_of_mu",
     "epsilon",
     "epsilon_of_mu",
+    "event_from_dict",
+    "gamma_for",
     "mu_for",
     "noise_for",
     "profile",
     "pure_epsilon",
     "pure_noise_for",
+    "repetitions",
+    "scored",
+    "search_epsilon",
     "sigma_for",
     "steps_for",
 ]

@@ -1,22 +1,41 @@
 """What a run costs: epsilon for a delta, or delta for an epsilon, of any tree of events.
 
 Only Gaussians: closed form. Anything sampled: the losses are discretised to the safe side and composed. Anything
-with other noise, or noise in an objective: the least of several sound bounds. Anything without noise: infinity. An
-event that is not known here is refused, never guessed.
+with other noise, or noise in an objective: the least of several sound bounds. Searches, and what goes with them: their
+profiles are tabulated and composed. Anything without noise: infinity. An event that is not known here is refused, never
+guessed.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
-from math import exp, fsum, inf, isfinite, log, sqrt
+from math import exp, fsum, inf, isfinite, log, sqrt, tanh
 
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.privacy.composition import NEGLIGIBLE, Composed, Losses
-from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, SampledGaussian, Sequence
+from sottovoce.privacy.events import (
+    Event,
+    Gaussian,
+    NegativeBinomialRuns,
+    NonPrivate,
+    PoissonRuns,
+    RepeatAndSelect,
+    SampledGaussian,
+)
 from sottovoce.privacy.gaussian import UNIT, delta_of_mu, epsilon_of_mu
 from sottovoce.privacy.pure import optimal_delta, optimal_epsilon, pure_cost, pure_sum
-from sottovoce.privacy.releases import GaussianObjective, Laplace, NormLaplace, NormLaplaceObjective, PureRelease
-from sottovoce.privacy.renyi import renyi_epsilon, renyi_log_delta
+from sottovoce.privacy.releases import GaussianObjective, PureRelease
+from sottovoce.privacy.releases import leaves as leaves
+from sottovoce.privacy.renyi import renyi_epsilon, renyi_log_delta, renyi_profile
 from sottovoce.privacy.sampled import Step
+from sottovoce.privacy.selection import (
+    Profile,
+    gamma_for,
+    negative_binomial_shift,
+    reach,
+    selected,
+    tabulated_losses,
+)
 
 
 def epsilon(event: Event, delta: float) -> float:
@@ -32,6 +51,7 @@ def epsilon(event: Event, delta: float) -> float:
         | Gaussian and some sampled | an upper bound |
         | Laplace, NormLaplace, PureRelease, objective perturbation, Gaussian | an upper bound |
         | those and some sampled | UnsupportedError |
+        | some search, and others as above | an upper bound |
         | some NonPrivate | inf |
         | some unknown | UnsupportedError |
     """
@@ -51,7 +71,18 @@ def pure_epsilon(event: Event) -> float:
     Formal guarantees:
         The event is (result, 0)-DP for one replaced row. Adaptive composition is covered.
     """
-    return pure_sum(leaves(event))
+    return pure_sum(_purified(leaves(event)))
+
+
+def search_epsilon(event: Event, delta: float, mean: float, eta: float) -> float:
+    """The epsilon of the best of about `mean` runs of `event`, their number negative binomial. See `epsilon`."""
+    return epsilon(RepeatAndSelect(event, NegativeBinomialRuns(eta, gamma_for(mean, eta))), delta)
+
+
+def plain_mu(event: Event) -> float | None:
+    """The mu of an event of plain Gaussian releases only, rounded up; None if there is anything else in it."""
+    counts = leaves(event)
+    return None if any(_plain_mu(leaf) is None for leaf in counts) else _mu(counts)
 
 
 def composed(event: Event, delta: float) -> Composed:
@@ -63,33 +94,14 @@ def composed(event: Event, delta: float) -> Composed:
     return _compose(_losses(counts, delta), delta)
 
 
-def leaves(event: Event) -> Counter[Event]:
-    """How often each indivisible event happens in the tree."""
-    match event:
-        case Repeated(event=inner, times=times):
-            return Counter({leaf: times * n for leaf, n in leaves(inner).items() if times * n})
-        case Sequence(events=events):
-            total: Counter[Event] = Counter()
-            for part in events:
-                total.update(leaves(part))
-            return total
-        case NonPrivate() | Gaussian() | SampledGaussian() | GaussianObjective():
-            return Counter({event: 1})
-        case PureRelease() | Laplace() | NormLaplace() | NormLaplaceObjective():
-            return Counter({event: 1})
-        # A new kind of release goes above, and into `renyi.leaf_curve`, or into `_plain_mu` or `_steps` below.
-        case _:
-            raise UnsupportedError(
-                f"No accountant for event={event!r}. Known: NonPrivate, Gaussian, SampledGaussian, PureRelease, "
-                "Laplace, NormLaplace, GaussianObjective, NormLaplaceObjective."
-            )
-
-
 @lru_cache(maxsize=1024)
 def _epsilon(event: Event, delta: float) -> float:
     counts = leaves(event)
     if NonPrivate() in counts:
         return inf
+    _refuse_mixture(counts)
+    if _searches(counts):
+        return _epsilon_with_searches(counts, delta)
     if any(_other(leaf) for leaf in counts):
         return _epsilon_of_others(counts, delta)
     if not _sampled(counts):
@@ -102,6 +114,9 @@ def _delta(event: Event, epsilon: float) -> float:
     counts = leaves(event)
     if NonPrivate() in counts:
         return 1.0
+    _refuse_mixture(counts)
+    if _searches(counts):
+        return _delta_with_searches(counts, epsilon)
     if any(_other(leaf) for leaf in counts):
         return _delta_of_others(counts, epsilon)
     if not _sampled(counts):
@@ -125,8 +140,11 @@ def _epsilon_of_others(counts: Counter[Event], delta: float) -> float:
 def _delta_of_others(counts: Counter[Event], epsilon: float) -> float:
     """As `_epsilon_of_others`."""
     plain, others = _divided(counts)
-    bounds = [1.0, exp(renyi_log_delta(plain + others, epsilon))]
-    rest = epsilon - pure_sum(others)
+    return min(exp(renyi_log_delta(plain + others, epsilon)), _delta_by_pure_costs(plain, others, epsilon))
+
+
+def _delta_by_pure_costs(plain: Counter[Event], others: Counter[Event], epsilon: float) -> float:
+    bounds, rest = [1.0], epsilon - pure_sum(others)
     if rest >= 0:
         bounds.append(delta_of_mu(_mu(plain), rest * (1 - 4 * UNIT)))
     if not plain and isfinite(rest):
@@ -135,12 +153,7 @@ def _delta_of_others(counts: Counter[Event], epsilon: float) -> float:
 
 
 def _divided(counts: Counter[Event]) -> tuple[Counter[Event], Counter[Event]]:
-    """The plain Gaussians, all as `Gaussian`, and the others. Sampled steps are refused."""
-    if _sampled(counts):
-        raise UnsupportedError(
-            "No accountant for sampled Gaussian steps together with Laplace noise, pure releases or objective "
-            f"perturbation, got {sorted({type(leaf).__name__ for leaf in counts})}. Price them apart, or do not sample."
-        )
+    """The plain Gaussians, all as `Gaussian`, and the others."""
     plain: Counter[Event] = Counter()
     others: Counter[Event] = Counter()
     for leaf, times in counts.items():
@@ -155,6 +168,124 @@ def _divided(counts: Counter[Event]) -> tuple[Counter[Event], Counter[Event]]:
 def _other(leaf: Event) -> bool:
     """Whether the leaf is neither a plain nor a sampled Gaussian."""
     return _plain_mu(leaf) is None and not isinstance(leaf, SampledGaussian)
+
+
+def _refuse_mixture(counts: Counter[Event]) -> None:
+    kinds = sorted({type(leaf).__name__ for leaf in counts})
+    if _sampled(counts) and any(_other(leaf) and not isinstance(leaf, RepeatAndSelect) for leaf in counts):
+        raise UnsupportedError(
+            "No accountant for sampled Gaussian steps together with Laplace noise, pure releases or objective "
+            f"perturbation, got {kinds}. Price them apart, or do not sample."
+        )
+
+
+def _mixed(counts: Counter[Event]) -> bool:
+    """Whether there is a search, or sampled steps together with other noise."""
+    return bool(_searches(counts)) or (_sampled(counts) and any(map(_other, counts)))
+
+
+def _searches(counts: Counter[Event]) -> dict[RepeatAndSelect, int]:
+    return {leaf: times for leaf, times in counts.items() if isinstance(leaf, RepeatAndSelect)}
+
+
+def _purified(counts: Counter[Event]) -> Counter[Event]:
+    """The same, with every search among pure releases as the pure release that it is."""
+    total: Counter[Event] = Counter()
+    for leaf, times in counts.items():
+        cost = _pure_search(leaf) if isinstance(leaf, RepeatAndSelect) else inf
+        total[PureRelease(cost) if isfinite(cost) else leaf] += times
+    return total
+
+
+def _pure_search(search: RepeatAndSelect) -> float:
+    """(2 + eta) e for K negative binomial, e + rate tanh(e/2) for Poisson, e the pure epsilon of one run."""
+    one = pure_sum(_purified(leaves(search.event)))
+    match search.runs:
+        case NegativeBinomialRuns(eta=eta):
+            return (2 + eta) * one * (1 + 4 * UNIT)
+        case PoissonRuns(rate=rate):
+            return (one + rate * tanh(one / 2)) * (1 + 8 * UNIT)
+    return inf
+
+
+def _epsilon_with_searches(counts: Counter[Event], delta: float) -> float:
+    """The least of what the composed profiles say and, without sampled steps, of what other noise is priced by."""
+    return min(_epsilon_of_parts(counts, delta), *_elsewhere(_epsilon_of_others, counts, delta))
+
+
+def _delta_with_searches(counts: Counter[Event], epsilon: float) -> float:
+    """As `_epsilon_with_searches`. The tables reach down to `least`; further if that turns out too high."""
+    best, least = min(1.0, *_elsewhere(_delta_of_others, counts, epsilon)), 1e-10
+    while best > 0 and least > 1e-50:
+        best = min(best, _profile(counts, least)(epsilon))
+        least = least**2 if best <= 1e3 * least else 0.0
+    return best
+
+
+def _elsewhere(price: Callable[[Counter[Event], float], float], counts: Counter[Event], at: float) -> tuple[float, ...]:
+    """The prices that know nothing of sampling, if there is none."""
+    pure = _purified(counts)
+    known = [counts] if pure == counts else [counts, pure]
+    try:
+        return inf, *(price(events, at) for events in known if not _sampled(events))
+    except UnsupportedError:  # a search among sampled runs
+        return (inf,)
+
+
+def _epsilon_of_parts(counts: Counter[Event], delta: float) -> float:
+    match list(_searches(counts).items()), counts.total():
+        case [(RepeatAndSelect(event=one, runs=NegativeBinomialRuns() as runs), 1)], 1:
+            share = delta / runs.mean * (1 - 16 * UNIT)
+            shift = negative_binomial_shift(runs, _profile(leaves(one), share))
+            return (shift + _epsilon(one, share)) * (1 + 4 * UNIT)
+        case [(RepeatAndSelect(), 1)], 1:
+            return _crossing(_profile(counts, NEGLIGIBLE * delta), delta)
+    return _compose(_losses(counts, delta), delta).epsilon(delta)
+
+
+def _crossing(profile: Profile, delta: float) -> float:
+    """About the least epsilon with a profile of at most delta, rounded up; inf if there is none to be found."""
+    high = reach(profile, delta)
+    if profile(high) > delta:
+        return inf
+    low = 0.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if profile(middle) <= delta else (middle, high)
+    return high
+
+
+def _profile(counts: Counter[Event], least: float) -> Profile:
+    """The profile of all these releases together, made to be asked often. Below `least` it need not be tight."""
+    searches = _searches(counts)
+    if len(searches) == counts.total() == 1:
+        (search,) = searches
+        return selected(search.runs, _profile(leaves(search.event), least / search.runs.mean), least)
+    if not _mixed(counts) and not _sampled(counts):
+        plain, others = _divided(counts)
+        mu = _mu(plain)
+        if not others:
+            return lambda epsilon: delta_of_mu(mu, epsilon)
+        by_moments = renyi_profile(plain + others)
+        return lambda epsilon: min(by_moments(epsilon), _delta_by_pure_costs(plain, others, epsilon))
+    losses = _losses(counts, least)
+    tilts = [_compose(losses, delta) for delta in (1e-2, 0.1 * sqrt(least), least)]
+    return lambda epsilon: min(tilt.delta(epsilon) for tilt in tilts)
+
+
+def _tabulated(counts: Counter[Event], beyond: float) -> Losses:
+    """The losses of parts that have profiles: each search, the Gaussians sampled or not, and the rest.
+
+    Parts that take turns compose as if each came in one piece (Vadhan & Zhang 2023).
+    """
+    searches = _searches(counts)
+    rest = Counter({leaf: times for leaf, times in counts.items() if leaf not in searches})
+    gaussians = Counter({leaf: times for leaf, times in rest.items() if not _other(leaf)})
+    parts: list[tuple[Counter[Event], int]] = [(Counter({search: 1}), times) for search, times in searches.items()]
+    parts += [(part, 1) for part in (gaussians, rest - gaussians) if part]
+    share = beyond / sum(times for _, times in parts)
+    profiles = [(_profile(part, share), times) for part, times in parts]
+    return tabulated_losses(profiles, share)
 
 
 def _delta_of_sampled(counts: Counter[Event], epsilon: float) -> float:
@@ -178,6 +309,8 @@ def _epsilon_of_sampled(counts: Counter[Event], delta: float) -> float:
 
 
 def _losses(counts: Counter[Event], delta: float) -> Losses:
+    if _mixed(counts):
+        return _tabulated(counts, NEGLIGIBLE * delta)
     return Losses.of(_steps(counts, NEGLIGIBLE * delta), NEGLIGIBLE * delta)
 
 

@@ -6,7 +6,7 @@ by another, and `sigma` is always the noise multiplier: standard deviation over 
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import isfinite
+from math import expm1, inf, isfinite, log
 from typing import Literal, get_args
 
 import dp_accounting
@@ -173,6 +173,116 @@ class Repeated(Event):
     def describe(self) -> str:
         """See `Event.describe`."""
         return f"{self.times} times {self.event.describe()}"
+
+
+class Runs(ABC):
+    """The law of the number K of runs in a search. It knows no row."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """E[K]."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, object]:
+        """The law as JSON-able data; "law" names its class."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One short phrase."""
+
+
+@dataclass(frozen=True)
+class NegativeBinomialRuns(Runs):
+    """P(K = k) in proportion to (1 - gamma)^k Gamma(k + eta) / k! for k >= 1: never no run at all.
+
+    eta = 1 is the geometric law, eta = 0 the logarithmic one. A smaller eta costs less and spreads K more. gamma = 1
+    is K = 1. Papernot & Steinke 2021, Definition 1.
+    """
+
+    eta: float
+    gamma: float
+
+    def __post_init__(self) -> None:
+        expect(isfinite(self.eta) and self.eta > -1, "eta to be finite and > -1", eta=self.eta)
+        expect(1e-100 <= self.gamma <= 1, "gamma from 1e-100 to 1", gamma=self.gamma)
+
+    @property
+    def mean(self) -> float:
+        """E[K] = eta (1 - gamma) / (gamma (1 - gamma^eta)), the limit of it for eta = 0."""
+        return 1.0 if self.gamma == 1 else (1 - self.gamma) / self.gamma / self.slope
+
+    @property
+    def slope(self) -> float:
+        """(1 - gamma^eta) / eta, or -log(gamma) for eta = 0."""
+        x = log(self.gamma)
+        return -expm1(self.eta * x) / self.eta if abs(self.eta) > 1e-300 else -x
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Runs.to_dict`."""
+        return {"law": "NegativeBinomialRuns", "eta": self.eta, "gamma": self.gamma}
+
+    def describe(self) -> str:
+        """See `Runs.describe`."""
+        return f"a negative binomial number of runs, {self.mean:.6g} in the mean (eta {self.eta:.6g})"
+
+
+@dataclass(frozen=True)
+class PoissonRuns(Runs):
+    """P(K = k) = e^-rate rate^k / k!. With K = 0 nothing comes out, and that is told."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        expect(isfinite(self.rate) and self.rate > 0, "rate to be positive and finite", rate=self.rate)
+
+    @property
+    def mean(self) -> float:
+        """See `Runs.mean`."""
+        return self.rate
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Runs.to_dict`."""
+        return {"law": "PoissonRuns", "rate": self.rate}
+
+    def describe(self) -> str:
+        """See `Runs.describe`."""
+        return f"a Poisson number of runs, {self.mean:.6g} in the mean"
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect(Event):
+    """A search: K independent runs of one kind of event, of which only the best is ever shown.
+
+    `event` is all that one run does to the rows: the fit of a candidate, drawn at random from a public list, and its
+    noisy score. If candidates differ in cost, it is the costliest. K has the law `runs` and stays secret, as do all
+    other runs: their models, scores, number and duration. docs/proofs/selection.md says what follows.
+    """
+
+    event: Event
+    runs: Runs
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect(isinstance(self.runs, Runs), "runs to be a law of the number of runs (Runs)", runs=self.runs)
+
+    def dp_event(self) -> dp_accounting.DpEvent:
+        """See `Event.dp_event`. dp-accounting knows eta >= 0 and, for Poisson, a mean of one or more."""
+        inner = self.event.dp_event()
+        match self.runs:
+            case NegativeBinomialRuns(eta=eta) if eta >= 0:
+                return dp_accounting.dp_event.RepeatAndSelectDpEvent(inner, self.runs.mean, eta)
+            case PoissonRuns(rate=rate) if rate >= 1:
+                return dp_accounting.dp_event.RepeatAndSelectDpEvent(inner, rate, inf)
+        return dp_accounting.UnsupportedDpEvent()
+
+    def to_dict(self) -> dict[str, object]:
+        """See `Event.to_dict`."""
+        return {"kind": "RepeatAndSelect", "runs": self.runs.to_dict(), "event": self.event.to_dict()}
+
+    def describe(self) -> str:
+        """See `Event.describe`."""
+        return f"the best of {self.runs.describe()}, each of them {self.event.describe()}"
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,23 @@ exported as UnsupportedDpEvent, which every accountant of dp-accounting refuses.
 response would dominate those that are pure, but the PLD accountant of dp-accounting 0.6 counts repeated responses once.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from math import isfinite
 
 import dp_accounting
 
-from sottovoce.errors import expect
-from sottovoce.privacy.events import Event
+from sottovoce.errors import UnsupportedError, expect
+from sottovoce.privacy.events import (
+    Event,
+    Gaussian,
+    NegativeBinomialRuns,
+    NonPrivate,
+    RepeatAndSelect,
+    Repeated,
+    SampledGaussian,
+    Sequence,
+)
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,38 @@ class NormLaplaceObjective(Event):
             f"an argmin with l2-Laplace noise in its objective, {self.d} dimensions, scale {self.scale:.6g},"
             f" Jacobian constant {self.kappa:.6g}"
         )
+
+
+def leaves(event: Event) -> Counter[Event]:
+    """How often each indivisible event happens in the tree. A search is one, unless it has exactly one run."""
+    match event:
+        case Repeated(event=inner, times=times):
+            return Counter({leaf: times * n for leaf, n in leaves(inner).items() if times * n})
+        case Sequence(events=events):
+            total: Counter[Event] = Counter()
+            for part in events:
+                total.update(leaves(part))
+            return total
+        case RepeatAndSelect():
+            return _of_search(event)
+        case NonPrivate() | Gaussian() | SampledGaussian() | GaussianObjective():
+            return Counter({event: 1})
+        case PureRelease() | Laplace() | NormLaplace() | NormLaplaceObjective():
+            return Counter({event: 1})
+        # A new kind of release goes above, and into `renyi.leaf_curve`, or into `accounting._plain_mu` or `_steps`.
+        case _:
+            raise UnsupportedError(
+                f"No accountant for event={event!r}. Known: NonPrivate, Gaussian, SampledGaussian, PureRelease, "
+                "Laplace, NormLaplace, GaussianObjective, NormLaplaceObjective, RepeatAndSelect."
+            )
+
+
+def _of_search(search: RepeatAndSelect) -> Counter[Event]:
+    inner = leaves(search.event)
+    if NonPrivate() in inner:
+        return Counter({NonPrivate(): 1})
+    once = isinstance(search.runs, NegativeBinomialRuns) and search.runs.gamma == 1
+    return inner if once or not inner else Counter({search: 1})
 
 
 def _expect_positive(**value: float) -> None:

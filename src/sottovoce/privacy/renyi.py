@@ -7,11 +7,12 @@ lambda > 0
     eps = (K(lambda) - log(delta) - log(1 + lambda)) / lambda + log(lambda / (1 + lambda))
 
 is enough (Canonne, Kamath & Steinke 2020, Proposition 12; Asoodeh et al. 2021). The smallest is looked for; each is
-sound. The curves are proved in docs/proofs/laplace.md and docs/proofs/objective-perturbation.md.
+sound. The curves are proved in docs/proofs/laplace.md, objective-perturbation.md and selection.md.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from math import exp, log
 
 import numpy as np
@@ -20,7 +21,7 @@ from scipy.special import log_ndtr
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError
-from sottovoce.privacy.events import Event, Gaussian
+from sottovoce.privacy.events import Event, Gaussian, NegativeBinomialRuns, PoissonRuns, RepeatAndSelect
 from sottovoce.privacy.gaussian import UNIT
 from sottovoce.privacy.norm_laplace import log_moment, log_moment_of_positive
 from sottovoce.privacy.pure import pure_cost, response_log_moment
@@ -30,9 +31,11 @@ from sottovoce.privacy.releases import (
     NormLaplace,
     NormLaplaceObjective,
     PureRelease,
+    leaves,
 )
 
 GRID = np.geomspace(1e-3, 1e7, 101)  # lambda = alpha - 1
+FINE_GRID = np.geomspace(1e-3, 1e7, 2001)
 ROUNDING = 1e-12  # of a sum of curves, relative
 
 
@@ -55,6 +58,19 @@ def renyi_log_delta(counts: Counter[Event], epsilon: float) -> float:
 
     best, lam = _least(bound)
     return min(0.0, best + ROUNDING * (1 + abs(best) + lam * (epsilon + 1)))
+
+
+def renyi_profile(counts: Counter[Event]) -> Callable[[float], float]:
+    """A delta for every epsilon >= 0, never too low: quick to ask for again and again, and a little above the least."""
+    lam = FINE_GRID
+    fixed = curve(counts, lam) - lam * np.log1p(1 / lam) - np.log1p(lam)
+
+    def delta(epsilon: float) -> float:
+        values = fixed - lam * epsilon
+        at = int(np.argmin(values))
+        return exp(min(0.0, values[at] + ROUNDING * (1 + abs(values[at]) + lam[at] * (epsilon + 1))))
+
+    return delta
 
 
 def curve(counts: Counter[Event], lam: Floats) -> Floats:
@@ -81,9 +97,38 @@ def leaf_curve(leaf: Event, lam: Floats) -> Floats:
             found = lam * np.log1p(kappa) + (jump if one_sided else _both_sides(jump))
         case GaussianObjective(sigma=sigma, kappa=kappa):
             return np.minimum(_gaussian(sigma, lam) + _jacobian(kappa, lam), _crude_objective(sigma, kappa, lam))
+        case RepeatAndSelect():
+            return _searched(leaf, lam)
         case _:
             raise UnsupportedError(f"No Renyi curve for event={leaf!r}.")
     return np.minimum(found, response_log_moment(pure_cost(leaf), lam))
+
+
+def _searched(search: RepeatAndSelect, lam: Floats) -> Floats:
+    """Papernot & Steinke 2021, Theorems 2 and 6; with K = 0 counted for Poisson."""
+    one, mean = curve(leaves(search.event), lam), search.runs.mean
+    match search.runs:
+        case NegativeBinomialRuns(eta=eta):
+            total = one + lam * (1 + eta) * _tail_ratio(search) + log(mean)
+        case PoissonRuns():
+            deltas = np.array([_one_run(search)(epsilon) for epsilon in np.log1p(1 / lam)])
+            total = np.logaddexp(-mean, log(mean) + one + lam * mean * deltas)
+        case _:
+            raise UnsupportedError(f"No Renyi curve for runs={search.runs!r}.")
+    return total * (1 + 64 * UNIT) + 64 * UNIT * (1 + log(mean + 1))
+
+
+@lru_cache(maxsize=64)
+def _tail_ratio(search: RepeatAndSelect) -> float:
+    """min (K(lambda) + log(1/gamma)) / (1 + lambda): the log of how much likelier a better score can become."""
+    assert isinstance(search.runs, NegativeBinomialRuns)
+    one, certain = leaves(search.event), -log(search.runs.gamma)
+    return _least(lambda lam: (curve(one, lam) + certain) / (1 + lam))[0] * (1 + 64 * UNIT)
+
+
+@lru_cache(maxsize=64)
+def _one_run(search: RepeatAndSelect) -> Callable[[float], float]:
+    return renyi_profile(leaves(search.event))
 
 
 def _gaussian(sigma: float, lam: Floats) -> Floats:

@@ -11,6 +11,7 @@ from sottovoce.errors import expect
 from sottovoce.privacy.accounting import epsilon
 from sottovoce.privacy.calibration import CALIBRATIONS, Calibration
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.parse import event_from_dict
 
 UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
 
@@ -63,8 +64,6 @@ class PrivacyStatement:
         Formal guarantees: every field has its type, and the event is priced anew: a statement whose epsilon is below
         what its own event costs is refused. What was not written down at all cannot be noticed here.
         """
-        from sottovoce.privacy.parse import event_from_dict
-
         fields = {"private", "epsilon", "target_epsilon", "delta", "calibration", "sigma", "unit", "released"}
         fields |= {"public", "notes", "event", "prose"}
         expect(isinstance(data, dict) and set(data) == fields, "a privacy statement", fields=_named(data))

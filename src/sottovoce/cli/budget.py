@@ -1,0 +1,64 @@
+"""`sottovoce budget`: what may still be spent on one data set, in a file of its own."""
+
+import json as json_module
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sottovoce.errors import InputError
+
+budget_app = typer.Typer(
+    name="budget",
+    help="One budget for all that is ever trained on a data set: make one, look at it.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_File = Annotated[Path, typer.Argument(help="Budget file.", metavar="FILE")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+@budget_app.command()
+def new(
+    file: _File,
+    epsilon: Annotated[float, typer.Option(help="For everything together.")],
+    delta: Annotated[float, typer.Option(help="For everything together.")] = 1e-5,
+) -> None:
+    """Start a budget. Every data set has one, for all time: start it before anything is trained."""
+    from sottovoce.privacy import BudgetAccountant
+
+    if file.exists():
+        raise InputError(f"Expected a new file, got {str(file)!r}, which exists. What was spent cannot be taken back.")
+    BudgetAccountant(epsilon, delta).save(file)
+    print(f"Budget of epsilon = {epsilon:g}, delta = {delta:g} in {file}.")
+
+
+@budget_app.command()
+def show(file: _File, json: _Json = False) -> None:
+    """Say what was spent and what is left. Costs compose exactly; they do not just add up."""
+    from sottovoce.cli.output import up
+    from sottovoce.privacy import BudgetAccountant
+
+    accountant = BudgetAccountant.load(file)
+    spent, left = accountant.total(), accountant.remaining()
+    if json:
+        figures = {"epsilon": accountant.epsilon, "delta": accountant.delta, "releases": len(accountant)}
+        print(json_module.dumps({**figures, "spent": spent.epsilon, "remaining": left.epsilon}))
+        return
+    print(f"Budget: epsilon = {accountant.epsilon:g}, delta = {accountant.delta:g}.")
+    print(f"Spent: epsilon = {up(spent.epsilon)} in {len(accountant)} charges.")
+    print(f"Left: one more Gaussian release, or run, of epsilon = {left.epsilon:.4g} at the same delta.")
+
+
+def charging(file: Path) -> Callable[[Any], None]:
+    """Charges the file with an event: on disk before this returns, so that a crash can only count too much."""
+    from sottovoce.privacy import BudgetAccountant
+
+    accountant = BudgetAccountant.load(file)
+
+    def charge(event: Any) -> None:
+        accountant.spend(event)
+        accountant.save(file)
+
+    return charge

@@ -1,0 +1,33 @@
+"""`sottovoce dataset`: packaged public data as files, to try things out with."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Part(StrEnum):
+    """UCI's split."""
+
+    train = "train"
+    test = "test"
+    all = "all"
+
+
+class Name(StrEnum):
+    """What is packaged as raw columns."""
+
+    adult = "adult"
+
+
+def dataset(
+    name: Annotated[Name, typer.Argument(help="Which data set.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write; it must not exist yet.")],
+    part: Annotated[Part, typer.Option(help="Which rows.")] = Part.all,
+) -> None:
+    """Write a public data set as the CSV file that a site might hold."""
+    from sottovoce.datasets.adult_csv import write_csv
+
+    rows = write_csv(out, part.value)
+    print(f"{rows} rows of {name.value} written to {out}.")

@@ -1,0 +1,360 @@
+"""A budget for the rows of one data set, and all that was ever charged to it.
+
+    total = epsilon( all events charged so far, delta )  <=  the budget's epsilon
+
+by the composition of `accounting.epsilon`, not by adding epsilons up. The unit is one row of one site replaced by any
+other row. Sites hold disjoint rows, so a fit at all of them costs what it costs the worst site: one event, not one for
+each site. What is charged stays charged: a crash, an exception or an unused model gives nothing back.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from math import inf, isclose, isfinite, sqrt
+from pathlib import Path
+from tempfile import mkstemp
+from threading import Lock, RLock
+from types import TracebackType
+from typing import NamedTuple, NoReturn, Self, final
+
+from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError, expect
+from sottovoce.privacy.accounting import epsilon as epsilon_of
+from sottovoce.privacy.accounting import leaves, plain_mu
+from sottovoce.privacy.calibration import noise_for, sigma_for
+from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequence
+from sottovoce.privacy.gaussian import epsilon_of_mu, mu_for
+from sottovoce.privacy.parse import event_from_dict
+from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+
+FORMAT = "sottovoce budget"
+VERSION = 1
+LARGEST_FILE = 2**26  # bytes
+MOST_TIMES = 2**53
+
+
+class Budget(NamedTuple):
+    """An epsilon and the delta that it holds at."""
+
+    epsilon: float
+    delta: float
+
+
+@final
+class BudgetAccountant:
+    """Charges events to one data set and refuses what would pass (epsilon, delta).
+
+    `epsilon=math.inf` only keeps the books: all is charged, nothing refused. `spent` are events of the past. In a
+    `with` block it is the accountant of every estimator that was given none.
+
+    Formal guarantees:
+        Every event that `spend` or `reserve` accepted, adaptively chosen, is within (epsilon, delta) together with all
+        others, for one replaced row. Calls from several threads take turns. A copy is the same accountant, and there
+        is none in another process: pickling is refused, so is spending after a fork.
+    """
+
+    def __init__(self, epsilon: float, delta: float, spent: Iterable[Event] = ()) -> None:
+        expect(epsilon > 0, "epsilon > 0 (math.inf to only keep the books)", epsilon=epsilon)
+        expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)
+        self._limit = Budget(float(epsilon), float(delta))
+        self._events: tuple[Event, ...] = ()
+        self._lock, self._process = RLock(), os.getpid()
+        past = tuple(spent)
+        if past:
+            self.check(Sequence(past))
+            self._events = past
+
+    @property
+    def epsilon(self) -> float:
+        """What all events together may cost."""
+        return self._limit.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta of the whole budget, not of one event."""
+        return self._limit.delta
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All that was charged, in order."""
+        return self._events
+
+    def total(self) -> Budget:
+        """What was spent: the exact composition of all events, at the budget's delta."""
+        return Budget(self.get_epsilon(self.delta), self.delta)
+
+    def get_epsilon(self, delta: float) -> float:
+        """What was spent, at another delta."""
+        return epsilon_of(Sequence(self._events), delta)
+
+    def check(self, event: Event) -> None:
+        """BudgetError if the total with this event would pass the budget. Nothing is charged."""
+        expect(isinstance(event, Event), "an Event", event=event)
+        known = leaves(event)
+        if isfinite(self.epsilon):
+            with self._lock:
+                together = inf if NonPrivate() in known else self._with(event)
+                if together > self.epsilon:
+                    self._refuse(event, together)
+
+    def spend(self, event: Event) -> None:
+        """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit."""
+        if os.getpid() != self._process:
+            raise PrivacyError(
+                f"Expected to spend in process={self._process}, where this accountant lives, got "
+                f"process={os.getpid()}. What is charged to a copy is lost: fit in the accountant's own process "
+                "(n_jobs=1)."
+            )
+        with self._lock:
+            self.check(event)
+            self._events = (*self._events, event)
+
+    @contextmanager
+    def reserve(self, event: Event) -> Iterator[None]:
+        """Charge first, then do the work in the block. What fails in it is paid for all the same."""
+        self.spend(event)
+        yield
+
+    def remaining(self) -> Budget:
+        """What one more Gaussian release may cost on its own, at the budget's delta.
+
+        Not epsilon minus the total: with only Gaussians, sqrt(mu^2 - spent mu^2) is left. A fit of many Gaussian steps
+        with this epsilon fits just as well. For any other event ask `remaining_times`.
+
+        Formal guarantees:
+            `check(Gaussian(sigma_for(result.epsilon, delta, 1)))` passes, if result.epsilon > 0.
+        """
+        if not isfinite(self.epsilon):
+            return self._limit
+        with self._lock:
+            left, step = self._left(), 1e-9
+            while left > 0 and self._with(Gaussian(sigma_for(left, self.delta, 1))) > self.epsilon:
+                left, step = max(0.0, left * (1 - step)), 2 * step
+            return Budget(left, self.delta)
+
+    def remaining_times(self, event: Event) -> float:
+        """How often this event still fits: a whole number; inf if it costs nothing, or if nothing is refused."""
+        if not isfinite(self.epsilon) or not leaves(event):
+            return inf
+        with self._lock:
+            good, stride = 0, 1
+            while good + stride <= MOST_TIMES and self._with(Repeated(event, good + stride)) <= self.epsilon:
+                good, stride = good + stride, 2 * stride
+            while stride > 1:
+                stride //= 2
+                if self._with(Repeated(event, good + stride)) <= self.epsilon:
+                    good += stride
+            return good
+
+    def save(self, path: Path | str) -> None:
+        """Write all to a JSON file, whole or not at all. A file that knows of more than this accountant stays."""
+        place = Path(path)
+        with self._lock:
+            if place.exists():
+                self._expect_forerunner(place)
+            _replace(place, json.dumps(self._to_dict(), indent=1, allow_nan=False))
+
+    @classmethod
+    def load(cls, path: Path | str) -> "BudgetAccountant":
+        """What `save` wrote. InputError unless all is as it was written, and costs what is written there."""
+        data = _read(Path(path))
+        limit = inf if data["epsilon"] is None else _number(data, "epsilon")
+        accountant = cls(limit, _number(data, "delta"))
+        accountant._events = tuple(event_from_dict(event) for event in _listed(data, "events"))
+        real, written = accountant._price(), None if data["spent"] is None else _number(data, "spent")
+        expect(
+            _same(real, written),
+            f"a total of spent={real!r}, which is what the events of path={str(path)!r} cost. Was the file changed?",
+            spent=written,
+        )
+        expect(real is None or real <= limit, f"events within the file's epsilon={limit!r}", spent=real)
+        return accountant
+
+    @classmethod
+    def current(cls) -> "BudgetAccountant | None":
+        """The accountant of the innermost `with` block around here; None if there is none.
+
+        Raises:
+            PrivacyError: a `with` block is open, but in another thread. Threads do not inherit it, and a fit that is
+                charged to nobody would go unnoticed.
+        """
+        if _INNERMOST.get():
+            return _INNERMOST.get()[-1]
+        if _OPEN:
+            raise PrivacyError(
+                "Expected an accountant for this fit: a BudgetAccountant is open in another thread, and threads do not "
+                "inherit it. Give it to the estimator (accountant=...), or fit in the thread of the `with` block "
+                "(n_jobs=1). For rows that need no accountant, give BudgetAccountant(math.inf, delta)."
+            )
+        return None
+
+    def __enter__(self) -> Self:
+        with _OPEN_LOCK:
+            _OPEN.append(self)
+        _INNERMOST.set((*_INNERMOST.get(), self))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with _OPEN_LOCK:
+            _OPEN.remove(self)
+        _INNERMOST.set(_INNERMOST.get()[:-1])
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __bool__(self) -> bool:
+        return True  # also before the first event: `accountant or default` must not lose it
+
+    def __repr__(self) -> str:
+        return f"BudgetAccountant(epsilon={self.epsilon!r}, delta={self.delta!r}, events={len(self)})"
+
+    def __copy__(self) -> Self:
+        return self  # scikit-learn's clone copies parameters; a second budget for the same rows would be a leak
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError(
+            "Expected to stay in one process, got pickled: what is charged to a copy is lost. Use n_jobs=1, or save() "
+            "and load() one after the other. To pickle an estimator, set its accountant to None first."
+        )
+
+    def _with(self, event: Event) -> float:
+        return epsilon_of(Sequence((*self._events, event)), self.delta)
+
+    def _price(self) -> float | None:
+        """The total, None if it is infinite or unknown: both happen only in books that refuse nothing."""
+        try:
+            total = self.total().epsilon
+        except UnsupportedError:
+            return None
+        return total if isfinite(total) else None
+
+    def _left(self) -> float:
+        past = Sequence(self._events)
+        spent = plain_mu(past)
+        if spent is not None:
+            square = mu_for(self.epsilon, self.delta) ** 2 - spent**2
+            return epsilon_of_mu(sqrt(square), self.delta) * (1 - 1e-9) if square > 0 else 0.0
+        try:
+            sigma = noise_for(lambda s: Sequence((past, Gaussian(s))), self.epsilon, self.delta)
+        except PrivacyError:  # no noise is enough
+            return 0.0
+        return epsilon_of(Gaussian(sigma), self.delta)
+
+    def _refuse(self, event: Event, together: float) -> NoReturn:
+        alone, spent = epsilon_of(event, self.delta), self.total().epsilon
+        quick = plain_mu(Sequence(self._events)) is not None
+        left = f", left for one more Gaussian fit={self.remaining().epsilon:.4g}" if quick else ""
+        raise BudgetError(
+            f"Expected a total of at most epsilon={self.epsilon!r} at delta={self.delta!r}, got {together:.10g}: "
+            f"asked={alone:.6g}, spent={spent:.6g} by {len(self)} events{left}. Nothing was computed, nothing charged. "
+            "Ask for a smaller epsilon or fewer rounds, or agree on a larger budget with those whose rows these are."
+        )
+
+    def _to_dict(self) -> dict[str, object]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "unit": UNIT_OF_PRIVACY,
+            "epsilon": self.epsilon if isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "spent": self._price(),
+            "events": [event.to_dict() for event in self._events],
+        }
+
+    def _expect_forerunner(self, place: Path) -> None:
+        """What lies there must be an earlier state of this accountant."""
+        there = BudgetAccountant.load(place)
+        if there._limit != self._limit or there._events != self._events[: len(there)]:
+            raise PrivacyError(
+                f"Expected path={str(place)!r} to hold an earlier state of this accountant, got {there!r}, with events "
+                "or limits that this one does not have. Somebody else has spent, or it is another data set's. Load "
+                "that file and spend from there, or save elsewhere."
+            )
+
+
+_INNERMOST: ContextVar[tuple[BudgetAccountant, ...]] = ContextVar("_INNERMOST", default=())
+_OPEN: list[BudgetAccountant] = []
+_OPEN_LOCK = Lock()
+
+
+def _replace(place: Path, text: str) -> None:
+    """Write to a new file next to it, flush that to the disk, and put it in its place in one step."""
+    temporary = None
+    try:
+        handle, temporary = mkstemp(prefix=place.name, suffix=".new", dir=place.parent)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, place)
+        _sync(place.parent)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+        raise InputError(f"Expected to write path={str(place)!r}, got {error}.") from error
+
+
+def _sync(folder: Path) -> None:
+    """The new name is on the disk, too. Not every system can open a folder."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _read(place: Path) -> dict[str, object]:
+    """The fields of a saved budget. Their values are checked by `load`."""
+    try:
+        size = place.stat().st_size
+        text = place.read_bytes() if size <= LARGEST_FILE else b""
+    except OSError as error:
+        raise InputError(f"Expected to read path={str(place)!r}, got {error}.") from error
+    expect(size <= LARGEST_FILE, f"a budget file of at most {LARGEST_FILE} bytes", path=str(place), size=size)
+    try:
+        data = json.loads(text.decode(), parse_constant=_no_constant, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"Expected a budget file in JSON at path={str(place)!r}, got: {error}.") from error
+    fields = {"format", "version", "unit", "epsilon", "delta", "spent", "events"}
+    good = isinstance(data, dict) and set(data) == fields and data["format"] == FORMAT
+    expect(good, f"a file of format {FORMAT!r} with just the fields {sorted(fields)}", path=str(place))
+    known = data["version"] == VERSION and data["unit"] == UNIT_OF_PRIVACY
+    expect(known, f"version {VERSION} and the unit {UNIT_OF_PRIVACY!r}", version=data["version"], unit=data["unit"])
+    return dict(data)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name}, which is no JSON number")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("the same key twice")
+    return found
+
+
+def _same(real: float | None, written: float | None) -> bool:
+    if real is None or written is None:
+        return real is written
+    return isclose(real, written, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def _listed(data: dict[str, object], name: str) -> list[object]:
+    value = data[name]
+    if not isinstance(value, list):
+        raise InputError(f"Expected {name} to be a list, got {name} of type {type(value).__name__}.")
+    return value
+
+
+def _number(data: dict[str, object], name: str) -> float:
+    value = data[name]
+    if not isinstance(value, float) and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53):
+        raise InputError(f"Expected {name} to be a number, got {name} of type {type(value).__name__}.")
+    return float(value)
