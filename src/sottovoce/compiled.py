@@ -79,7 +79,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
 
     @cached_property
     def _solver(self) -> ArgminSolver:
-        """Keeps curvature and multipliers of every node and run from one call to the next."""
+        """Where there are kinks it keeps factors and multipliers of every node and run from one call to the next."""
         return ArgminSolver(
             self._rows, self.sites.d, self.sites.rows.offsets, self.sites.labels, self.loss, self.regulariser,
             self.weight, max_grad_norm=self.max_grad_norm,

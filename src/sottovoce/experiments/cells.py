@@ -69,7 +69,7 @@ class Cell:
     @property
     def dtype(self) -> Precision:
         """Single precision is as good for noisy gradients; exact minimisation needs double."""
-        return "float64" if registry.entry(self.algorithm).dear else "float32"
+        return "float64" if registry.entry(self.algorithm).exact else "float32"
 
     @property
     def rounds(self) -> int:
@@ -82,7 +82,7 @@ class Cell:
         """A rough guess of seconds on two cores, for the progress bar only."""
         line, given = registry.entry(self.algorithm), dict(self.settings)
         models = self.problem.nodes * self.runs
-        steps = self.rounds * (400 if line.dear else float(given.get("local_steps", 1)))
+        steps = self.rounds * (25 if line.exact else float(given.get("local_steps", 1)))
         return 0.2 + models * (steps * 8e-7 + (len(self.record) + 1) * 1.5e-4)
 
 

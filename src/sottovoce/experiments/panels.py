@@ -80,7 +80,7 @@ class Scale:
     quick: bool = False
     seed: int = 2  # of the noise; the partition has seed 0
     fresh_seed: int = 2002  # of the runs that judge what was tuned: no noise is used twice
-    record: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 55, 70, 80, *range(90, 101))
+    record: tuple[int, ...] = (1, 2, 3, 5, 8, 13, 20, 32, 50, 70, *range(90, 101))
     late: int = 10  # rounds at the end over which steadiness is measured; all of them are recorded
     delta: float = 1e-5
     rho: float = 1e-3

@@ -39,7 +39,7 @@ class Entry:
         settings: what it is given beyond the common settings.
         forms: what each form changes.
         private: whether it adds noise; if not, one run says all.
-        dear: whether it minimises exactly in every round: slow in large sweeps, and in double precision only.
+        exact: whether it minimises exactly in every round, which needs double precision.
     """
 
     kind: type[Algorithm[Any]]
@@ -52,7 +52,7 @@ class Entry:
         default_factory=lambda: MappingProxyType({"fair": {"form": "fair"}, "published": {"form": "published"}})
     )
     private: bool = True
-    dear: bool = False
+    exact: bool = False
 
     def points(self) -> list[dict[str, Value]]:
         """The grid, point by point."""
@@ -74,18 +74,18 @@ REGISTRY: dict[str, Entry] = {
     "ipadmm": Entry(kind=algorithms.IPADMM, label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
                     grid=_BY_DIAMETER, settings={"local_steps": 10}),
     "admm": Entry(kind=algorithms.ADMM, label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
-                  grid=_BY_RHO, private=False, dear=True),
-    "pvp": Entry(kind=algorithms.PVP, label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, dear=True),
-    "dvp": Entry(kind=algorithms.DVP, label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, dear=True),
-    "radmm": Entry(kind=algorithms.RADMM, label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, dear=True),
+                  grid=_BY_RHO, private=False, exact=True),
+    "pvp": Entry(kind=algorithms.PVP, label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),
+    "dvp": Entry(kind=algorithms.DVP, label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, exact=True),
+    "radmm": Entry(kind=algorithms.RADMM, label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, exact=True),
     "dpadmm": Entry(kind=algorithms.DPADMM, label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_DIAMETER),
     # With a penalty that does not grow it would be DVP.
-    "madmm": Entry(kind=algorithms.MADMM, label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, dear=True,
+    "madmm": Entry(kind=algorithms.MADMM, label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, exact=True,
                    settings={"growth": 1.02}),
     "ryu-kim": Entry(kind=algorithms.RyuKim, label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_DIAMETER,
                      settings={"local_steps": 10}),
     "fixed-point": Entry(kind=algorithms.FixedPoint, label="Noisy fixed point", colour="#9467BD", group="beyond",
-                         forms=_ONE_FORM, grid=_BY_RHO, dear=True),
+                         forms=_ONE_FORM, grid=_BY_RHO, exact=True),
     "dp-dsgd": Entry(kind=algorithms.DPDSGD, label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
                      grid=_BY_DIAMETER),
     "noisy-averaged-gd": Entry(kind=algorithms.NoisyAveragedGD, label="Averaged noisy gradients", colour="#6F86A6",

@@ -203,7 +203,7 @@ def choices(scale: Scale) -> Panel:
 
 def _light() -> list[str]:
     """Who can be swept: no exact minimisation per round, no other trust than the paper's."""
-    return [name for name in in_group("paper", "beyond") if not registry.entry(name).dear]
+    return [name for name in in_group("paper", "beyond") if not registry.entry(name).exact]
 
 
 PANELS: dict[str, Callable[[Scale], Panel]] = {

@@ -1,21 +1,31 @@
 """The exact local argmin of decentralised ADMM: a solver that owns what it keeps between calls.
 
-The method and the proof of its certificate are in `sottovoce.kernels.newton`.
+Two methods, and what a problem has decides which:
+
+    no kink       a smooth loss and no l1 part: runs side by side, in `sottovoce.kernels.descent`. What that does not
+                  certify, because the problem is too ill-conditioned for it, goes on to the other
+    some kink     a loss with a kink, or an l1 part: one node and run at a time, in `sottovoce.kernels.newton`
+
+The proofs of their certificates are there.
 """
 
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
+from sottovoce.kernels.descent import descend_all
 from sottovoce.kernels.factor import Lines
 from sottovoce.kernels.formulas import formulas
 from sottovoce.kernels.newton import Kept, Problem, minimise_all
+from sottovoce.kernels.simd import Lanes
 from sottovoce.kernels.threads import share_out
 from sottovoce.kernels.tiles import Csr, Dense
 from sottovoce.losses import Huber, Logistic, Loss, SmoothedHinge
 from sottovoce.regularisers import Regulariser
 
 _SMOOTH: tuple[type[Loss], ...] = (Logistic, SmoothedHinge, Huber)
+# Runs side by side: one register of 512 bits, or two where there are runs enough.
+_NARROW, _WIDE = Lanes(8), Lanes(16)
 
 
 class ArgminSolver:
@@ -32,7 +42,7 @@ class ArgminSolver:
     Formal guarantees: `solve` returns models within tolerance / mu_i of the minimiser, or raises. Each (node, run) is
     computed by itself: its result depends on its own inputs and its own earlier calls alone.
 
-    It keeps min(m_i, d)^2 numbers for every node and run.
+    With kinks it keeps min(m_i, d)^2 numbers for every node and run, without it keeps nothing.
     """
 
     def __init__(
@@ -55,6 +65,8 @@ class ArgminSolver:
         share = np.repeat(1.0 / counts, counts)
         low, high = _sides(loss, numbers, share) if kinked else (np.zeros(0), np.zeros(0))
         self._d, self._rows = d, _lines(rows, d)
+        # The same numbers, as the kernel of many runs reads them.
+        self._tiles = Csr(*self._rows) if isinstance(rows, Csr) else Dense(self._rows.values.reshape(-1, d))
         norms = _norms(self._rows)
         offsets = np.ascontiguousarray(offsets, dtype=np.int64)
         # One kernel for all the losses of this package. A kinked loss does not use its formulas.
@@ -66,6 +78,7 @@ class ArgminSolver:
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
         self._scales = np.stack([1 / np.where(longest > 0, longest, 1.0), steepest], axis=1)
+        self._smooth = not kinked and self._problem.l1 == 0
         self._kept: Kept | None = None
 
     def solve(self, pull: Array, curvature: Floats, start: Array, tolerance: float) -> Floats:
@@ -82,7 +95,7 @@ class ArgminSolver:
         Raises:
             SottovoceError: the tolerance was not reached at some node. Nothing is returned then.
         """
-        nodes, runs = len(self._scales), start.shape[2]
+        nodes = len(self._scales)
         expect(start.shape[:2] == (nodes, self._d), f"start of shape ({nodes}, {self._d}, runs)", shape=start.shape)
         expect(pull.shape == start.shape, "pull of the shape of start", pull=pull.shape, start=start.shape)
         expect(tolerance > 0, "tolerance > 0", tolerance=tolerance)
@@ -91,14 +104,8 @@ class ArgminSolver:
         expect(bool((mu > 0).all()), "curvature + weight l2 > 0 at every node", smallest=float(mu.min()))
         if not (np.isfinite(pull).all() and np.isfinite(start).all() and np.isfinite(mu).all()):
             raise InputError("Expected finite pull, curvature and start, got NaN or infinity.")
-        kept = self._kept
-        if kept is None or len(kept.numbers) != runs:
-            kept = self._kept = self._fresh(runs)
-        w, reached = np.array(start, dtype=np.float64, order="C"), np.empty((nodes, runs))
-        share_out(
-            minimise_all, nodes * runs, self._rows, self._problem, self._of, kept, self._scales, mu,
-            np.ascontiguousarray(pull, dtype=np.float64), w, float(tolerance), reached,
-        )  # fmt: skip
+        pull, start = (np.ascontiguousarray(x, dtype=np.float64) for x in (pull, start))
+        w, reached = (self._side_by_side if self._smooth else self._one_by_one)(pull, mu, start, float(tolerance))
         if not (reached <= tolerance).all():
             self._kept = None
             i, q = np.unravel_index(int(np.argmax(np.nan_to_num(reached, nan=np.inf))), reached.shape)
@@ -107,6 +114,39 @@ class ArgminSolver:
                 f"got {reached[i, q]:.3g}. Rounding may not allow less: ask for a larger tolerance."
             )
         return w
+
+    def _side_by_side(self, pull: Floats, mu: Floats, start: Floats, tolerance: float) -> tuple[Floats, Floats]:
+        """Models, and the certificates that they reached: (nodes, d, runs) and (nodes, runs)."""
+        nodes, _, runs = start.shape
+        lanes = _NARROW if runs <= _NARROW.count else _WIDE
+        w, reached = np.empty_like(start), np.empty((nodes, runs))
+        share_out(
+            descend_all, nodes * -(-runs // lanes.count), self._tiles, self._problem, self._of,
+            self._scales, mu, pull, start, tolerance, w, reached, lanes,
+        )  # fmt: skip
+        left = np.flatnonzero(~(reached <= tolerance))
+        if len(left):
+            w = np.where(np.isfinite(w).all(axis=1, keepdims=True), w, start)
+            self._minimise(left, _nothing_kept(nodes), pull, mu, w, tolerance, reached)
+        return w, reached
+
+    def _one_by_one(self, pull: Floats, mu: Floats, start: Floats, tolerance: float) -> tuple[Floats, Floats]:
+        """The same, with what the last call left."""
+        nodes, _, runs = start.shape
+        kept = self._kept
+        if kept is None or len(kept.numbers) != runs:
+            kept = self._kept = self._fresh(runs)
+        w, reached = start.copy(), np.empty((nodes, runs))
+        self._minimise(np.arange(nodes * runs), kept, pull, mu, w, tolerance, reached)
+        return w, reached
+
+    def _minimise(
+        self, which: Ints, kept: Kept, pull: Floats, mu: Floats, w: Floats, tolerance: float, reached: Floats
+    ) -> None:
+        share_out(
+            minimise_all, len(which), which, self._rows, self._problem, self._of, kept, self._scales, mu, pull, w,
+            tolerance, reached,
+        )  # fmt: skip
 
     def _fresh(self, runs: int) -> Kept:
         offsets = self._problem.offsets
@@ -122,6 +162,11 @@ class ArgminSolver:
         )
         kept.numbers[..., 0] = -2  # no factor yet
         return kept
+
+
+def _nothing_kept(nodes: int) -> Kept:
+    none = np.empty((0, nodes, 3))
+    return Kept(none[:, 0], np.zeros(nodes, dtype=np.int64), none, none, none[..., None])
 
 
 def _refuse_unsupported(loss: Loss, max_grad_norm: float | None) -> None:

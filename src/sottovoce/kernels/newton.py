@@ -21,8 +21,8 @@ then within tolerance / mu of the minimiser. Without kinks this reads ||grad F||
 Method. Newton on F with the kinked terms replaced by max over y in [lo, hi] of y r - (y - y_t)^2 / (2 c), whose slope
 is y_t + c r cut to [lo, hi]. When that is solved, the slopes become the new y_t (the method of multipliers, here also
 the proximal point method on the dual). It converges whatever the rows, and c sets how fast. G asks r = 0 of the
-terms at their kink to about tolerance^2, so residuals are computed with twice the digits. The Newton matrix of a node
-and run is kept from call to call and is used for as long as it halves the gradient; duals are kept too.
+terms at their kink to about tolerance^2, so residuals are computed with twice the digits. A Newton matrix is used for
+as long as it halves the gradient. Where there are kinks, it and the duals are kept from call to call.
 """
 
 import math
@@ -56,7 +56,10 @@ class Problem(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What one call leaves to the next, run by run; `place` says where a node's factor starts."""
+    """What one call leaves to the next, run by run; `place` says where a node's factor starts.
+
+    Without kinks there are no duals, and nothing is kept: every array but `place` is empty.
+    """
 
     factors: Floats  # (runs, room)
     place: Ints  # (nodes,)
@@ -299,34 +302,57 @@ def _clear(it: Any, l1: float, tolerance: float) -> None:
             w[k] = 0.0
 
 
+@part
+def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
+    """Duals, and what is in the factor, as the last call left them."""
+    for j in range(it.m):
+        it.row[_Y, j], it.row[_F, j] = kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j]
+    if p.l1 > 0:
+        copy(it.column[_Y1], kept.by_column[q, i, 0])
+        copy(it.column[_F1], kept.by_column[q, i, 1])
+
+
+@part
+def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
+    """The other way."""
+    for j in range(it.m):
+        kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j] = it.row[_Y, j], it.row[_F, j]
+    if p.l1 > 0:
+        copy(kept.by_column[q, i, 0], it.column[_Y1])
+        copy(kept.by_column[q, i, 1], it.column[_F1])
+
+
 @kernel
-def minimise_all(counter: Any, items: int, rows: Any, p: Any, of: Any, kept: Any, scales: Any, mu: Any, pull: Any,
-                 w: Any, tolerance: float, reached: Any) -> None:  # fmt: skip
-    """An item is a node and a run. `w` holds the starts, then the results; `reached` their certificates."""
+def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: Any, kept: Any, scales: Any, mu: Any,
+                 pull: Any, w: Any, tolerance: float, reached: Any) -> None:  # fmt: skip
+    """An item is a node and a run: node runs + run, as `which` lists them.
+
+    `w` holds the starts, then the results; `reached` their certificates.
+    """
     nodes, d, runs = w.shape
-    most = 0
+    keeps, most = len(kept.numbers) > 0, 0
     for i in range(nodes):
         most = max(most, p.offsets[i + 1] - p.offsets[i])
     row, column, temp = np.empty((6, most)), np.empty((12, d)), np.empty(d + most)
+    own_room, own_numbers = np.empty(0 if keeps else min(most, d) ** 2), np.empty(3)
     item = claim(counter)
     while item < items:
-        i, q = item // runs, item % runs
+        i, q = which[item] // runs, which[item] % runs
         it = _Item(p.offsets[i], p.offsets[i + 1] - p.offsets[i], mu[i], scales[i, 1], row, column)
-        for j in range(it.m):
-            row[_Y, j], row[_F, j] = kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j]
         for k in range(d):
             column[_W, k], column[_TAIL, k], column[_PULL, k] = w[i, k, q], 0.0, pull[i, k, q]
             column[_S1, k] = column[_C1, k] = 0.0
-            if p.l1 > 0:
-                column[_Y1, k], column[_F1, k] = kept.by_column[q, i, 0, k], kept.by_column[q, i, 1, k]
-        room = kept.factors[q, kept.place[i] :]
-        reached[i, q] = _minimise(rows, p, of, it, kept.numbers[q, i], room, scales[i, 0], tolerance, temp)
+        if keeps:
+            _take(p, it, kept, i, q)
+        room, numbers = own_room, own_numbers
+        numbers[_LINES], numbers[_KAPPA] = -2, 0.0
+        if keeps:
+            room, numbers = kept.factors[q, kept.place[i] :], kept.numbers[q, i]
+        reached[i, q] = _minimise(rows, p, of, it, numbers, room, scales[i, 0], tolerance, temp)
         if p.l1 > 0:
             _clear(it, p.l1, tolerance)
-        for j in range(it.m):
-            kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j] = row[_Y, j], row[_F, j]
         for k in range(d):
             w[i, k, q] = column[_W, k]
-            if p.l1 > 0:
-                kept.by_column[q, i, 0, k], kept.by_column[q, i, 1, k] = column[_Y1, k], column[_F1, k]
+        if keeps:
+            _leave(p, it, kept, i, q)
         item = claim(counter)

@@ -18,7 +18,7 @@ template <> struct __align__(16) Entry<double> { double value; long long column;
 template <typename T> struct __align__(16) Pair { Entry<T> of[2]; };  // one load of 16 bytes in single precision
 template <typename T, int COUNT> struct __align__(16) Values { T of[COUNT]; };
 
-// ---- losses: slope(z, b, theta), as in losses.py -------------------------------------------------------------------
+// ---- losses: slope(z, b, theta), as in losses/scalar.py -------------------------------------------------------------------
 
 __device__ inline float exp_(float x) { return __expf(x); }
 __device__ inline double exp_(double x) { return exp(x); }
