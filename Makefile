@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: train test lint reproduce bench clean
 
 train: .venv/.cli
-	$(BIN)/sottovoce train
+	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001
 
 test: .venv/.dev lint
 	$(BIN)/python -m pytest

@@ -7,10 +7,28 @@ and all that it ever says is (epsilon, delta)-differentially private. There is n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
+from sottovoce.errors import (
+    BudgetError,
+    InputError,
+    PrivacyError,
+    PrivacyLeakWarning,
+    SottovoceError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
-    from sottovoce import algorithms, datasets, graphs, losses, privacy, regularisers
+    from sottovoce import (
+        algorithms,
+        datasets,
+        estimators,
+        graphs,
+        losses,
+        models,
+        plan,
+        privacy,
+        regularisers,
+        schema,
+    )
     from sottovoce.algorithms import (
         ADMM,
         DPADMM,
@@ -50,7 +68,18 @@ _HOMES = {
     "simulate": "sottovoce.engines.simulate",
     "utility_bound": "sottovoce.algorithms",
 }
-_MODULES = ("algorithms", "datasets", "graphs", "losses", "privacy", "regularisers")
+_MODULES = (
+    "algorithms",
+    "datasets",
+    "estimators",
+    "graphs",
+    "losses",
+    "models",
+    "plan",
+    "privacy",
+    "regularisers",
+    "schema",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -70,10 +99,12 @@ __all__ = [
     "MADMM",
     "PVP",
     "RADMM",
+    "BudgetError",
     "FixedPoint",
     "InputError",
     "NoisyAveragedGD",
     "PrivacyError",
+    "PrivacyLeakWarning",
     "Result",
     "RyuKim",
     "Sites",
@@ -82,10 +113,14 @@ __all__ = [
     "UnsupportedError",
     "algorithms",
     "datasets",
+    "estimators",
     "graphs",
     "losses",
+    "models",
+    "plan",
     "privacy",
     "regularisers",
+    "schema",
     "simulate",
     "utility_bound",
 ]

@@ -6,7 +6,7 @@ import pytest
 from sottovoce import datasets
 from sottovoce.cli import main
 
-TINY = ["--nodes", "5", "--rounds", "2", "--local-steps", "2", "--runs", "2", "--diameter", "80"]
+TINY = ["--nodes", "5", "--rounds", "2", "--local-steps", "2", "--runs", "2", "--rho", "0.001", "--diameter", "80"]
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import pytest
 from sottovoce import ADMM, IPADMM
 from sottovoce.errors import InputError
 from sottovoce.experiments.config import TrainConfig
+from sottovoce.plan import plan
 
 CONFIGS = [
     TrainConfig(),
@@ -26,15 +27,29 @@ def test_round_trip(config):
     assert config.resolved().resolved() == config.resolved()
 
 
+SET = {"rounds": 100, "local_steps": 10, "rho": 1e-3, "diameter": 80.0}
+
+
 def test_nothing_of_the_algorithms_is_repeated():
-    algorithm = TrainConfig().build().algorithm
-    assert algorithm == IPADMM()
+    algorithm = TrainConfig(**SET).build().algorithm
+    assert algorithm == IPADMM(**SET)
     assert TrainConfig(algorithm="admm").build().algorithm == ADMM()
     assert TrainConfig().epsilon is None
-    resolved = TrainConfig().resolved()
+    resolved = TrainConfig(**SET).resolved()
     ours = {f.name for f in fields(TrainConfig)} - {"sampling", "loss", "regulariser"}
     for name in ours & {f.name for f in fields(IPADMM)}:
         assert getattr(resolved, name) == getattr(algorithm, name)
+
+
+def test_what_is_not_given_is_planned_and_what_is_given_stays():
+    config = TrainConfig(nodes=4, graph="ring", rounds=7, epsilon=2.0)
+    _, sites, graph, algorithm, _ = config.build()
+    found = plan(sizes=sites.counts.tolist(), d=sites.d, graph=graph, epsilon=2.0, fixed={"rounds": 7})
+    assert algorithm == found.algorithm()
+    assert (algorithm.rounds, algorithm.epsilon) == (7, 2.0)
+    assert config.resolved(algorithm).diameter == algorithm.diameter
+    # Without noise there is nothing to plan for.
+    assert TrainConfig(nodes=4, epsilon=math.inf).build().algorithm == IPADMM(epsilon=math.inf)
 
 
 def test_overrides_win_and_may_be_spelt_either_way():

@@ -176,7 +176,7 @@ def test_a_budget_is_charged_before_and_never_overdrawn(clinic, tmp_path, cli, a
     first = answer("budget", "show", budget)
     assert first["spent"] == pytest.approx(8, rel=1e-6)
     code, out, err = cli(*given, "--out", tmp_path / "second")
-    assert (code, out, (tmp_path / "second").exists()) == (2, "", False)
+    assert (code, out, (tmp_path / "second").exists()) == (3, "", False)
     assert "epsilon" in err
     assert answer("budget", "show", budget) == first
     assert answer(*given[:-4], "--epsilon", 2, "--budget", budget)["privacy"]["epsilon"] <= 2

@@ -24,7 +24,7 @@ BROWSER = next(
 def run(tmp_path_factory):
     """A small run, as `train --out` leaves it."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    config = TrainConfig(nodes=5, rounds=6, local_steps=2, runs=2, diameter=80.0, split="official")
+    config = TrainConfig(nodes=5, rounds=6, local_steps=2, runs=2, rho=1e-3, diameter=80.0, split="official")
     folder.write(train(config), out)
     assert main(["report", str(out)]) == 0
     return out

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from sottovoce.arrays import Array
-from sottovoce.errors import expect
+from sottovoce.errors import UnsupportedError, expect
 from sottovoce.graphs import Graph
 from sottovoce.losses import Logistic, Loss
 from sottovoce.noise import Noise
@@ -71,6 +71,21 @@ class Algorithm(ABC, Generic[State]):
     @abstractmethod
     def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:
         """Take in `heard`, the sum of the neighbours' messages of round k."""
+
+    def without(self, state: State, gone: Array) -> State:  # noqa: ARG002
+        """Undo all that one neighbour's messages have ever done to the dual; it takes no further part.
+
+        Called between `release` and `absorb` of the first round without it, whose `site` then has one neighbour less
+        and whose `heard` lacks it. Refused by algorithms that have not said how.
+
+        Args:
+            state: after the release.
+            gone: the sum of (own message - its message) over all earlier rounds: (nodes, d, runs).
+        """
+        raise UnsupportedError(
+            f"Expected an algorithm that can go on without a lost neighbour, got {type(self).__name__}. "
+            "Use the policy wait or stop, or an algorithm such as IPADMM."
+        )
 
     @property
     @abstractmethod

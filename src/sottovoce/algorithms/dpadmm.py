@@ -57,6 +57,10 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         w = site.noisy_steps(s.w, steps).last
         return w, s._replace(w=w, total=s.total + w)
 
+    def without(self, state: Consensus, gone: Array) -> Consensus:
+        """Only the dual remembers a neighbour for longer than a round."""
+        return self.dual_without(state, gone)
+
     def eta(self, s: float, site: Oracle) -> Floats:
         """eta_i^k for round k = s: (nodes, 1, 1)."""
         c3 = self.loss.smoothness(site.sites.data_norm)

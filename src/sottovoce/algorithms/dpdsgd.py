@@ -74,6 +74,10 @@ class DPDSGD(Stepping[State]):
         w = state.w - 1 / (1 + largest) * (site.degree * state.w - heard)
         return State(w=w, total=state.total + w)
 
+    def without(self, state: State, gone: Array) -> State:  # noqa: ARG002
+        """There is no dual to mend: what was mixed in fades with the steps, and mixing keeps the sum of those left."""
+        return state
+
     def outputs(self, k: int, state: State) -> Outputs:
         """The average of the mixed models so far, and the last."""
         return Outputs(average=state.total / k, last=state.w)

@@ -122,6 +122,10 @@ class IPADMM(PrivateAlgorithm[State]):
         s = state
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w_bar - heard))
 
+    def without(self, state: State, gone: Array) -> State:
+        """The dual has moved by -(rho / 2) `gone` along that edge: take it back."""
+        return state._replace(gamma=state.gamma + self.rho / 2 * gone)
+
     def outputs(self, k: int, state: State) -> Outputs:
         """The theorem's average over all inner iterates but the last, and the last broadcast."""
         return Outputs(average=state.total / (k * self.local_steps), last=state.w_bar)

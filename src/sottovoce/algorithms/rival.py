@@ -167,6 +167,10 @@ class ConsensusRival(Rival[Consensus]):
         s = state
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
 
+    def dual_without(self, state: Consensus, gone: Array) -> Consensus:
+        """Take back the dual's moves along one edge, for those in which a neighbour leaves no other trace."""
+        return state._replace(gamma=state.gamma + self.rho / 2 * gone)
+
     def outputs(self, k: int, state: Consensus) -> Outputs:
         """The average of all messages so far, and the last."""
         return Outputs(average=state.total / k, last=state.w)

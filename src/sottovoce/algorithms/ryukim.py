@@ -73,6 +73,10 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
             w = mean
         return w, s._replace(w=w, total=s.total + w)
 
+    def without(self, state: Consensus, gone: Array) -> Consensus:
+        """Only the dual remembers a neighbour for longer than a round."""
+        return self.dual_without(state, gone)
+
     def variance(self, site: Oracle) -> Floats:
         """(2 c1 sigma / m_i)^2; a Laplace law of scale x has variance 2 x^2."""
         spread = 2 * site.d if self.form == "published" else 1

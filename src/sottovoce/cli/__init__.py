@@ -3,6 +3,8 @@
 0    done
 1    `account` was asked whether a budget holds, and it does not; `schema check` found problems
 2    something about the input is wrong; nothing was written
+3    a budget would be overdrawn; nothing was computed
+4-8  why a site stopped, see `exit_codes`
 130  interrupted; nothing was written, except by `reproduce` and `compare`, which keep finished results
 """
 
@@ -31,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except SottovoceError as error:
-        return _refuse(str(error))
+        from sottovoce.cli.exit_codes import code_of
+
+        return _refuse(str(error), code_of(error))
     except OSError as error:
         return _refuse(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
     except MemoryError:
@@ -77,6 +81,6 @@ def _interrupted(message: str = "interrupted; an unfinished run writes nothing")
     return INTERRUPTED
 
 
-def _refuse(message: str) -> int:
+def _refuse(message: str, code: int = BAD_INPUT) -> int:
     print(f"sottovoce: error: {' '.join(message.split())}", file=sys.stderr)
-    return BAD_INPUT
+    return code

@@ -8,10 +8,12 @@ from sottovoce.cli.account import AccountCommand, account
 from sottovoce.cli.apply import evaluate, predict
 from sottovoce.cli.budget import budget_app
 from sottovoce.cli.dataset import dataset
+from sottovoce.cli.exit_codes import epilog
 from sottovoce.cli.federation import federation_app, site_keygen
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.report import report
 from sottovoce.cli.schema import schema_app
+from sottovoce.cli.site import site_run
 from sottovoce.cli.study import compare, reproduce
 from sottovoce.cli.train import TrainCommand, train
 
@@ -32,12 +34,9 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(federation_app, name="federation")
 site_app = typer.Typer(no_args_is_help=True, help="What one site of a federation does.")
 site_app.command("keygen")(site_keygen)
+site_app.command("run", epilog=epilog())(site_run)
 app.add_typer(site_app, name="site")
 
-
-@site_app.callback()
-def _site() -> None:
-    """What one site of a federation does."""
 
 
 def _version(wanted: bool) -> None:

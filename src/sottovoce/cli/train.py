@@ -20,9 +20,10 @@ class TrainCommand(HelpfulCommand):
 
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
         """What a run without any option would use."""
-        from sottovoce.experiments.build import CHOICES
+        from sottovoce.experiments.build import CHOICES, PLANNED
 
-        return asdict(TrainConfig().resolved()), CHOICES
+        known = asdict(TrainConfig().resolved())
+        return {name: value for name, value in known.items() if name not in PLANNED}, CHOICES
 
 
 def train(

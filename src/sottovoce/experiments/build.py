@@ -1,5 +1,6 @@
 """What the names in a configuration stand for, and the objects that it describes."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import fields
 from difflib import get_close_matches
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from sottovoce import graphs, losses, regularisers
-from sottovoce.algorithms import Algorithm
+from sottovoce.algorithms import IPADMM, Algorithm
 from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.datasets import BY_NAME, Partition, partition
@@ -19,6 +20,7 @@ from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.source import Source, source
 from sottovoce.graphs import Graph
 from sottovoce.losses import Loss, Softmax
+from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.sites import Sites
 
@@ -38,6 +40,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "device": get_args(DeviceName),
     "dtype": get_args(Precision),
 }
+# What the planner chooses where it is not given.
+PLANNED = ("rounds", "local_steps", "rho", "diameter")
 NODES, RUNS, SEED = 100, 10, 0  # the paper's network, its number of runs, and a seed for all who want the same figures
 
 # Settings that are fields of some algorithm and are handed to it as they are.
@@ -73,7 +77,9 @@ def build(config: TrainConfig) -> Built:
     sites, names = _sites_of(config, rows, seed)
     options = _given(config, "graph_", ("degree", "probability", "rewire"))
     graph = graphs.by_name(config.graph, sites.n, seed, **options)
-    return Built(rows, sites, graph, algorithm_of(config, rows.loss(config.loss)), names)
+    return Built(
+        rows, sites, graph, _planned(config, algorithm_of(config, rows.loss(config.loss)), sites, graph), names
+    )
 
 
 def algorithm_of(config: TrainConfig, loss: Loss | None) -> Algorithm[Any]:
@@ -92,6 +98,22 @@ def algorithm_of(config: TrainConfig, loss: Loss | None) -> Algorithm[Any]:
     if config.regulariser is not None:
         pieces["regulariser"] = regularisers.by_name(config.regulariser)
     return line.kind(**{**line.settings, **given}, **pieces)
+
+
+def _planned(config: TrainConfig, algorithm: Algorithm[Any], sites: Sites, graph: Graph) -> Algorithm[Any]:
+    """The same, with what was not given chosen by the planner, from public numbers."""
+    open_ = [name for name in PLANNED if getattr(config, name) is None]
+    if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
+        return algorithm
+    given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
+    if config.batch_size is None:
+        del given["batch_size"], given["sampling"]
+    found = plan(
+        sizes=sites.counts.tolist(), d=sites.d, graph=graph, epsilon=algorithm.epsilon, delta=algorithm.delta,
+        loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam, data_norm=sites.data_norm,
+        max_grad_norm=algorithm.max_grad_norm, fixed=given,
+    )  # fmt: skip
+    return found.algorithm()
 
 
 def defaults(config: TrainConfig, algorithm: Algorithm[Any] | None) -> dict[str, Any]:

@@ -64,14 +64,14 @@ class TrainConfig:
 
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
     form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")
-    rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t.")
-    local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l.")
-    rho: float | None = option(None, "Algorithm", "Penalty of ADMM.")
+    rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t. Left out: planned.")
+    local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l. Left out: planned.")
+    rho: float | None = option(None, "Algorithm", "Penalty of ADMM. Left out: planned.")
     lam: float | None = option(None, "Algorithm", "Weight of the regulariser.")
     loss: str | None = option(None, "Algorithm", "Loss of one row.")
     regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
     diameter: float | None = option(
-        None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: chosen from public numbers."
+        None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: planned."
     )
     schedule: str | None = option(None, "Algorithm", "How the steps shrink.")
     batch_size: int | None = option(None, "Algorithm", "Rows of a stochastic gradient. Left out: all rows.")

@@ -47,6 +47,10 @@ class Arrivals:
 
     def had(self, address: Slot) -> None:
         """The message was read: a push of it is no longer wanted, nor are those of earlier rounds."""
+        if address.round > LAST_ROUND // 2:
+            # A notice, numbered from the end: it says nothing about the rounds.
+            self._kept.get(address.site, {}).pop(address.round, None)
+            return
         if address.site in self._kept:
             last = self._had[address.site] = max(self._had[address.site], address.round)
             self._kept[address.site] = {k: data for k, data in self._kept[address.site].items() if k > last}

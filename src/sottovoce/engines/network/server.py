@@ -25,6 +25,7 @@ from typing import final
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import OPERATOR
+from sottovoce.engines.network.notices import most_messages
 from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
 from sottovoce.engines.network.wire import message_size
 from sottovoce.errors import InputError, expect
@@ -141,7 +142,7 @@ def _payload(agreements: Iterable[Agreement]) -> int:
 
 def _store(agreements: Iterable[Agreement]) -> int:
     """Twice what all messages take, and some."""
-    messages = sum(len(a.sites) * (a.algorithm.rounds + 16) * (_largest_message(a) + _HEADERS) for a in agreements)
+    messages = sum((most_messages(a) + 16 * len(a.sites)) * (_largest_message(a) + _HEADERS) for a in agreements)
     return 2 * messages + 64 * 1024**2
 
 

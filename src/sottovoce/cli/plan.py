@@ -1,0 +1,184 @@
+"""`sottovoce plan`: settings from public numbers, before anyone joins."""
+
+import json as json_module
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sottovoce.errors import InputError, expect
+
+if TYPE_CHECKING:
+    from sottovoce.datasets import Dataset
+    from sottovoce.plan import Outcome, Plan
+
+_NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
+_STAND_INS = ("adult", "bank")
+
+
+def _option(text: str, panel: str, *names: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+def plan(
+    sites: Annotated[int | None, _option("How many sites.", _NETWORK)] = None,
+    rows: Annotated[int | None, _option("Rows at each site.", _NETWORK)] = None,
+    sizes: Annotated[
+        str | None, _option("Rows at every site, as in 100,200,150; instead of --sites.", _NETWORK)
+    ] = None,
+    graph: Annotated[str, _option("Who hears whom.", _NETWORK)] = "complete",
+    max_rounds: Annotated[int, _option("Rounds of messages that the sites can afford.", _NETWORK)] = 200,
+    epsilon: Annotated[float, _option("Total budget over all rounds.", _PRIVACY)] = 1.0,
+    delta: Annotated[float, _option("Chance of failure that the guarantee allows for.", _PRIVACY)] = 1e-5,
+    max_grad_norm: Annotated[float | None, _option("Clip every record's gradient to this norm.", _PRIVACY)] = None,
+    features: Annotated[int | None, _option("Columns of the table, after one-hot encoding.", _PROBLEM)] = None,
+    schema: Annotated[Path | None, _option("Public schema that gives columns and norm.", _PROBLEM)] = None,
+    stand_in: Annotated[str | None, _option("Public data set to plan on: adult or bank.", _PROBLEM)] = None,
+    loss: Annotated[str, _option("Loss of one row.", _PROBLEM)] = "logistic",
+    lam: Annotated[float, _option("Weight of the regulariser.", _PROBLEM)] = 1e-4,
+    thorough: Annotated[
+        bool, _option("Try neighbouring settings by simulation too; up to a minute.", _OUTPUT, "--thorough")
+    ] = False,
+    plot: Annotated[
+        Path | None, _option("Draw risk against epsilon into this file (.svg, .png, .pdf).", _OUTPUT)
+    ] = None,
+    json: Annotated[bool, _option("Print one JSON object instead of tables.", _OUTPUT, "--json")] = False,
+    quiet: Annotated[bool, _option("No progress bar.", _OUTPUT, "--quiet")] = False,
+) -> None:
+    """Choose settings from public numbers alone, and say what they will reach and whether joining pays."""
+    counts = _counts(sites, rows, sizes)
+    from sottovoce import graphs, losses
+    from sottovoce.cli import output
+    from sottovoce.plan import plan as make
+
+    public = _stand_in(stand_in)
+    d, data_norm = _shape(features, schema, public)
+    with output.progress(quiet or json) as progress:
+        made = make(
+            sizes=counts, d=d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon, delta=delta,
+            loss=losses.by_name(loss), lam=lam, data_norm=data_norm, max_grad_norm=max_grad_norm,
+            max_rounds=max_rounds, stand_in=public, effort="thorough" if thorough else "quick", progress=progress,
+        )  # fmt: skip
+        found = made.to_dict()
+    if plot is not None:
+        draw(made, plot)
+    if json:
+        print(json_module.dumps({**found, "train": train_options(made)}, indent=2, allow_nan=False))
+    else:
+        _show(made, plot)
+
+
+def _counts(sites: int | None, rows: int | None, sizes: str | None) -> list[int]:
+    if sizes is not None:
+        expect(sites is None and rows is None, "either --sizes or --sites with --rows", sizes=sizes)
+        try:
+            return [int(part) for part in sizes.split(",")]
+        except ValueError:
+            raise InputError(f"Expected whole numbers with commas, as in 100,200,150, got sizes={sizes!r}.") from None
+    if sites is None or rows is None:
+        raise InputError(f"Expected --sites and --rows, or --sizes, got sites={sites}, rows={rows}. Give both.")
+    expect(sites >= 1 and rows >= 1, "at least one site and one row", sites=sites, rows=rows)
+    return [rows] * sites
+
+
+def _stand_in(name: str | None) -> "Dataset | None":
+    from sottovoce import datasets
+
+    if name is None:
+        return None
+    expect(name in _STAND_INS, f"a stand-in among {', '.join(_STAND_INS)}", stand_in=name)
+    return {"adult": datasets.adult, "bank": datasets.bank}[name]()
+
+
+def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> tuple[int, float]:
+    """d and the norm bound, from whichever of the three was given."""
+    if schema is not None:
+        from sottovoce.schema import Schema
+
+        declared = Schema.load(schema)
+        return int(declared.d), float(declared.data_norm)
+    if features is not None:
+        return features, 1.0
+    if public is not None:
+        return public.d, public.data_norm
+    raise InputError("Expected --features, --schema or --stand-in, got none. One of them must say how many columns.")
+
+
+def train_options(made: "Plan") -> str:
+    """The options of `sottovoce train` that stand for this plan."""
+    task, settings = made.task, made.settings
+    wanted = {
+        "nodes": task.n, "graph": task.graph.name, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
+        "lam": task.lam, "max_grad_norm": task.max_grad_norm,
+        **{name: settings[name] for name in ("rounds", "local_steps", "rho", "diameter", "schedule", "batch_size")},
+    }  # fmt: skip
+    given = {name.replace("_", "-"): value for name, value in wanted.items() if value is not None}
+    return " ".join(f"--{name} {_text(value)}" for name, value in given.items())
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _show(made: "Plan", plot: Path | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    chosen = Table("setting", "value", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("rounds", "local_steps", "rho", "diameter", "schedule", "batch_size"):
+        value = made.settings[name]
+        chosen.add_row(name.replace("_", " "), "all rows" if value is None else _text(value))
+    console.print(chosen)
+    risks = Table("epsilon", "together", "one site after", "one site alone", box=SIMPLE_HEAD, pad_edge=False)
+    for line in made.trade_off:
+        here = line.epsilon == made.task.epsilon
+        risks.add_row(*_cells(line), style="bold" if here else None)
+    console.print("Mean loss that is foretold, with 90 % intervals:")
+    console.print(risks)
+    for text in (made.reason, *made.notes):
+        console.print(Text(text))
+    if plot is not None:
+        console.print(Text(f"Drawn into {plot}."), soft_wrap=True)
+    console.print(Text(f"sottovoce train {train_options(made)}"), soft_wrap=True)
+
+
+def _cells(line: "Outcome") -> list[str]:
+    intervals = (line.joined, line.single, line.alone)
+    return [_text(line.epsilon), *(f"{i.mean:.3f} ({i.low:.2f} to {i.high:.2f})" for i in intervals)]
+
+
+def draw(made: "Plan", path: Path) -> None:
+    """Risk against epsilon, together and alone, as a figure."""
+    from matplotlib.figure import Figure
+
+    from sottovoce.report.style import CYCLE, style
+
+    lines = made.trade_off
+    epsilons = [line.epsilon for line in lines]
+    with style():
+        figure = Figure(figsize=(5.4, 3.4))
+        axes = figure.add_subplot()
+        pairs = (
+            ("together", [x.joined for x in lines], "-", "o"),
+            ("one site alone", [x.alone for x in lines], "--", "s"),
+        )
+        for colour, (label, values, dash, marker) in zip(CYCLE, pairs, strict=False):
+            axes.plot(epsilons, [v.mean for v in values], dash, marker=marker, color=colour, label=label)
+            axes.fill_between(
+                epsilons, [v.low for v in values], [v.high for v in values], color=colour, alpha=0.12, linewidth=0
+            )
+        axes.set_xscale("log")
+        axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axes.minorticks_off()
+        axes.set_xlabel("epsilon")
+        axes.set_ylabel("mean loss, foretold (band: 90 %)")
+        axes.set_title(f"{made.task.n} sites, {made.task.graph.name} graph, {made.task.d} features")
+        axes.legend()
+        try:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except ValueError as error:
+            raise InputError(f"Expected a file name ending in .svg, .png or .pdf, got plot={str(path)!r}.") from error

@@ -1,0 +1,177 @@
+"""`sottovoce site run`: one site of a federation, from its rows to its model."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.errors import InputError
+
+if TYPE_CHECKING:
+    from sottovoce.engines.network.agreement import Agreement
+    from sottovoce.engines.network.certificates import TLSFiles
+    from sottovoce.engines.network.events import Watcher
+    from sottovoce.engines.network.mail import Pace
+    from sottovoce.engines.network.runner import Finished
+    from sottovoce.engines.network.seat import Seat
+
+_WHO, _DATA, _SERVER, _OUT = "Who", "Rows and their budget", "Message server", "Files and output"
+_AGAIN = "interrupted; run the same command again to go on"
+
+
+def _option(text: str, panel: str, metavar: str | None = None) -> object:
+    return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+def site_run(
+    federation: Annotated[Path, _option("The agreement, countersigned by all: federation.toml.", _WHO)],
+    site: Annotated[str, _option("Which site this is.", _WHO, "NAME")],
+    key: Annotated[Path, _option("Its private key, from: sottovoce site keygen.", _WHO)],
+    data: Annotated[Path, _option("Its rows: CSV or Parquet by the schema, or .npz arrays if there is none.", _DATA)],
+    server: Annotated[str, _option("The message server, such as tls://nats.example.org:4222.", _SERVER, "URL")],
+    state: Annotated[Path, _option("Folder for ledger and journal. Keep it, and keep it private.", _OUT)],
+    signatures: Annotated[Path | None, _option("Folder of signatures. Left out: beside the agreement.", _WHO)] = None,
+    ledger: Annotated[Path | None, _option("Ledger of these rows. Left out: rows.ledger in --state.", _DATA)] = None,
+    cap_epsilon: Annotated[
+        float | None, _option("First use of these rows: what all runs on them may cost, for all time.", _DATA)
+    ] = None,
+    cap_delta: Annotated[float | None, _option("First use of these rows: the delta of that cap.", _DATA)] = None,
+    certificates: Annotated[
+        Path | None,
+        _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
+    ] = None,
+    ca: Annotated[Path | None, _option("Certificate of the authority.", _SERVER)] = None,
+    cert: Annotated[Path | None, _option("Certificate of this site.", _SERVER)] = None,
+    tls_key: Annotated[Path | None, _option("Private key of that certificate.", _SERVER)] = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a server that is away.", rich_help_panel=_SERVER)
+    ] = 600.0,
+    out: Annotated[Path | None, _option("Folder for model and statement. Left out: in --state, by run.", _OUT)] = None,
+    log: Annotated[Path | None, _option("Add a log to this file, one JSON object a line.", _OUT)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No view of the run.", rich_help_panel=_OUT)] = False,
+) -> None:
+    """Take part in a federation: check the rows, reserve the budget, run, and write a model and a privacy statement.
+
+    After a crash or an interruption run the same command again: what was released is sent again, and nothing is drawn
+    a second time.
+    """
+    from sottovoce.cli import site_files
+    from sottovoce.cli.site_view import watching
+    from sottovoce.engines.network import agreement_file, countersign
+    from sottovoce.engines.network.events import Logged, Several
+    from sottovoce.engines.network.identity import SigningKey
+    from sottovoce.engines.network.mail import Pace
+    from sottovoce.engines.network.runner import result_of
+    from sottovoce.engines.network.seat import Seat
+
+    pace, cap = Pace(server=patience), site_files.Cap(cap_epsilon, cap_delta)
+    agreement = agreement_file.load(federation)
+    agreement.member(site)
+    countersign.verify_signatures(agreement, federation, signatures)
+    signing, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
+    books = state / "rows.ledger" if ledger is None else ledger
+    with ExitStack() as stack:
+        with site_files.unchanged(data):
+            rows = site_files.rows_of(agreement, data)
+            agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
+            folder = site_files.run_folder(state, agreement)
+            opened = stack.enter_context(site_files.open_ledger(books, data, cap))
+        journal = stack.enter_context(site_files.open_journal(folder, agreement, site))
+        seat = Seat(agreement=agreement, site=site, rows=rows, key=signing, ledger=opened, journal=journal)
+        seat.check_books()
+        seat.check_budget()
+        stack.enter_context(_logging(log))
+        watcher = Several(stack.enter_context(watching(quiet)), Logged())
+        finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
+        _write(agreement, site, finished, folder if out is None else out)
+        spent, delta = opened.total(), opened.header.delta
+    _tell(folder if out is None else out, spent, delta)
+
+
+def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | None, tls_key: Path | None) -> "TLSFiles":
+    from sottovoce.engines.network.certificates import TLSFiles
+
+    if certificates is not None and ca is None and cert is None and tls_key is None:
+        return TLSFiles.within(certificates, site)
+    if certificates is None and ca is not None and cert is not None and tls_key is not None:
+        return TLSFiles(ca, cert, tls_key)
+    raise InputError("Expected --certificates FOLDER, or else all of --ca, --cert and --tls-key.")
+
+
+def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    from sottovoce.cli.study import Stopped
+
+    try:
+        return asyncio.run(_run(seat, server, tls, watcher, pace))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise Stopped(_AGAIN) from None
+
+
+async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    from sottovoce.engines.network.jetstream import JetStreamTransport
+    from sottovoce.engines.network.runner import run_site
+    from sottovoce.engines.network.wire import message_size
+
+    _end_gently()
+    a = seat.agreement
+    largest = max(message_size(a.run, name, a.model_size) for name in a.names)
+    transport = await JetStreamTransport.connect(
+        server, a.run, seat.site, seat.neighbours, largest, tls=tls.context(), timeout=pace.server
+    )
+    async with transport:
+        return await run_site(seat, transport, watcher=watcher, pace=pace)
+
+
+def _end_gently() -> None:
+    """Whoever asks the process to end gets what Ctrl-C gets. Only the main thread can say so."""
+    task = asyncio.current_task()
+    if os.name == "posix" and task is not None and threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+@contextmanager
+def _logging(path: Path | None) -> Iterator[None]:
+    """Log to that file. Without one, warnings do not reach the terminal either: the view shows them."""
+    from sottovoce.engines.network.events import JsonLines
+
+    handler: logging.Handler = logging.NullHandler()
+    if path is not None:
+        handler = logging.FileHandler(path, encoding="ascii")
+        handler.setFormatter(JsonLines())
+    # At the root: what the libraries below have to say goes to the same place.
+    root, own = logging.getLogger(), logging.getLogger("sottovoce")
+    before = own.level
+    root.addHandler(handler)
+    own.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        own.setLevel(before)
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _write(agreement: "Agreement", site: str, finished: "Finished", folder: Path) -> None:
+    from sottovoce import models
+    from sottovoce.models.from_site import model_of
+    from sottovoce.schema.writing import replacing
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    model = model_of(agreement, site, finished.model, finished.absent)
+    models.save(model, folder / "model.safetensors")
+    with replacing(folder / "statement.txt") as file:
+        file.write(f"{model.privacy.prose()}\n")
+
+
+def _tell(folder: Path, spent: float, delta: float) -> None:
+    from sottovoce.cli.output import exactly, up
+
+    print(f"Written to {folder}: model.safetensors and statement.txt.")
+    print(f"All runs on these rows so far: epsilon = {up(spent)} at delta = {exactly(delta)}.")

@@ -1,0 +1,160 @@
+"""The files of one site: its rows, the ledger of these rows, and a folder for what it must remember.
+
+    STATE/rows.ledger, .head, .salt   the ledger of the data set, for all its runs
+    STATE/RUN/journal.sqlite          the memory of one run
+    STATE/RUN/model.safetensors       what the run ends with
+    STATE/RUN/statement.txt
+
+A ledger belongs to one data set, which it knows by a keyed digest of the data file: HMAC-SHA256 with a salt that lies
+beside the ledger. Without a secret salt, whoever sees a ledger and knows all rows but one could try out the last one.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from sottovoce.engines.network.agreement import Agreement
+from sottovoce.engines.network.identity import read_secret, write_secret
+from sottovoce.engines.network.journal import Journal
+from sottovoce.engines.network.seat import booking, owner_of
+from sottovoce.engines.network.stops import DamagedError
+from sottovoce.errors import InputError, expect
+from sottovoce.models.from_site import label_scale
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.sites import Sites
+
+_SALT_BYTES = 32
+
+
+@final
+@dataclass(frozen=True)
+class Cap:
+    """The most that all runs on a data set together may ever cost. None where it was not given."""
+
+    epsilon: float | None
+    delta: float | None
+
+    def __post_init__(self) -> None:
+        both = (self.epsilon is None) == (self.delta is None)
+        expect(both, "--cap-epsilon and --cap-delta together", cap_epsilon=self.epsilon, cap_delta=self.delta)
+
+
+def rows_of(agreement: Agreement, path: Path) -> Sites:
+    """The rows of a file, by the agreed schema. Without a schema: an .npz file with arrays `features` and `labels`."""
+    schema = agreement.encoding
+    if schema is None:
+        features, labels = _arrays(path)
+        return Sites([features], [labels], data_norm=agreement.data_norm)
+    from sottovoce.schema import files
+
+    data = files.encode(path, schema)
+    offset, scale = label_scale(schema)
+    labels = data.labels if scale == 1.0 and offset == 0.0 else (data.labels - offset) / scale
+    return Sites([data.features], [labels], data_norm=schema.data_norm)
+
+
+def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files} if isinstance(file, np.lib.npyio.NpzFile) else {}
+    except (ValueError, EOFError) as error:
+        raise InputError(f"Expected an .npz file of arrays, got {str(path)!r}: {error}.") from error
+    good = set(found) == {"features", "labels"} and found["features"].ndim == 2
+    expect(good, "an .npz file with a matrix `features` and a vector `labels`", file=str(path), arrays=sorted(found))
+    return found["features"].astype(np.float64), found["labels"].astype(np.float64)
+
+
+@contextmanager
+def unchanged(data: Path) -> Iterator[None]:
+    """Refuse a file that changes meanwhile: its rows must be those that its ledger is of."""
+    before = _hashed(data, hashlib.sha256())
+    yield
+    if _hashed(data, hashlib.sha256()) != before:
+        raise InputError(f"Expected a data file that stays as it is, got {str(data)!r}, which changed meanwhile.")
+
+
+def run_folder(state: Path, agreement: Agreement) -> Path:
+    """Where a site remembers one run. Only its owner may look into it."""
+    folder = state / agreement.run
+    for path in (state, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def open_journal(folder: Path, agreement: Agreement, site: str) -> Journal:
+    """The memory of the run; a new one if there is none."""
+    return Journal.open(folder / "journal.sqlite", owner_of(agreement, site))
+
+
+def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    """The ledger of this data file. It is made on first use, if a cap is given."""
+    if not path.exists():
+        return _new_ledger(path, data, cap)
+    with booking():
+        ledger = Ledger.open(path)
+    try:
+        _check_ledger(ledger, path, data, cap)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    if cap.epsilon is None or cap.delta is None:
+        raise InputError(
+            f"Expected a ledger of these rows at {str(path)!r}, got none. If they were ever used before, give that "
+            "ledger with --ledger. If not, say what all runs on them together may cost for all time: --cap-epsilon "
+            "and --cap-delta."
+        )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _salt_path(path).exists():
+        write_secret(_salt_path(path), secrets.token_bytes(_SALT_BYTES))
+    with booking():
+        return Ledger.create(path, data_digest(path, data), cap.epsilon, cap.delta)
+
+
+def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
+    header = ledger.header
+    if header.data_digest != data_digest(path, data):
+        raise InputError(
+            f"Expected the ledger of the rows in {str(data)!r}, got that of another file at {str(path)!r}. Every data "
+            "set has a ledger of its own: give its path with --ledger. A changed file with the same people in it "
+            "spends the same budget: keep the old file for this run."
+        )
+    if cap.epsilon is not None:
+        expect(
+            (cap.epsilon, cap.delta) == (header.epsilon, header.delta),
+            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}",
+            cap_epsilon=cap.epsilon,
+            cap_delta=cap.delta,
+        )
+
+
+def data_digest(ledger: Path, data: Path) -> str:
+    """By which a ledger knows its data set."""
+    salt = _salt_path(ledger)
+    if not salt.exists():
+        raise DamagedError(
+            f"Expected the salt of the ledger, got no file {str(salt)!r}. Without it nobody can tell which rows the "
+            "ledger is of: restore it."
+        )
+    return f"hmac-sha256:{_hashed(data, hmac.new(read_secret(salt), digestmod=hashlib.sha256))}"
+
+
+def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            code.update(chunk)
+    return code.hexdigest()
+
+
+def _salt_path(ledger: Path) -> Path:
+    return ledger.with_name(f"{ledger.name}.salt")

@@ -1,0 +1,201 @@
+"""What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
+
+Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import final
+
+from sottovoce.errors import SottovoceError
+
+LOG = logging.getLogger("sottovoce.site")
+
+
+@final
+@dataclass(frozen=True)
+class Facts:
+    """What is known when a run begins or is resumed."""
+
+    run: str
+    agreement: str  # its digest
+    site: str
+    neighbours: tuple[str, ...]
+    rounds: int
+    done: int  # rounds that were finished before
+    policy: str
+    wait_seconds: float
+    epsilon: float  # of this run, as agreed
+    delta: float
+
+
+@final
+@dataclass(frozen=True)
+class Spending:
+    """The ledger of the rows: all runs together."""
+
+    epsilon: float
+    cap: float
+    delta: float  # at which both hold
+
+
+class Watcher:
+    """Is told; does nothing. Override what is of interest. Calls come from the event loop, so be quick."""
+
+    def began(self, facts: Facts, spending: Spending) -> None:
+        """Everything was checked; the first round is next."""
+
+    def round_began(self, k: int) -> None:
+        """Local work of round k begins."""
+
+    def published(self, k: int, again: bool) -> None:
+        """The message of round k is on the server; `again` if it was sent before a crash."""
+
+    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
+        """Neighbours whose message is missing, with the seconds for which each has been silent. Told now and then."""
+
+    def server_silent(self, seconds: float) -> None:
+        """The message server has not answered for so long."""
+
+    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
+        """A message that claims to be of that site and round was refused."""
+
+    def noticed(self, site: str, text: str) -> None:
+        """A neighbour has said something about the run itself."""
+
+    def dropped(self, k: int, site: str) -> None:
+        """From round k on, the run goes on without that neighbour."""
+
+    def round_done(self, k: int, spending: Spending) -> None:
+        """Round k was taken in, and is on the disk."""
+
+    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
+        """All rounds are done."""
+
+    def stopped(self, error: BaseException) -> None:
+        """The run ends here, before its time."""
+
+
+@final
+class Several(Watcher):
+    """Tells several watchers."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def began(self, facts: Facts, spending: Spending) -> None:
+        for watcher in self._watchers:
+            watcher.began(facts, spending)
+
+    def round_began(self, k: int) -> None:
+        for watcher in self._watchers:
+            watcher.round_began(k)
+
+    def published(self, k: int, again: bool) -> None:
+        for watcher in self._watchers:
+            watcher.published(k, again)
+
+    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
+        for watcher in self._watchers:
+            watcher.waiting(k, silent)
+
+    def server_silent(self, seconds: float) -> None:
+        for watcher in self._watchers:
+            watcher.server_silent(seconds)
+
+    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
+        for watcher in self._watchers:
+            watcher.refused(k, site, reason, explanation)
+
+    def noticed(self, site: str, text: str) -> None:
+        for watcher in self._watchers:
+            watcher.noticed(site, text)
+
+    def dropped(self, k: int, site: str) -> None:
+        for watcher in self._watchers:
+            watcher.dropped(k, site)
+
+    def round_done(self, k: int, spending: Spending) -> None:
+        for watcher in self._watchers:
+            watcher.round_done(k, spending)
+
+    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
+        for watcher in self._watchers:
+            watcher.finished(rounds, absent)
+
+    def stopped(self, error: BaseException) -> None:
+        for watcher in self._watchers:
+            watcher.stopped(error)
+
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+
+@final
+class Logged(Watcher):
+    """Writes everything to the logger `sottovoce.site`, each with the name of the event and its fields."""
+
+    def __init__(self) -> None:
+        self._awaited, self._told_next = 0, 0.0
+
+    def began(self, facts: Facts, spending: Spending) -> None:
+        _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap)
+
+    def round_began(self, k: int) -> None:
+        _log(logging.DEBUG, "round began", round=k)
+
+    def published(self, k: int, again: bool) -> None:
+        _log(logging.INFO, "published", round=k, again=again)
+
+    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
+        longest = max(silent.values(), default=0.0)
+        if k != self._awaited:
+            self._awaited, self._told_next = k, 0.0
+        if longest >= self._told_next:  # ever more rarely: a wait may last for days
+            self._told_next = 2 * longest
+            _log(logging.INFO, "waiting", round=k, silent={name: round(s, 3) for name, s in silent.items()})
+
+    def server_silent(self, seconds: float) -> None:
+        _log(logging.WARNING, "server silent", seconds=round(seconds, 3))
+
+    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
+        _log(logging.WARNING, "refused", round=k, sender=site, reason=reason, explanation=explanation)
+
+    def noticed(self, site: str, text: str) -> None:
+        _log(logging.WARNING, "noticed", sender=site, text=text)
+
+    def dropped(self, k: int, site: str) -> None:
+        _log(logging.WARNING, "dropped", round=k, neighbour=site)
+
+    def round_done(self, k: int, spending: Spending) -> None:
+        _log(logging.INFO, "round done", round=k, spent=spending.epsilon, cap=spending.cap)
+
+    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
+        _log(logging.INFO, "finished", rounds=rounds, absent=dict(absent))
+
+    def stopped(self, error: BaseException) -> None:
+        if isinstance(error, SottovoceError):
+            _log(logging.ERROR, "stopped", kind=type(error).__name__, reason=" ".join(str(error).split()))
+        else:  # an interruption; of a bug only the kind is told, since its words may be anything
+            _log(logging.WARNING, "interrupted", kind=type(error).__name__)
+
+
+def _log(level: int, event: str, **fields: object) -> None:
+    LOG.log(level, event, extra={"fields": fields})
+
+
+@final
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, event, and the event's fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Strict JSON, ASCII only: words from outside cannot end the line or colour the terminal."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {
+            "time": time, "level": record.levelname, "logger": record.name, "event": record.getMessage(),
+        }  # fmt: skip
+        fields = record.__dict__.get("fields", {})
+        return json.dumps(line | {key: value for key, value in fields.items() if key not in line}, default=str)

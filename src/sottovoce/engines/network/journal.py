@@ -1,0 +1,289 @@
+"""A site's memory of one run: what it has said, and where it stands. One SQLite file (WAL, synced at every commit).
+
+    outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
+    checkpoint  the state after the last round whose messages were all taken in
+    absent      neighbours that the site goes on without, and from which round
+
+A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages stay
+on the server, so only the last few are kept here.
+
+The file holds iterates that must not leave the site; only its owner may read it. One process holds it at a time.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, NoReturn, Self, final
+from urllib.parse import quote
+
+from sottovoce.engines.network.stops import DamagedError, UsedTwiceError
+from sottovoce.errors import InputError, PrivacyError, expect
+
+FORMAT = 1
+KEPT = 3  # rounds of the outbox
+_TABLES = (
+    "CREATE TABLE meta (format INTEGER NOT NULL, run TEXT NOT NULL, agreement TEXT NOT NULL, site TEXT NOT NULL) "
+    "STRICT",
+    "CREATE TABLE outbox (round INTEGER PRIMARY KEY, message BLOB NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL) "
+    "STRICT",
+    "CREATE TABLE checkpoint (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, "
+    "content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
+    "CREATE TABLE absent (site TEXT PRIMARY KEY, round INTEGER NOT NULL) STRICT",
+)
+
+
+class Owner(NamedTuple):
+    """Whose memory it is, of which run, under which agreement (its digest in hexadecimal)."""
+
+    run: str
+    agreement: str
+    site: str
+
+
+class Said(NamedTuple):
+    """A row of the outbox."""
+
+    message: bytes
+    state: bytes
+
+
+class Checkpoint(NamedTuple):
+    """Where the site stands."""
+
+    round: int
+    content: bytes
+
+
+@final
+class Journal:
+    """An open journal. `close` it, or use `with`.
+
+    | what happens | then |
+    | --- | --- |
+    | a second process opens it | UsedTwiceError |
+    | it is of another run, agreement or site | InputError |
+    | a changed byte, a missing table | DamagedError when opened or read |
+    | a second message for a round, a round out of order | PrivacyError; nothing is written |
+    | a failed write | DamagedError; open it again, it holds either all of the write or nothing |
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path, self._connection = path, connection
+        self._round, self._absent = 0, dict[str, int]()
+
+    @classmethod
+    def open(cls, path: Path, owner: Owner) -> "Journal":
+        """The journal at that path, verified; a new one if there is none."""
+        journal = cls(path, _locked(path))
+        try:
+            with journal._reporting():
+                journal._begin(owner)
+                journal._verify(owner)
+                journal._load()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> int:
+        """The last round that was taken in; 0 before the first."""
+        return self._round
+
+    def last(self) -> Checkpoint | None:
+        """The last checkpoint."""
+        with self._reporting():
+            row = self._connection.execute("SELECT round, content, digest FROM checkpoint").fetchone()
+        if row is None:
+            return None
+        self._check(row[2], f"the checkpoint of round {row[0]}", row[1])
+        return Checkpoint(row[0], row[1])
+
+    def said(self, k: int) -> Said | None:
+        """What was put into the outbox for round k, if it is still kept."""
+        with self._reporting():
+            row = self._connection.execute("SELECT message, state, digest FROM outbox WHERE round = ?", (k,)).fetchone()
+        if row is None:
+            return None
+        self._check(row[2], f"the outbox of round {k}", row[0], row[1])
+        return Said(row[0], row[1])
+
+    @property
+    def absent(self) -> dict[str, int]:
+        """Neighbours that were dropped, by name, each with the first round without it."""
+        return dict(self._absent)
+
+    # -- writing: all of it is on the disk when these return ----------------------------------------------------------
+
+    def put(self, k: int, message: bytes, state: bytes) -> None:
+        """The message of the next round and the state after its release. Only now may the message be sent."""
+        self._expect_next(k, "a message")
+        if self.said(k) is not None:
+            raise PrivacyError(
+                f"Expected no message of round={k} in the outbox, got one. A round has one message for ever: send "
+                "that one again."
+            )
+        with self._writing():
+            row = k, message, state, _digest(message, state)
+            self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?)", row)
+
+    def checkpoint(self, k: int, content: bytes) -> None:
+        """The site has taken in round k."""
+        self._expect_next(k, "a checkpoint")
+        with self._writing():
+            row = k, content, _digest(content)
+            self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
+            self._connection.execute("DELETE FROM outbox WHERE round <= ?", (k - KEPT,))
+        self._round = k
+
+    def drop(self, k: int, site: str) -> None:
+        """From round k on, go on without this neighbour. It cannot come back."""
+        self._expect_next(k, "a lost neighbour")
+        expect(site not in self._absent, "a neighbour that is still there", site=site)
+        with self._writing():
+            self._connection.execute("INSERT INTO absent VALUES (?, ?)", (site, k))
+        self._absent[site] = k
+
+    def close(self) -> None:
+        """Give it free for other processes."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, owner: Owner) -> None:
+        """Make the tables, unless they are there; a crash leaves all of them or none."""
+        c = self._connection
+        mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        c.execute("PRAGMA synchronous=FULL")
+        expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
+        if c.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            with self._writing():
+                for table in _TABLES:
+                    c.execute(table)
+                c.execute("INSERT INTO meta VALUES (?, ?, ?, ?)", (FORMAT, *owner))
+            _sync_folder(self.path)
+
+    def _verify(self, owner: Owner) -> None:
+        c = self._connection
+        sound = c.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        tables = {row[0] for row in c.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        meta = c.execute("SELECT * FROM meta").fetchall() if sound and tables == set(_TABLES) else []
+        if len(meta) != 1 or meta[0][0] != FORMAT:
+            self._damaged("it has other tables, or SQLite finds it broken")
+        for what, came, wanted in zip(Owner._fields, meta[0][1:], owner, strict=True):
+            if came != wanted:
+                raise InputError(
+                    f"Expected the journal of {what}={wanted!r}, got one of {what}={came!r} at {str(self.path)!r}. "
+                    "Use another folder for another run."
+                )
+
+    def _load(self) -> None:
+        """Where it stands. Every digest is checked."""
+        c, last = self._connection, self.last()
+        self._round = 0 if last is None else last.round
+        self._absent = dict(c.execute("SELECT site, round FROM absent ORDER BY round, site").fetchall())
+        for (k,) in c.execute("SELECT round FROM outbox").fetchall():
+            self.said(k)
+            if k > self._round + 1:
+                self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self._round}")
+
+    def _expect_next(self, k: int, what: str) -> None:
+        if k != self._round + 1:
+            raise PrivacyError(f"Expected {what} of round {self._round + 1}, the next one, got round={k}.")
+
+    def _check(self, digest: str, what: str, *parts: bytes) -> None:
+        if _digest(*parts) != digest:
+            self._damaged(f"{what} was changed: its digest does not fit")
+
+    def _damaged(self, what: str) -> NoReturn:
+        raise DamagedError(
+            f"Expected a sound journal, got {str(self.path)!r}, where {what}. Release nothing: restore it from a copy "
+            "that is not older, or leave the run."
+        )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._reporting():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            _refuse(self.path, error)
+
+
+def _digest(*parts: bytes) -> str:
+    """Of all parts; lengths first, so that no two lists have the same bytes."""
+    lengths = ",".join(str(len(part)) for part in parts)
+    return hashlib.sha256(b"".join((lengths.encode(), b":", *parts))).hexdigest()
+
+
+def _locked(path: Path) -> sqlite3.Connection:
+    """A connection that no other process can have at the same time, to a file that only its owner may read."""
+    try:
+        _make(path)
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=0, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"Expected a journal that can be written, got {str(path)!r}: {error}.") from error
+    try:
+        # Kept until the connection closes. The empty transaction takes the lock now.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        connection.close()
+        _refuse(path, error)
+    return connection
+
+
+def _make(path: Path) -> None:
+    """An empty file that only its owner may read, unless it is there. An existing file is not opened: closing it again
+    would give up all locks that this process holds on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+        raise UsedTwiceError(
+            f"Expected a journal that nobody else holds, got {str(path)!r}, which is in use. This site runs already: "
+            "wait for that process, or stop it."
+        ) from error
+    raise DamagedError(f"Expected a readable journal, got {str(path)!r}: {error}. Restore it.") from error
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a new name last. Windows cannot open folders, and does not need to."""
+    if os.name == "posix":
+        folder = os.open(path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

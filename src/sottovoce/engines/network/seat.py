@@ -1,0 +1,224 @@
+"""One site's seat in a run: what was agreed, and what only the site has. Everything that can be checked before the
+first round is checked here, before anything is drawn or sent.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from sottovoce.algorithms import IPADMM
+from sottovoce.arrays import Array
+from sottovoce.engines.network.agreement import Agreement
+from sottovoce.engines.network.events import Facts, Spending
+from sottovoce.engines.network.identity import SigningKey
+from sottovoce.engines.network.journal import Journal, Owner
+from sottovoce.engines.network.snapshot import Snapshot
+from sottovoce.engines.network.stops import DamagedError
+from sottovoce.errors import BudgetError, InputError, PrivacyError
+from sottovoce.noise import Noise
+from sottovoce.oracle import Oracle
+from sottovoce.privacy import Event
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.secure import SecureNoise, require_secure
+from sottovoce.sites import Sites
+
+
+def owner_of(agreement: Agreement, site: str) -> Owner:
+    """Whose journal it is."""
+    return Owner(agreement.run, agreement.digest().hex(), site)
+
+
+def booked_as(agreement: Agreement, site: str) -> str:
+    """How a run is called in the ledger of a site's rows."""
+    return f"{agreement.run}/{site}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seat:
+    """A site that is ready to run.
+
+    Args:
+        agreement: what all have signed.
+        site: its name there.
+        rows: its private rows.
+        key: its private key.
+        ledger: of exactly these rows.
+        journal: of this run; see `owner_of`.
+        noise: None at a real site, which makes its own. Anything but secure noise is refused, except in tests.
+        for_tests: only a test may say so.
+    """
+
+    agreement: Agreement
+    site: str
+    rows: Sites
+    key: SigningKey
+    ledger: Ledger
+    journal: Journal
+    noise: Noise | None = None
+    for_tests: bool = False
+
+    def __post_init__(self) -> None:
+        agreed = self.agreement.member(self.site).public_key
+        if self.key.public != agreed:
+            raise InputError(
+                f"Expected the key of site {self.site} with fingerprint {agreed.fingerprint}, got "
+                f"{self.key.public.fingerprint}. Use the right key file."
+            )
+        require_secure(self.source, for_tests=self.for_tests)
+        _ = self.oracle  # refuses rows that are not as agreed
+        if self.drops:
+            # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
+            self.agreement.algorithm.without(self.start.state, self.start.said)
+
+    # -- what it computes with ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        """The rows, bound to the agreed objective; refused unless they are as agreed."""
+        return self.agreement.oracle_for(self.site, self.rows)
+
+    @cached_property
+    def source(self) -> Noise:
+        """The noise of this process."""
+        return self._secure() if self.noise is None else self.noise
+
+    def _secure(self) -> SecureNoise:
+        a = self.agreement.algorithm
+        batch = a.batch_size if isinstance(a, IPADMM) and a.batch_size is not None else 1
+        rows = self.agreement.member(self.site).rows
+        return SecureNoise(self.agreement.model_size, max(rows, batch), self.agreement.grid_bits)
+
+    @property
+    def drops(self) -> bool:
+        """Whether a lost neighbour may be dropped."""
+        return self.agreement.lost_neighbour.policy == "go-on"
+
+    @cached_property
+    def start(self) -> Snapshot:
+        """Before round 1."""
+        zeros = self.oracle.zeros(1)
+        edges = dict.fromkeys(self.neighbours, zeros) if self.drops else {}
+        return Snapshot(self.agreement.algorithm.start(self.oracle, 1), zeros, zeros, edges)
+
+    @cached_property
+    def neighbours(self) -> tuple[str, ...]:
+        """As agreed, in order."""
+        return self.agreement.neighbours(self.site)
+
+    def with_neighbours(self, count: int) -> Oracle:
+        """The oracle of a site that has lost some neighbours.
+
+        Its noise and its cost stay what they were. Sensitivity is that of the gradient, 2 c1 / m_i, and sigma follows
+        from epsilon, delta and the number of steps; the degree only enters what is done with a noisy gradient and with
+        messages, which is post-processing. The regulariser keeps its agreed share lam / n at every site.
+        """
+        return replace(self.oracle, degrees=np.array([count]))
+
+    # -- what it costs ------------------------------------------------------------------------------------------------
+
+    @property
+    def booked(self) -> str:
+        """The name of this run in the ledger."""
+        return booked_as(self.agreement, self.site)
+
+    @cached_property
+    def event(self) -> Event:
+        """What one round costs."""
+        return self.agreement.algorithm.cost(self.oracle)
+
+    @cached_property
+    def divergence(self) -> float:
+        """How far the real noise of one round is from what the event speaks of."""
+        if isinstance(self.source, SecureNoise):
+            return self.source.divergence(self.agreement.algorithm.draws_per_round)
+        return 0.0
+
+    def spending(self) -> Spending:
+        """The ledger, as it is now."""
+        header = self.ledger.header
+        return Spending(self.ledger.total(), header.epsilon, header.delta)
+
+    def facts(self) -> Facts:
+        """For whoever watches."""
+        a = self.agreement
+        return Facts(
+            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, self.journal.round,
+            a.lost_neighbour.policy, a.lost_neighbour.wait_seconds, a.algorithm.epsilon, a.algorithm.delta,
+        )  # fmt: skip
+
+    # -- the books ----------------------------------------------------------------------------------------------------
+
+    def check_budget(self) -> None:
+        """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
+        with booking():
+            self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
+
+    def check_books(self) -> None:
+        """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
+        last = self.journal.round
+        bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
+        unpaid = [k for k in range(1, last + 1) if bound.get(k) is None]
+        if unpaid:
+            raise DamagedError(
+                f"Expected every round that was sent in the ledger, got none for round={unpaid[0]} of run "
+                f"{self.booked!r}. The ledger is older than the journal, or another: put the right one back."
+            )
+        for k, message in bound.items():
+            said = self.journal.said(k)
+            if message is None or (k <= last and said is None):
+                continue
+            if said is None or digest(said.message) != message:
+                raise DamagedError(
+                    f"Expected the message of round={k} in the journal, since the ledger says that it was released, "
+                    f"got {'none' if said is None else 'another'}. The journal is older than the ledger: put the right "
+                    "one back. Drawing the round afresh would release it twice."
+                )
+
+    def reserve(self, k: int) -> None:
+        """Pay for round k, if it was not paid for."""
+        with booking():
+            self.ledger.reserve(self.booked, k, self.event, self.divergence)
+
+    def bind(self, k: int, message: bytes) -> None:
+        """From now on round k has this message for ever."""
+        with booking():
+            self.ledger.released(self.booked, k, digest(message))
+
+    def resumed(self) -> Snapshot:
+        """After the last round that was finished."""
+        last = self.journal.last()
+        if last is None:
+            return self.start
+        left = {name: edge for name, edge in self.start.edges.items() if self.takes_part(name, last.round)}
+        return Snapshot.loads(last.content, replace(self.start, edges=left))
+
+    def takes_part(self, name: str, k: int) -> bool:
+        """Whether round k ended with this neighbour."""
+        return self.journal.absent.get(name, k + 1) > k
+
+
+def digest(message: bytes) -> str:
+    """Of a message, as the ledger keeps it."""
+    return hashlib.sha256(message).hexdigest()
+
+
+def as_message(vector: Array) -> Array:
+    """(d,) as it travels, to the stack of one node and one run that algorithms work on."""
+    return vector.reshape(1, -1, 1)
+
+
+@contextmanager
+def booking() -> Iterator[None]:
+    """Say what kind of trouble it is when the ledger cannot be used."""
+    try:
+        yield
+    except BudgetError:
+        raise
+    except PrivacyError as error:
+        raise DamagedError(str(error)) from error

@@ -1,0 +1,98 @@
+"""What a site goes on from after a crash, as bytes: named arrays in NumPy's own format, without pickle.
+
+Formal guarantees: what was packed comes back bit by bit, or `DamagedError` is raised. Nothing in the bytes is executed,
+and nothing of another name, shape or type than expected is accepted.
+"""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from sottovoce.arrays import Array
+from sottovoce.engines.network.stops import DamagedError
+
+_STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
+
+
+def pack(arrays: Mapping[str, Array]) -> bytes:
+    """Arrays of float64 under their names."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()})  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Exactly the arrays of these names and shapes."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise DamagedError(f"Expected arrays in the journal, got other bytes: {error}. Restore the journal.") from error
+    wanted = {name: (shape, np.dtype(np.float64)) for name, shape in shapes.items()}
+    came = {name: (array.shape, array.dtype) for name, array in found.items()}
+    if came != wanted:
+        odd = sorted(name for name in wanted.keys() | came.keys() if wanted.get(name) != came.get(name))
+        raise DamagedError(
+            f"Expected the journal's arrays as this run has them, got others for {', '.join(odd[:5])}. "
+            "It is another version's, or was damaged: restore the journal."
+        )
+    bad = [name for name, array in found.items() if not np.isfinite(array).all()]
+    if bad:
+        raise DamagedError(f"Expected finite numbers in the journal, got others in {', '.join(bad[:5])}. Restore it.")
+    return found
+
+
+def pack_state(state: Any) -> bytes:
+    """An algorithm's state, a named tuple of arrays."""
+    return pack({f"{_STATE}{name}": array for name, array in state._asdict().items()})
+
+
+def unpack_state(data: bytes, like: Any) -> Any:
+    """The state, which must have the fields and shapes of `like`."""
+    return _state_of(unpack(data, _shapes(like)), like)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A site after a round.
+
+    Args:
+        state: the algorithm's, after `absorb`.
+        said: the site's own last message, (1, d, 1).
+        heard: the sum of its neighbours' last messages.
+        edges: by neighbour, the sum over all rounds of (own message - its message). Kept only where a neighbour may be
+            dropped: it is what has to be undone then.
+    """
+
+    state: Any
+    said: Array
+    heard: Array
+    edges: dict[str, Array] = field(default_factory=dict)
+
+    def dumps(self) -> bytes:
+        """As bytes."""
+        arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
+        arrays |= {_SAID: self.said, _HEARD: self.heard}
+        return pack(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
+
+    @classmethod
+    def loads(cls, data: bytes, start: "Snapshot") -> "Snapshot":
+        """From bytes. `start` is the snapshot before round 1 for the same neighbours; it has the same shapes."""
+        shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
+        arrays = unpack(data, shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()})
+        edges = {name: arrays[f"{_EDGE}{name}"] for name in start.edges}
+        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], edges)
+
+
+def _shapes(state: Any) -> dict[str, tuple[int, ...]]:
+    return {f"{_STATE}{name}": array.shape for name, array in state._asdict().items()}
+
+
+def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
+    return type(like)(**{name: arrays[f"{_STATE}{name}"] for name in like._fields})

@@ -1,0 +1,19 @@
+"""Why a site stops before the end. Whatever the reason, all that it ever said is in its ledger and in its journal."""
+
+from sottovoce.errors import PrivacyError, SottovoceError
+
+
+class LostNeighbourError(SottovoceError):
+    """A neighbour was silent for too long, and what was agreed for that is to stop. The run can be resumed."""
+
+
+class LeftBehindError(SottovoceError):
+    """The others have gone on without this site. It has no further part in the run."""
+
+
+class UsedTwiceError(PrivacyError):
+    """Somebody else speaks, or has spoken, with this site's key: two processes, or a state put back from a copy."""
+
+
+class DamagedError(PrivacyError):
+    """Ledger or journal are damaged, in use, or do not belong together. Going on could release a round twice."""

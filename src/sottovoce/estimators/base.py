@@ -1,0 +1,268 @@
+"""What the estimators share: scikit-learn's contract around one private run.
+
+Nothing is inherited from scikit-learn's linear models, whose internals change from release to release. A fit
+
+    reads its target            labels, and what their scale is                   (each estimator for itself)
+    bounds the rows             `scaling`
+    deals them out to sites     `dealing`
+    chooses an algorithm        `training`, from public numbers
+    pays and runs               `training`
+    keeps                       the model, the statement and the plan; nothing else that was computed from the rows
+"""
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sottovoce.arrays import Floats
+from sottovoce.engines.devices import DeviceName
+from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
+from sottovoce.estimators import dealing, training
+from sottovoce.estimators.draws import RandomState, draws_of
+from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
+from sottovoce.graphs import Graph
+from sottovoce.losses import Loss
+from sottovoce.privacy import BudgetAccountant, PrivacyStatement
+from sottovoce.sites import Sites
+
+if TYPE_CHECKING:
+    from sottovoce.models import Model
+    from sottovoce.schema import Schema
+
+
+class Leak(NamedTuple):
+    """Something that the guarantee does not cover because the caller wanted it so. The note goes with the model."""
+
+    note: str
+    advice: str
+
+
+class Target(ABC):
+    """Labels as a loss takes them, and what its outputs mean to the caller."""
+
+    loss: Loss
+    labels: Floats
+
+    @abstractmethod
+    def attributes(self, model: Linear) -> dict[str, Any]:
+        """`coef_`, `intercept_` and the like, in the caller's units."""
+
+
+def forget(estimator: BaseEstimator) -> None:
+    """Take off what an earlier fit has left: a fit that fails must not look like one that succeeded."""
+    for name in [name for name in vars(estimator) if name.endswith("_")]:
+        delattr(estimator, name)
+
+
+class _PrivateLinearModel(BaseEstimator, ABC):
+    """A linear model, learnt with (epsilon, delta)-differential privacy for every single row."""
+
+    coef_: Floats
+    intercept_: Any
+    loss_: Loss
+    privacy_: PrivacyStatement
+    n_features_in_: int
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        data_norm: float | None,
+        sites: int,
+        graph: str | Graph,
+        algorithm: training.AlgorithmChoice,
+        rounds: int | None,
+        local_steps: int | None,
+        rho: float | None,
+        diameter: float | None,
+        lam: float,
+        fit_intercept: bool,
+        max_grad_norm: float | None,
+        accountant: BudgetAccountant | None,
+        random_state: RandomState,
+        device: DeviceName,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.data_norm = data_norm
+        self.sites = sites
+        self.graph = graph
+        self.algorithm = algorithm
+        self.rounds = rounds
+        self.local_steps = local_steps
+        self.rho = rho
+        self.diameter = diameter
+        self.lam = lam
+        self.fit_intercept = fit_intercept
+        self.max_grad_norm = max_grad_norm
+        self.accountant = accountant
+        self.random_state = random_state
+        self.device = device
+
+    # -- what an estimator says for itself ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _target(self, y: Any, leaks: list[Leak]) -> Target:
+        """Read the labels; what is read off them goes to `leaks`."""
+
+    @property
+    @abstractmethod
+    def _label_checks(self) -> Mapping[str, Any]:
+        """What scikit-learn's `validate_data` should check of y."""
+
+    @abstractmethod
+    def row_scores(self, X: Any, y: Any) -> Floats:
+        """How good each row's prediction is, between 0 and 1. Without noise: for public rows, or inside a search."""
+
+    @abstractmethod
+    def _class_names(self) -> tuple[str, ...] | None:
+        """The fitted classes as text; None in regression."""
+
+    # -- scikit-learn's methods ---------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sites: Any = None) -> Self:
+        """Learn from private rows.
+
+        Args:
+            X: (rows, features), dense or sparse. Rows longer than `data_norm` are scaled down to it.
+            y: one label for each row.
+            sites: for each row the label of its site. None deals rows out at random to as many sites as the parameter
+                of that name says.
+
+        A fit that fails leaves the estimator unfitted. What it has charged to an accountant stays charged.
+        """
+        forget(self)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
+        leaks: list[Leak] = []
+        draws, accountant = draws_of(self.random_state), training.accountant_of(self.accountant)
+        target, scale = self._target(y, leaks), self._scale(X, leaks)
+        parts = dealing.at_random(self.sites, len(y), draws) if sites is None else dealing.by_labels(sites, len(y))
+        rows = scale.bounded(X)
+        held = Sites([rows[part] for part in parts], [target.labels[part] for part in parts], clip=True)
+        graph = training.graph_of(self.graph, held.n)
+        algorithm, plan = self._choose(target.loss, held, graph)
+        self._leaks_of_noise(leaks)
+        for leak in leaks:
+            warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=2)
+
+        fitted = training.train(algorithm, held, graph, accountant, draws, self.device)
+        notes = (*fitted.privacy.notes, *(leak.note for leak in leaks))
+        self.privacy_ = replace(fitted.privacy, notes=notes)
+        self.loss_, self.plan_, self.n_iter_ = target.loss, plan, fitted.rounds
+        self.n_sites_, self.site_rows_ = held.n, tuple(held.counts.tolist())
+        for name, value in target.attributes(scale.restored(fitted.weights)).items():
+            setattr(self, name, value)
+        return self
+
+    def to_model(self, schema: "Schema | None" = None) -> "Model":
+        """The fitted model as one that can be saved, checked and applied without scikit-learn.
+
+        Args:
+            schema: how raw rows become the features that X held. It has its own constant feature, so fit with
+                fit_intercept=False then (in regression either is fine).
+
+        Without a schema, the intercept of a classifier becomes the weight of a last feature, which is always 1.
+        """
+        from sottovoce.models import Model
+
+        check_is_fitted(self)
+        weights, classes = np.atleast_2d(self.coef_).T, self._class_names()
+        intercept = np.atleast_1d(np.asarray(self.intercept_, dtype=np.float64))
+        names = self._names() if schema is None else schema.feature_names
+        if classes is not None and intercept.any():
+            if schema is not None:
+                raise InputError(
+                    "Expected a model without an intercept beside a schema, which has a constant feature of its own, "
+                    f"got fit_intercept={self.fit_intercept!r}. Fit with fit_intercept=False."
+                )
+            weights, names = np.vstack([weights, intercept]), (*names, "intercept")
+        return Model(
+            weights=np.ascontiguousarray(weights),
+            loss=self.loss_,
+            names=tuple(names),
+            classes=classes,
+            privacy=self.privacy_,
+            schema=schema,
+            provenance=self._provenance(),
+            offset=float(intercept[0]) if classes is None else 0.0,
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """A fit that was refused has counted the features already, so those say nothing."""
+        return "coef_" in vars(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Refused where an accountant would be lost: one of a `with` block does not go along to another process."""
+        if not self.__sklearn_is_fitted__() and self.accountant is None and BudgetAccountant.current() is not None:
+            raise PrivacyError(
+                "Expected to be fitted in the process of the BudgetAccountant around, got pickled before the fit: in "
+                "another process nobody would charge it. Use n_jobs=1, or pickle outside of the `with` block."
+            )
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- parts of a fit -----------------------------------------------------------------------------------------------
+
+    def _scale(self, X: Any, leaks: list[Leak]) -> Scale:
+        constant = CONSTANT if self.fit_intercept else 0.0
+        if self.data_norm is not None:
+            return Scale(self.data_norm, constant)
+        leaks.append(
+            Leak(
+                "The bound data_norm was read off the private rows: the guarantee does not cover it.",
+                "Give data_norm, from knowledge that does not rest on these rows; longer rows are scaled down to it.",
+            )
+        )
+        longest = float(row_norms(X).max())
+        return Scale(longest if longest > 0 else 1.0, constant)
+
+    def _choose(self, loss: Loss, held: Sites, graph: Graph) -> training.Chosen:
+        objective = training.Objective(loss, self.lam, self.max_grad_norm, self.epsilon, self.delta)
+        given = {name: getattr(self, name) for name in training.PLANNED}
+        return training.choose(self.algorithm, given, objective, held, graph)
+
+    def _leaks_of_noise(self, leaks: list[Leak]) -> None:
+        if math.isinf(self.epsilon):
+            leaks.append(
+                Leak("With epsilon = inf no noise is added.", "Give a finite epsilon if the rows are private.")
+            )
+        elif self.random_state is not None:
+            leaks.append(
+                Leak(
+                    "The noise came from a seed: the guarantee holds only against those who do not know it.",
+                    "Leave random_state=None on private rows; a seed is for tests.",
+                )
+            )
+
+    def _outputs(self, X: Any) -> Floats:
+        """X coef^T + intercept."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        z: Floats = np.asarray(X @ self.coef_.T) + self.intercept_
+        return z
+
+    def _names(self) -> tuple[str, ...]:
+        named = vars(self).get("feature_names_in_")
+        return tuple(f"x{i}" for i in range(self.n_features_in_)) if named is None else tuple(map(str, named))
+
+    def _provenance(self) -> dict[str, Any]:
+        from sottovoce import __version__
+
+        return {
+            "sottovoce": __version__,
+            "estimator": type(self).__name__,
+            "rounds": self.n_iter_,
+            "rows": {f"site-{i + 1}": rows for i, rows in enumerate(self.site_rows_)},
+        }

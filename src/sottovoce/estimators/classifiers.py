@@ -1,0 +1,244 @@
+"""Private linear classifiers.
+
+Two classes have one output, and its sign decides. More than two share one softmax loss: one run learns all columns, so
+one budget pays for all classes.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from sottovoce import losses
+from sottovoce.arrays import Floats
+from sottovoce.engines.devices import DeviceName
+from sottovoce.errors import InputError, expect
+from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
+from sottovoce.estimators.draws import RandomState
+from sottovoce.estimators.scaling import Linear
+from sottovoce.estimators.training import AlgorithmChoice
+from sottovoce.graphs import Graph
+from sottovoce.losses import Loss, Signs
+from sottovoce.privacy import BudgetAccountant
+
+HingeLoss: TypeAlias = Literal["hinge", "smoothed-hinge"]
+HINGES: tuple[HingeLoss, ...] = ("hinge", "smoothed-hinge")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassTarget(Target):
+    """The number of each row's class, as the loss takes it."""
+
+    loss: Loss
+    labels: Floats
+    classes: NDArray[Any]
+
+    def attributes(self, model: Linear) -> dict[str, Any]:
+        """For several classes the mean over them is taken off: it changes no prediction and carries only noise."""
+        coef, intercept = model
+        if len(self.classes) > 2:
+            coef, intercept = coef - coef.mean(axis=1, keepdims=True), intercept - intercept.mean()
+        return {"classes_": self.classes, "coef_": np.ascontiguousarray(coef.T), "intercept_": intercept}
+
+
+class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
+    classes: Sequence[Any] | None
+    classes_: NDArray[Any]
+
+    @abstractmethod
+    def _loss(self, classes: int) -> Loss:
+        """For that many classes, two or more."""
+
+    @property
+    def _label_checks(self) -> Mapping[str, Any]:
+        return {}
+
+    def _target(self, y: Any, leaks: list[Leak]) -> Target:
+        check_classification_targets(y)
+        present = np.unique(y)
+        if self.classes is None:
+            leaks.append(
+                Leak(
+                    "The classes were read off the private labels: the guarantee does not cover them.",
+                    "Give classes, from knowledge that does not rest on these rows.",
+                )
+            )
+        classes = present if self.classes is None else np.unique(np.asarray(self.classes))
+        if self.classes is not None:
+            expect(len(classes) == len(self.classes), "different classes", classes=self.classes)
+            unknown = present[~np.isin(present, classes)].tolist()
+            expect(not unknown, f"labels among classes={classes.tolist()}", labels=unknown[:5])
+        expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=classes.tolist())
+        loss, numbers = self._loss(len(classes)), np.searchsorted(classes, y).astype(np.float64)
+        return ClassTarget(loss, 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers, classes)
+
+    def _class_names(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.classes_.tolist())
+
+    def row_scores(self, X: Any, y: Any) -> Floats:
+        """1 where the class is right, else 0. Without noise."""
+        return np.asarray(self.predict(X) == column_or_1d(y), dtype=np.float64)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Two classes: one number for each row, above 0 for the second class. More: one for each row and class."""
+        z = self._outputs(X)
+        return z if z.shape[1] > 1 else z[:, 0]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row."""
+        z = self._outputs(X)
+        chosen = z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] > 0).astype(np.int64)
+        found: NDArray[Any] = self.classes_[chosen]
+        return found
+
+
+@final
+class PrivateLogisticRegression(_PrivateLinearClassifier):
+    """Logistic regression, for two classes or more, private for every single row.
+
+    Args:
+        epsilon: the guarantee of the whole fit, for all classes together.
+        delta: the chance that it may fail; choose it well below 1 / rows.
+        data_norm: a bound on the Euclidean norm of rows, known without looking at them; longer rows are scaled down to
+            it. None reads the longest row, with a `PrivacyLeakWarning`.
+        classes: all labels that there may be. None reads them off y, with a `PrivacyLeakWarning`.
+        sites: how many sites the rows are dealt out to. Or give their labels to `fit`.
+        graph: which sites hear each other: a name, such as "complete" or "ring", or a Graph with a node for each site.
+        algorithm: None or "ipadmm"; or a private algorithm of `sottovoce.algorithms`, of which loss, lam,
+            max_grad_norm, epsilon and delta are replaced by this estimator's.
+        rounds, local_steps, rho, diameter: of IPADMM. Those that are None are planned from public numbers.
+        lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
+            holds the intercept too.
+        fit_intercept: learn a constant. It counts as a feature, so it costs some noise.
+        max_grad_norm: clip every record's gradient to this norm (of rows scaled to norm 1).
+        accountant: is charged before anything is computed. None: that of the `with` block around the fit, if any.
+        random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
+        device: "cpu", "plain" or "cuda"; changes nothing but speed.
+
+    Fitted:
+        coef_: (1, features), or (classes, features).
+        intercept_: (1,), or (classes,).
+        classes_: sorted.
+        privacy_: the `PrivacyStatement` of the fit.
+        plan_: the plan; None if nothing was left to plan.
+        n_iter_: rounds.
+        n_sites_, site_rows_: how many sites there were, and the numbers of their rows.
+        loss_: what was minimised.
+
+    Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
+    one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-5,
+        data_norm: float | None = None,
+        classes: Sequence[Any] | None = None,
+        sites: int = 1,
+        graph: str | Graph = "complete",
+        algorithm: AlgorithmChoice = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        rho: float | None = None,
+        diameter: float | None = None,
+        lam: float = 1e-4,
+        fit_intercept: bool = True,
+        max_grad_norm: float | None = None,
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
+        device: DeviceName = "cpu",
+    ) -> None:
+        super().__init__(
+            epsilon, delta, data_norm, sites, graph, algorithm, rounds, local_steps, rho, diameter, lam, fit_intercept,
+            max_grad_norm, accountant, random_state, device,
+        )  # fmt: skip
+        self.classes = classes
+
+    def _loss(self, classes: int) -> Loss:
+        return losses.Logistic() if classes == 2 else losses.Softmax(classes)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every class: (rows, classes)."""
+        z = self._outputs(X)
+        both = np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z
+        found: Floats = special.softmax(both, axis=1)
+        return found
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Its logarithm."""
+        check_is_fitted(self)
+        return np.log(self.predict_proba(X))
+
+
+@final
+class PrivateLinearSVC(_PrivateLinearClassifier):
+    """A linear support vector classifier for two classes, private for every single row.
+
+    Args:
+        loss: "smoothed-hinge", whose kink is rounded off, or "hinge".
+
+    All other parameters and attributes are those of `PrivateLogisticRegression`. More than two classes are refused: a
+    classifier for each would split the budget between them. Use PrivateLogisticRegression, which learns all at once.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        loss: HingeLoss = "smoothed-hinge",
+        delta: float = 1e-5,
+        data_norm: float | None = None,
+        classes: Sequence[Any] | None = None,
+        sites: int = 1,
+        graph: str | Graph = "complete",
+        algorithm: AlgorithmChoice = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        rho: float | None = None,
+        diameter: float | None = None,
+        lam: float = 1e-4,
+        fit_intercept: bool = True,
+        max_grad_norm: float | None = None,
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
+        device: DeviceName = "cpu",
+    ) -> None:
+        super().__init__(
+            epsilon, delta, data_norm, sites, graph, algorithm, rounds, local_steps, rho, diameter, lam, fit_intercept,
+            max_grad_norm, accountant, random_state, device,
+        )  # fmt: skip
+        self.loss = loss
+        self.classes = classes
+
+    def _target(self, y: Any, leaks: list[Leak]) -> Target:
+        if self.classes is None and (kind := type_of_target(y, input_name="y")) == "multiclass":
+            self._refuse(kind)
+        return super()._target(y, leaks)
+
+    def _loss(self, classes: int) -> Loss:
+        expect(self.loss in HINGES, f"loss in {HINGES}", loss=self.loss)
+        if classes > 2:
+            self._refuse(f"{classes} classes")
+        return losses.by_name(self.loss)
+
+    def _refuse(self, kind: str) -> None:
+        raise InputError(
+            f"Only binary classification is supported. The type of the target is {kind}. "
+            "Use PrivateLogisticRegression, which learns all classes under one budget."
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

@@ -1,0 +1,89 @@
+"""Where the randomness of a fit comes from: the operating system, or a seed for tests."""
+
+import os
+import random
+import secrets
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias, TypedDict, final
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from sottovoce.arrays import Ints
+from sottovoce.noise import NoiseFunction, system_normals
+
+RandomState: TypeAlias = "int | np.random.RandomState | None"
+
+
+class EngineNoise(TypedDict, total=False):
+    """The arguments of `simulate` that say where noise comes from."""
+
+    noise: NoiseFunction
+    seed: int
+
+
+class Draws(ABC):
+    """All that a fit draws."""
+
+    @abstractmethod
+    def order(self, rows: int) -> Ints:
+        """The row numbers 0 .. rows - 1 in random order."""
+
+    @abstractmethod
+    def engine(self, nodes: int, steps: int, d: int) -> EngineNoise:
+        """The noise of one run."""
+
+    @abstractmethod
+    def random(self) -> random.Random:
+        """For the number of runs of a search, and its candidates."""
+
+    @abstractmethod
+    def child(self) -> int | None:
+        """The random_state of one fit in a search."""
+
+
+@final
+class SystemDraws(Draws):
+    """The operating system's cryptographic source. Nothing is kept, so nothing can be drawn again."""
+
+    def order(self, rows: int) -> Ints:
+        words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
+        return np.argsort(words, kind="stable").astype(np.int64)
+
+    def engine(self, nodes: int, steps: int, d: int) -> EngineNoise:
+        return {"noise": system_normals(1, nodes, steps, d)}
+
+    def random(self) -> random.Random:
+        return secrets.SystemRandom()
+
+    def child(self) -> None:
+        return None
+
+
+@final
+class SeededDraws(Draws):
+    """Everything follows from one number. Whoever knows it can take the noise off."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._children = np.random.default_rng(seed)
+
+    def order(self, rows: int) -> Ints:
+        return np.random.default_rng(self.seed).permutation(rows).astype(np.int64)
+
+    def engine(self, nodes: int, steps: int, d: int) -> EngineNoise:  # noqa: ARG002
+        return {"seed": self.seed}
+
+    def random(self) -> random.Random:
+        return random.Random(self.seed)
+
+    def child(self) -> int:
+        return int(self._children.integers(2**31))
+
+
+def draws_of(random_state: RandomState) -> Draws:
+    """None: the operating system. A number or NumPy's RandomState, as everywhere in scikit-learn: seeded."""
+    if random_state is None:
+        return SystemDraws()
+    generator: Any = check_random_state(random_state)
+    return SeededDraws(int(generator.randint(2**31 - 1)))

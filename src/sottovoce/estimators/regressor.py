@@ -1,0 +1,147 @@
+"""Private regression with losses whose slope is bounded, which privacy needs and outliers reward.
+
+Labels are clipped to public bounds and scaled to -1..1, about their middle if there is an intercept:
+
+    b = (y - middle) / half,    y^ = middle + half <w, a>
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import column_or_1d
+
+from sottovoce import losses
+from sottovoce.arrays import Floats
+from sottovoce.engines.devices import DeviceName
+from sottovoce.errors import expect
+from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
+from sottovoce.estimators.draws import RandomState
+from sottovoce.estimators.scaling import Linear
+from sottovoce.estimators.training import AlgorithmChoice
+from sottovoce.graphs import Graph
+from sottovoce.losses import Loss
+from sottovoce.privacy import BudgetAccountant
+
+RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NumberTarget(Target):
+    """Labels in units of `half`, counted from `middle`."""
+
+    loss: Loss
+    labels: Floats
+    bounds: tuple[float, float]
+    middle: float
+    half: float
+
+    def attributes(self, model: Linear) -> dict[str, Any]:
+        """In the unit of y."""
+        intercept = self.middle + self.half * float(model.intercept[0])
+        return {"coef_": self.half * model.coef[:, 0], "intercept_": intercept, "y_bounds_": self.bounds}
+
+
+@final
+class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
+    """Linear regression with a robust loss, private for every single row.
+
+    Args:
+        loss: "huber" (the mean, with outliers held back), "absolute" (the median) or "quantile".
+        threshold: of "huber": the residual at which squares turn into absolute values, in units of half the width of
+            y_bounds. A smaller one needs less noise and takes more residuals for outliers.
+        quantile: of "quantile": which one to predict.
+        y_bounds: (low, high) of labels, known without looking at them; what lies outside is clipped. None reads them
+            off y, with a `PrivacyLeakWarning`.
+
+    All other parameters are those of `PrivateLogisticRegression`.
+
+    Fitted: coef_ (features,) and intercept_, a number, in the unit of y; y_bounds_; the rest as there.
+
+    Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
+    one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    """
+
+    y_bounds_: tuple[float, float]
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        loss: RobustLoss = "huber",
+        threshold: float = 0.2,
+        quantile: float = 0.5,
+        y_bounds: tuple[float, float] | None = None,
+        delta: float = 1e-5,
+        data_norm: float | None = None,
+        sites: int = 1,
+        graph: str | Graph = "complete",
+        algorithm: AlgorithmChoice = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        rho: float | None = None,
+        diameter: float | None = None,
+        lam: float = 1e-4,
+        fit_intercept: bool = True,
+        max_grad_norm: float | None = None,
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
+        device: DeviceName = "cpu",
+    ) -> None:
+        super().__init__(
+            epsilon, delta, data_norm, sites, graph, algorithm, rounds, local_steps, rho, diameter, lam, fit_intercept,
+            max_grad_norm, accountant, random_state, device,
+        )  # fmt: skip
+        self.loss = loss
+        self.threshold = threshold
+        self.quantile = quantile
+        self.y_bounds = y_bounds
+
+    @property
+    def _label_checks(self) -> Mapping[str, Any]:
+        return {"y_numeric": True}
+
+    def _target(self, y: Any, leaks: list[Leak]) -> Target:
+        low, high = self._bounds(y, leaks)
+        middle = low / 2 + high / 2 if self.fit_intercept else 0.0
+        half = max(high - middle, middle - low) or 1.0  # where all labels are alike, any unit will do
+        clipped = np.clip(np.asarray(y, dtype=np.float64), low, high)
+        return NumberTarget(self._loss(), (clipped - middle) / half, (low, high), middle, half)
+
+    def _bounds(self, y: Any, leaks: list[Leak]) -> tuple[float, float]:
+        if self.y_bounds is None:
+            leaks.append(
+                Leak(
+                    "The bounds of y were read off the private labels: the guarantee does not cover them.",
+                    "Give y_bounds, from knowledge that does not rest on these rows; labels are clipped to them.",
+                )
+            )
+            return float(np.min(y)), float(np.max(y))
+        bounds = tuple(map(float, self.y_bounds))
+        fine = len(bounds) == 2 and all(map(isfinite, bounds)) and bounds[0] < bounds[-1]
+        expect(fine, "y_bounds as two finite numbers, the lower one first", y_bounds=self.y_bounds)
+        return bounds[0], bounds[-1]
+
+    def _loss(self) -> Loss:
+        known = ("huber", "absolute", "quantile")
+        expect(self.loss in known, f"loss in {known}", loss=self.loss)
+        shapes = {"huber": {"threshold": self.threshold}, "quantile": {"level": self.quantile}}
+        return losses.by_name(self.loss, **shapes.get(self.loss, {}))
+
+    def row_scores(self, X: Any, y: Any) -> Floats:
+        """1 - |y - prediction| / width, both clipped to the bounds of y. Without noise."""
+        low, high = self.y_bounds_
+        far = np.abs(np.clip(self.predict(X), low, high) - np.clip(column_or_1d(y), low, high))
+        scores: Floats = 1 - far / max(high - low, np.finfo(np.float64).tiny)
+        return scores
+
+    def _class_names(self) -> None:
+        return None
+
+    def predict(self, X: Any) -> Floats:
+        """The number for each row."""
+        return self._outputs(X)

@@ -1,0 +1,216 @@
+"""Tuning on private rows, under one budget: the best of a random number of fits, chosen by noisy scores.
+
+A score on private rows is a release, and so is the choice of the best. Here K is drawn from a public law; K times a
+candidate is drawn, fitted and scored with noise; the best is kept, and nothing else is ever shown. That costs far
+less than showing all K (docs/proofs/selection.md). A run is mu-GDP, split between fit and score:
+
+    mu_fit^2 = (1 - share) mu^2,      mu_score^2 = share mu^2,
+
+and mu is the largest with which the whole search stays within (epsilon, delta).
+"""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from random import Random
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted, check_X_y
+
+from sottovoce.errors import PrivacyError, PrivacyLeakWarning, expect
+from sottovoce.estimators import training
+from sottovoce.estimators.base import _PrivateLinearModel, forget
+from sottovoce.estimators.draws import RandomState, draws_of
+from sottovoce.privacy import (
+    BudgetAccountant,
+    Gaussian,
+    NegativeBinomialRuns,
+    PrivacyStatement,
+    RepeatAndSelect,
+    epsilon_of_mu,
+    gamma_for,
+    noise_for,
+    repetitions,
+    scored,
+)
+from sottovoce.privacy import epsilon as price
+from sottovoce.privacy.accounting import plain_mu
+
+# What the search sets itself, and what all candidates must share for their scores to mean the same.
+RESERVED = ("epsilon", "delta", "accountant", "random_state", "classes", "y_bounds")
+_ROUNDING = 1e-9
+
+
+class Costs(NamedTuple):
+    """What the whole search costs, and the noise of its parts."""
+
+    event: RepeatAndSelect
+    fit_sigma: float  # of one fit as a whole, as if it were one Gaussian release
+    score_sigma: float  # on the sum of the scores of all rows, each between 0 and 1
+
+
+class Run(NamedTuple):
+    """One fit and its noisy score. Runs are ordered by score; a random number decides between equals."""
+
+    score: float
+    tie: float
+    params: Mapping[str, Any]
+    estimator: Any
+
+
+@final
+class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
+    """Fit candidates on private rows and keep the best, with (epsilon, delta)-differential privacy in all.
+
+    For rows in one process, which nobody else sees. Sites that exchange messages over a network show every run to their
+    neighbours, and the saving would not hold.
+
+    Args:
+        estimator: a private estimator of this package, with data_norm and classes (or y_bounds) given. Its epsilon,
+            delta, accountant and random_state are set by the search.
+        candidates: values to try, by parameter, as for GridSearchCV. Candidates are drawn from the grid at random.
+        epsilon, delta: the guarantee of the whole search, the fits, the scores and the choice.
+        runs: how many fits to make, in the mean. Their number itself is random and stays secret.
+        eta: of the negative binomial law of their number: 0 is cheapest and often makes few, 1 spreads less.
+        score_share: the part of a run's budget that pays for its score.
+        accountant: is charged once, before anything is computed. None: that of the `with` block around, if any.
+        random_state: None takes everything from the operating system. A seed is for tests.
+
+    Fitted:
+        best_estimator_: the best fit. Its privacy_ is the search's, since that is what it cost.
+        best_params_: its candidate.
+        best_score_: its noisy score: the share of right answers, or 1 - mean |error| / (width of y_bounds).
+        privacy_: the statement of the search.
+
+    How long a fit takes tells how many runs there were. Show the result at a time that was fixed before.
+    """
+
+    best_estimator_: Any
+    best_params_: Mapping[str, Any]
+    best_score_: float
+    privacy_: PrivacyStatement
+
+    def __init__(
+        self,
+        estimator: _PrivateLinearModel,
+        candidates: Mapping[str, Sequence[Any]],
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-5,
+        runs: float = 10.0,
+        eta: float = 0.0,
+        score_share: float = 0.2,
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.candidates = candidates
+        self.epsilon = epsilon
+        self.delta = delta
+        self.runs = runs
+        self.eta = eta
+        self.score_share = score_share
+        self.accountant = accountant
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sites: Any = None) -> Self:
+        """Search. Arguments as for the estimators."""
+        forget(self)
+        grid, costs, draws = self._grid(), self._costs(), draws_of(self.random_state)
+        check_X_y(X, y, accept_sparse="csr")  # before anything is paid for
+        accountant = training.accountant_of(self.accountant)
+        if accountant is not None:
+            accountant.spend(costs.event)
+        random = draws.random()
+        best: Run | None = None
+        for _ in range(repetitions(costs.event.runs, random)):
+            candidate = grid[random.randrange(len(grid))]
+            run = self._run(candidate, costs, draws.child(), random, (X, y, sites))
+            best = run if best is None or (run.score, run.tie) > (best.score, best.tie) else best
+        assert best is not None  # the law never says 0
+        self.best_estimator_, self.best_params_ = best.estimator, best.params
+        self.best_score_ = best.score / len(y)
+        self.privacy_ = self.best_estimator_.privacy_ = self._statement(costs, best.estimator)
+        for note in self.privacy_.notes:
+            warnings.warn(note, PrivacyLeakWarning, stacklevel=2)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """What the best estimator predicts."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """The best estimator's score on these rows, without noise: for rows that are public."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "best_estimator_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        """Those of the estimator that is searched for."""
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags", "input_tags"):
+            setattr(tags, name, deepcopy(getattr(inner, name)))
+        return tags
+
+    # -- parts of a search --------------------------------------------------------------------------------------------
+
+    def _grid(self) -> Sequence[Mapping[str, Any]]:
+        kind = type(self.estimator)
+        expect(isinstance(self.estimator, _PrivateLinearModel), "an estimator of this package", estimator=kind.__name__)
+        known = set(self.estimator.get_params(deep=False)) - set(RESERVED)
+        for name in self.candidates:
+            expect(name in known, f"candidates for parameters among {', '.join(sorted(known))}", name=name)
+        return list(ParameterGrid(self.candidates))
+
+    def _costs(self) -> Costs:
+        """The least noise that meets the guarantee."""
+        expect(0 < self.score_share < 1, "0 < score_share < 1", score_share=self.score_share)
+        runs = NegativeBinomialRuns(self.eta, gamma_for(self.runs, self.eta))
+        fit, score = 1 / math.sqrt(1 - self.score_share), 1 / math.sqrt(self.score_share)
+
+        def search(noise: float) -> RepeatAndSelect:
+            return RepeatAndSelect(scored(Gaussian(noise * fit), noise * score), runs)
+
+        noise = noise_for(search, self.epsilon, self.delta)
+        return Costs(search(noise), noise * fit, noise * score)
+
+    def _run(self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any) -> Run:
+        X, y, sites = data
+        # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
+        books = BudgetAccountant(math.inf, self.delta)
+        share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, self.delta)
+        estimator = clone(self.estimator).set_params(
+            **candidate, epsilon=share, delta=self.delta, accountant=books, random_state=seed
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)  # said once, when the search is over
+            estimator.fit(X, y, sites=sites)
+        mu = plain_mu(estimator.privacy_.event)
+        if mu is None or mu > 1 / costs.fit_sigma:
+            raise PrivacyError(
+                "Expected candidates that add plain Gaussian noise, which the search is calibrated on, got "
+                f"event={estimator.privacy_.event.describe()!r}. "
+                "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
+            )
+        score = float(np.sum(estimator.row_scores(X, y))) + random.normalvariate(0.0, costs.score_sigma)
+        return Run(score, random.random(), candidate, estimator.set_params(accountant=None))
+
+    def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:
+        return PrivacyStatement(
+            event=costs.event,
+            epsilon=price(costs.event, self.delta),
+            target_epsilon=self.epsilon,
+            delta=self.delta,
+            calibration="exact",
+            sigma=costs.fit_sigma,
+            released="the best of a random number of private fits, its parameters and its noisy score",
+            notes=best.privacy_.notes,
+        )

@@ -1,0 +1,84 @@
+"""The model that one site of a real federation ends with, and what is promised with it.
+
+A site knows its own messages and its neighbours'. Its model is the mean of the last ones: post-processing of what was
+released anyway. On a complete graph that is the consensus of all sites, the same everywhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.engines.network import terms
+from sottovoce.engines.network.agreement import Agreement
+from sottovoce.losses import Reals
+from sottovoce.models.model import Model
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.schema import NumberLabel, Schema
+
+
+def label_scale(schema: Schema | None) -> tuple[float, float]:
+    """(offset, scale): a label that is a number is learnt as (label - offset) / scale, which lies in [-1, 1]."""
+    if schema is None or not isinstance(schema.label, NumberLabel):
+        return 0.0, 1.0
+    low, high = schema.label.bounds
+    return (low + high) / 2, (high - low) / 2
+
+
+def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
+    """What the whole run promises to the rows of a site, with the noise as it was really drawn."""
+    promised = agreement.algorithm.statement(agreement.public_oracle(site))
+    grid = (
+        "The noise was drawn exactly, as discrete Gaussian numbers on a grid, from the operating system's "
+        "cryptographic source; there is no gap between ideal and floating-point noise. That it is discrete adds at "
+        f"most {agreement.grid_delta:.3g} to delta."
+    )
+    return replace(promised, notes=(*promised.notes, grid))
+
+
+def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:
+    """The model file's content. `weights` is the flat mean that the site's run ended with."""
+    schema, loss = agreement.encoding, agreement.algorithm.loss
+    offset, scale = label_scale(schema)
+    names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
+    return Model(
+        weights=scale * np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs),
+        offset=offset,
+        loss=loss,
+        names=names,
+        classes=_classes(agreement),
+        privacy=statement_of(agreement, site),
+        schema=schema,
+        provenance=_provenance(agreement, site, absent),
+    )
+
+
+def _classes(agreement: Agreement) -> tuple[str, ...] | None:
+    loss = agreement.algorithm.loss
+    if isinstance(loss.labels, Reals):
+        return None
+    if agreement.encoding is not None:
+        return agreement.encoding.classes
+    return tuple(str(c) for c in range(loss.outputs)) if loss.outputs > 1 else ("-1", "+1")
+
+
+def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
+    from sottovoce import __version__
+
+    return {
+        "sottovoce": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "federation": agreement.name,
+        "run": agreement.run,
+        "agreement": agreement.digest().hex(),
+        "site": site,
+        "weights": "mean of this site's last message and those of its neighbours",
+        "neighbours": [name for name in agreement.neighbours(site) if name not in absent],
+        "absent": dict(absent),
+        "rounds": agreement.algorithm.rounds,
+        "settings": terms.describe(agreement.algorithm),
+        "rows": {member.name: member.rows for member in agreement.sites},
+    }

@@ -1,0 +1,6 @@
+"""The planner: settings from public numbers, and what to expect of them. See docs/explanation/planner.md."""
+
+from sottovoce.plan.planner import EPSILONS, FIXABLE, Plan, plan
+from sottovoce.plan.predict import Interval, Outcome
+
+__all__ = ["EPSILONS", "FIXABLE", "Interval", "Outcome", "Plan", "plan"]

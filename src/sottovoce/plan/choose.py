@@ -1,0 +1,265 @@
+"""The choice of rounds, local steps, rho and diameter: the least excess risk that the moments foretell.
+
+What decides is the pull p = 2 rho degree and the last step's eta, both measured against the largest curvature. The risk
+has one valley in them, which is walked down with shrinking strides, for 1 local step first and then for more. More
+local steps and more rounds cost work and messages, so they are taken only where they gain something.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from sottovoce.algorithms.ipadmm import IPADMM, Schedule
+from sottovoce.arrays import Floats
+from sottovoce.graphs import CompleteGraph, Graph, SparseGraph
+from sottovoce.losses import Loss
+from sottovoce.plan.moments import moments
+from sottovoce.plan.surrogate import Surrogate
+from sottovoce.privacy import Sampling, sigma_for
+from sottovoce.regularisers import Regulariser
+
+LOCAL_STEPS = (1, 3, 10, 25)
+WORTH_IT = 0.997  # what more local steps must bring the risk down to
+NO_WORSE = 0.998  # the same for rounds, which cost messages but no privacy
+SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
+# A run must not diverge if the data are steeper than the tables: by this factor, or by this share of the curvature that
+# the loss allows for rows of the declared norm. All of it would take rows that all point the same way.
+STEEPER, STEEPEST = 2.0, 0.55
+DIVERGED = 0.5  # excess that counts as divergence
+STRIDES = (4.0, 2.0, 1.4)
+PULLS = (0.03, 1.0, 30.0)
+LAST_COUNTS = 0.1  # how much a node's own last model counts beside the consensus
+# Short of the best distance costs more than past it, and real tables ask for more than the quadratic says (measured on
+# Adult and Bank Marketing), so the variance counts only in part.
+NOISE_COUNTS = 0.25
+MOST_EIGENVALUES = 12
+SOME_STEPS = 200
+_DENSE = 2000  # nodes up to which the Laplacian's eigenvalues are computed rather than guessed
+
+
+class Spectrum(NamedTuple):
+    """Laplacian eigenvalues above zero, merged into a few, and how often each occurs."""
+
+    values: Floats
+    multiplicity: Floats
+
+
+def spectrum(graph: Graph) -> Spectrum:
+    """Exact for complete graphs and up to 2,000 nodes; beyond, quantiles are guessed from the degrees."""
+    n = graph.n
+    if n == 1:
+        return Spectrum(np.empty(0), np.empty(0))
+    if isinstance(graph, CompleteGraph):
+        return Spectrum(np.array([float(n)]), np.array([n - 1.0]))
+    if isinstance(graph, SparseGraph) and n <= _DENSE:
+        adjacency = graph.adjacency.toarray()
+        values = np.linalg.eigvalsh(np.diag(adjacency.sum(axis=0)) - adjacency)[1:]
+    else:
+        # A ring's law, stretched to the mean degree: it errs on the side of slow agreement.
+        values = float(graph.degrees.mean()) * (1 - np.cos(np.pi * np.arange(1, n) / n))
+    parts = np.array_split(np.maximum(values, 0.0), min(MOST_EIGENVALUES, n - 1))
+    return Spectrum(np.array([p.mean() for p in parts]), np.array([float(len(p)) for p in parts]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Everything public about a run that is being planned."""
+
+    sizes: tuple[int, ...]
+    d: int
+    graph: Graph
+    epsilon: float
+    delta: float
+    loss: Loss
+    regulariser: Regulariser
+    lam: float
+    data_norm: float
+    max_grad_norm: float | None
+    max_rounds: int
+    fixed: Mapping[str, Any]
+
+    @property
+    def n(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def c1(self) -> float:
+        """Bound on the norm of one record's gradient."""
+        bound = self.loss.lipschitz(self.data_norm)
+        return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
+
+    @property
+    def coordinates(self) -> int:
+        """Of a model."""
+        return self.d * self.loss.outputs
+
+    @property
+    def loss_norm(self) -> float:
+        """The bound on a row's norm; where there is none, clipping makes rows act as if there were."""
+        return self.data_norm if math.isfinite(self.data_norm) else self.c1 / self.loss.slope_bound
+
+    @property
+    def ridge(self) -> float:
+        """The curvature that the regulariser adds at each node."""
+        return self.lam / self.n * self.regulariser.l2
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        return spectrum(self.graph)
+
+    @cached_property
+    def degree(self) -> float:
+        return float(self.graph.degrees.mean())
+
+    def variance(self, steps: int, batch_size: int | None) -> float:
+        """Of the noise on one coordinate of a node's gradient; the mean over nodes."""
+        if math.isinf(self.epsilon):
+            return 0.0
+        if batch_size is None:
+            sigma = sigma_for(self.epsilon, self.delta, steps, self.fixed.get("calibration", "exact"))
+            m = np.asarray(self.sizes, dtype=np.float64)
+        else:
+            # Sampled steps take a second to account for: done once, for other counts the square root is close enough.
+            sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), batch_size)
+            sigma = sigma_for(self.epsilon, self.delta, SOME_STEPS, "exact", sampling) * math.sqrt(steps / SOME_STEPS)
+            m = np.full(self.n, float(batch_size))
+        return float(np.mean((2 * self.c1 * sigma / m) ** 2))
+
+
+class Setting(NamedTuple):
+    """A candidate."""
+
+    rounds: int
+    local_steps: int
+    rho: float
+    diameter: float
+
+
+@final
+class Foreteller:
+    """Excess risk of a setting, averaged over the surrogates."""
+
+    def __init__(self, task: Task, problems: Sequence[Surrogate]) -> None:
+        self.task, self.problems = task, problems
+        self.batch_size: int | None = task.fixed.get("batch_size")
+        self.schedule: Schedule = task.fixed.get("schedule", "monotone")
+        self.curvature = float(np.mean([np.max(problem.curvatures) for problem in problems])) or 1.0
+        self._known: dict[Setting, float] = {}
+
+    def scale(self, steps: int, diameter: float) -> float:
+        """G, as the algorithm has it: the root mean square norm of a noisy gradient."""
+        task = self.task
+        slope = task.c1 + task.lam / task.n * task.regulariser.lipschitz(diameter, task.coordinates)
+        return math.sqrt(slope**2 + task.coordinates * task.variance(steps, self.batch_size))
+
+    def eta(self, s: Setting) -> Floats:
+        """All t l of them."""
+        k = np.repeat(np.arange(1, s.rounds + 1), s.local_steps)
+        r = np.tile(np.arange(1, s.local_steps + 1), s.rounds)
+        steps = s.rounds * s.local_steps
+        factor: Floats = {
+            "paper": np.sqrt(2.0 * k * r),
+            "monotone": np.sqrt(2.0 * np.arange(1, steps + 1)),
+            "constant": np.full(steps, math.sqrt(steps)),
+        }[self.schedule]
+        return np.asarray(factor * (self.scale(steps, s.diameter) / s.diameter), dtype=np.float64)
+
+    def score(self, s: Setting) -> float:
+        """Excess of the consensus, with a little of a single node's."""
+        if s not in self._known:
+            least = SHORTEST * max(self.curvature, 2 * s.rho * self.task.degree)
+            self._known[s] = (
+                math.inf
+                if self.eta(s)[-1] < least
+                else float(np.mean([self._score(s, problem) for problem in self.problems]))
+            )
+        return self._known[s]
+
+    def _score(self, s: Setting, problem: Surrogate) -> float:
+        task = self.task
+        bound = task.loss.smoothness(task.loss_norm) or 0.0
+        steep = max(STEEPER * float(np.max(problem.curvatures)), STEEPEST * bound)
+        found = moments(
+            curvatures=np.append(problem.curvatures, steep), optimum=np.append(problem.optimum, 0.0),
+            laplacian=task.spectrum.values, multiplicity=task.spectrum.multiplicity, degree=task.degree,
+            nodes=task.n, rounds=s.rounds, local_steps=s.local_steps, rho=s.rho, eta=self.eta(s),
+            variance=task.variance(s.rounds * s.local_steps, self.batch_size), blur=problem.blur,
+        )  # fmt: skip
+        weights = problem.curvatures * problem.size / 2
+        with np.errstate(all="ignore"):
+            squares = (found.bias**2 + NOISE_COUNTS * found.variance)[:-1]
+            excess = float(np.sum(weights * squares) + LAST_COUNTS * np.sum(weights) * found.spread)
+            # The last mode stands for data that are steeper than assumed. It must not diverge where the others do not.
+            usual = float(np.max(problem.curvatures * squares))
+            stable = steep * found.variance[-1] / 2 < DIVERGED + 10 * usual and np.all(found.variance >= 0)
+        return excess if math.isfinite(excess) and stable else math.inf
+
+
+def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
+    """The setting with the least foretold risk, with fewer local steps and rounds where that costs next to nothing."""
+    teller, fixed = Foreteller(task, problems), task.fixed
+    rounds = int(fixed.get("rounds", task.max_rounds))
+    best = _best_steps(teller, rounds, LOCAL_STEPS if "local_steps" not in fixed else (int(fixed["local_steps"]),))
+    while "rounds" not in fixed and best.rounds > 1:
+        fewer = _descend(teller, best._replace(rounds=math.ceil(best.rounds / 2)), STRIDES[1:])
+        if teller.score(fewer) * NO_WORSE > teller.score(best):
+            break
+        best = fewer
+    return best
+
+
+def _best_steps(teller: Foreteller, rounds: int, counts: Sequence[int]) -> Setting:
+    """Every count has walks of its own: with many local steps the valley may lie elsewhere."""
+    found = [_walks(teller, rounds, count) for count in counts]
+    least = min(teller.score(setting) for setting in found)
+    return next(setting for setting in found if teller.score(setting) * WORTH_IT <= least)
+
+
+def _walks(teller: Foreteller, rounds: int, local_steps: int) -> Setting:
+    """The best end of walks that begin with a weak, a middling and a strong pull."""
+    ends = [_descend(teller, _first(teller, rounds, local_steps, pull), STRIDES[:1]) for pull in PULLS]
+    return _descend(teller, min(ends, key=teller.score), STRIDES[1:])
+
+
+def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Setting:
+    """Where a walk begins: steps about as long as the curvature allows, and a pull measured in curvatures."""
+    curvature, task, steps = teller.curvature, teller.task, rounds * local_steps
+    scale = math.sqrt(task.c1**2 + task.coordinates * task.variance(steps, teller.batch_size))
+    # Alone, nobody pulls, so it is the diameter that a walk begins with which differs.
+    held = 4 * curvature * (pull if task.degree == 0 else 1.0)
+    diameter = task.fixed.get("diameter", math.sqrt(2 * steps) * scale / held)
+    rho = task.fixed.get("rho", pull * curvature / (2 * max(task.degree, 1.0)))
+    return Setting(rounds, local_steps, float(rho), float(diameter))
+
+
+def _descend(teller: Foreteller, best: Setting, strides: Sequence[float]) -> Setting:
+    """Walk along rho, D and the line on which both change the other way round, until no stride helps."""
+    fixed = teller.task.fixed
+    # Alone, nobody pulls: rho then means nothing and stays where it is.
+    rho, diameter = "rho" not in fixed and teller.task.degree > 0, "diameter" not in fixed
+    ways = [(1, 0), (-1, 0)] * diameter + [(0, 1), (0, -1)] * rho + [(1, -1), (-1, 1)] * (rho and diameter)
+    for stride in strides:
+        stuck = False
+        while not stuck:
+            near = [_moved(best, stride**x, stride**y) for x, y in ways]
+            nearest = min(near, key=teller.score, default=best)
+            stuck = not teller.score(nearest) < teller.score(best)
+            best = best if stuck else nearest
+    return best
+
+
+def _moved(s: Setting, diameter: float, rho: float) -> Setting:
+    return s._replace(diameter=s.diameter * diameter, rho=s.rho * rho)
+
+
+def as_algorithm(task: Task, setting: Setting) -> IPADMM:
+    """The algorithm with this setting and whatever the user has set."""
+    return IPADMM(
+        epsilon=task.epsilon, delta=task.delta, loss=task.loss, regulariser=task.regulariser, lam=task.lam,
+        max_grad_norm=task.max_grad_norm, **{**setting._asdict(), **task.fixed},
+    )  # fmt: skip

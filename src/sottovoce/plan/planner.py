@@ -1,0 +1,239 @@
+"""`plan`: settings for IPADMM from public numbers only, and what to expect of them.
+
+Neither rows nor anything computed from them may enter: the settings are public, and so is all that they follow from.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal, TypeAlias, final
+
+from sottovoce.algorithms.ipadmm import IPADMM
+from sottovoce.datasets.dataset import Dataset
+from sottovoce.errors import InputError, expect
+from sottovoce.graphs import Graph
+from sottovoce.losses import Logistic, Loss
+from sottovoce.plan import predict, refine
+from sottovoce.plan.choose import Setting, Task, as_algorithm, choose
+from sottovoce.plan.predict import QUICK, THOROUGH, Outcome, Progress
+from sottovoce.plan.surrogate import Surrogate
+from sottovoce.regularisers import L2, Regulariser
+
+EffortName: TypeAlias = Literal["quick", "thorough"]
+EFFORTS = {"quick": QUICK, "thorough": THOROUGH}
+EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+# Full gradients are best. Where every site has more rows than MANY_ROWS a step would take too long: take a batch.
+MANY_ROWS, BATCH = 200_000, 50_000
+# Settings of the algorithm that are arguments of `plan` or follow from them.
+_NOT_FIXED = {"epsilon", "delta", "loss", "regulariser", "lam", "max_grad_norm"}
+FIXABLE = tuple(field.name for field in fields(IPADMM) if field.name not in _NOT_FIXED)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Settings, and on demand what they will reach.
+
+    `settings` is ready at once. `predicted`, `trade_off` and `joining_helps` run simulations when first asked for.
+    """
+
+    task: Task
+    setting: Setting
+    effort: EffortName
+    stand_in: Dataset | None
+    notes: tuple[str, ...]
+    progress: Progress | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The planned settings by name, as `IPADMM` takes them; what was fixed is among them."""
+        algorithm = self.algorithm()
+        return {name: getattr(algorithm, name) for name in FIXABLE}
+
+    def algorithm(self) -> IPADMM:
+        """The algorithm, ready to run."""
+        return as_algorithm(self.task, self.setting)
+
+    @cached_property
+    def predicted(self) -> Outcome:
+        """Mean loss of the consensus, of a single site's model, and of training alone, with 90 % intervals."""
+        return self._outcome(self.task, self.setting)
+
+    @cached_property
+    def trade_off(self) -> tuple[Outcome, ...]:
+        """The same over a range of epsilons, each with a plan of its own.
+
+        Who may spend more could always spend less, so a larger epsilon is never foretold to do worse: where
+        simulation noise says otherwise, the better outcome of the smaller epsilon stands.
+        """
+        epsilons = sorted({*EPSILONS, self.task.epsilon} - {math.inf})
+        found: list[Outcome] = []
+        for done, epsilon in enumerate(epsilons):
+            if self.progress is not None:
+                self.progress(done, len(epsilons))
+            found.append(_no_worse(self._at(epsilon), found[-1] if found else None))
+        return tuple(found)
+
+    def _at(self, epsilon: float) -> Outcome:
+        if epsilon == self.task.epsilon:
+            return self.predicted
+        task = replace(self.task, epsilon=epsilon)
+        return self._outcome(task, _choose(task, self.effort, self.stand_in))
+
+    def _outcome(self, task: Task, setting: Setting) -> Outcome:
+        lonely = predict.alone(task)
+        own = _choose(lonely, self.effort, self.stand_in)
+        return predict.outcome(task, setting, lonely, own, EFFORTS[self.effort], self.stand_in)
+
+    @property
+    def joining_helps(self) -> bool:
+        """Whether the consensus is foretold to be better than what a site of middling size reaches alone."""
+        return self.predicted.joining_helps
+
+    @property
+    def reason(self) -> str:
+        """The figures behind `joining_helps`, in words."""
+        joined, alone = self.predicted.joined.mean, self.predicted.alone.mean
+        verdict = "Joining helps" if self.joining_helps else "Joining does not help"
+        return f"{verdict}: mean loss {joined:.4f} together, {alone:.4f} alone, at epsilon={self.task.epsilon:g}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and strings."""
+        return {
+            "settings": self.settings,
+            "predicted": _plain(self.predicted),
+            "joining_helps": self.joining_helps,
+            "reason": self.reason,
+            "trade_off": [_plain(line) for line in self.trade_off],
+            "notes": list(self.notes),
+        }
+
+
+def plan(
+    *,
+    sizes: Sequence[int],
+    d: int,
+    graph: Graph,
+    epsilon: float,
+    delta: float = 1e-5,
+    loss: Loss | None = None,
+    regulariser: Regulariser | None = None,
+    lam: float = 1e-4,
+    data_norm: float = 1.0,
+    max_grad_norm: float | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    max_rounds: int = 200,
+    stand_in: Dataset | None = None,
+    effort: EffortName = "quick",
+    progress: Progress | None = None,
+) -> Plan:
+    """Choose what the user has not set. Only public numbers enter.
+
+    Args:
+        sizes: rows at each site.
+        d: features.
+        graph: who speaks with whom.
+        epsilon: the budget over all rounds.
+        delta: the chance of failure that the guarantee allows for.
+        loss: of one row; logistic if not given.
+        regulariser: L2 if not given.
+        lam: its weight.
+        data_norm: declared bound on the norm of a row.
+        max_grad_norm: clip every record's gradient to this norm.
+        fixed: settings of `IPADMM` that stay as they are, by name.
+        max_rounds: how many rounds of messages the sites can afford.
+        stand_in: a public data set of the same columns, to plan on instead of made-up tables. It is taken to be public:
+            nothing about it is protected.
+        effort: "quick" takes a second or two; "thorough" also tries neighbouring settings by simulation.
+        progress: called with (steps done, steps in all).
+    """
+    task = Task(
+        tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss or Logistic(), regulariser or L2(),
+        float(lam), float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes),
+    )  # fmt: skip
+    _check(task, stand_in, effort)
+    setting = _choose(task, effort, stand_in)
+    if effort == "thorough":
+        setting = refine.refined(task, setting, THOROUGH, stand_in, progress)
+    return Plan(task, setting, effort, stand_in, _notes(task, stand_in), progress)
+
+
+def _fixed(given: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, Any]:
+    for name in given:
+        expect(name in FIXABLE, f"a setting among {', '.join(FIXABLE)}", fixed=name)
+    kept = {name: value for name, value in given.items() if value is not None}
+    if "batch_size" not in given and min(sizes, default=0) > MANY_ROWS:
+        kept["batch_size"] = BATCH
+    return kept
+
+
+def _check(task: Task, stand_in: Dataset | None, effort: str) -> None:
+    expect(task.n >= 1 and min(task.sizes) >= 1, "at least one row at every site", sizes=task.sizes[:10])
+    expect(task.graph.n == task.n, "one size for every node of the graph", nodes=task.graph.n, sizes=task.n)
+    expect(task.d >= 1, "d >= 1", d=task.d)
+    expect(task.max_rounds >= 1, "max_rounds >= 1", max_rounds=task.max_rounds)
+    expect(effort in EFFORTS, f"effort among {', '.join(EFFORTS)}", effort=effort)
+    expect(task.data_norm > 0, "data_norm > 0", data_norm=task.data_norm)
+    if not math.isfinite(task.c1):
+        raise InputError(
+            f"Expected a bound on every record's gradient, got data_norm={task.data_norm} and no max_grad_norm. "
+            "Declare a finite data_norm, or clip gradients with max_grad_norm."
+        )
+    if stand_in is not None:
+        expect(stand_in.d == task.d, f"a stand-in with d={task.d} columns", stand_in=stand_in.name, d=stand_in.d)
+        task.loss.labels.check(stand_in.labels)
+    as_algorithm(task, Setting(1, 1, 1.0, 1.0))  # refuses what the algorithm would refuse
+
+
+# What a plan rests on is kept: the same public shape is planned for again and again.
+@lru_cache(maxsize=32)
+def _made_up(effort: EffortName, d: int, loss: Loss, norm: float, ridge: float, cap: float | None) -> list[Surrogate]:
+    return predict.made_up(EFFORTS[effort].problems, d, loss, norm, ridge, cap)
+
+
+def _problems(task: Task, effort: EffortName, stand_in: Dataset | None) -> list[Surrogate]:
+    if stand_in is not None:
+        return [predict.stood_in(stand_in, task)]
+    return _made_up(effort, task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm)
+
+
+_KEPT: dict[Any, Setting] = {}
+
+
+def _choose(task: Task, effort: EffortName, stand_in: Dataset | None) -> Setting:
+    if stand_in is not None:
+        return choose(task, _problems(task, effort, stand_in))
+    shape = (task.graph.name, task.graph.n, task.graph.degrees.tobytes(), task.spectrum.values.tobytes())
+    key = (*(getattr(task, f.name) for f in fields(task) if f.name not in ("graph", "fixed")), effort, shape)
+    key = (*key, tuple(sorted(task.fixed.items())))
+    if key not in _KEPT:
+        if len(_KEPT) >= 256:
+            _KEPT.clear()
+        _KEPT[key] = choose(task, _problems(task, effort, stand_in))
+    return _KEPT[key]
+
+
+def _no_worse(found: Outcome, smaller: Outcome | None) -> Outcome:
+    if smaller is None:
+        return found
+    pairs = zip(found[1:], smaller[1:], strict=True)
+    return Outcome(found.epsilon, *(min(a, b, key=lambda interval: interval.mean) for a, b in pairs))
+
+
+def _plain(line: Outcome) -> dict[str, Any]:
+    return {"epsilon": line.epsilon, **{name: getattr(line, name)._asdict() for name in ("joined", "single", "alone")}}
+
+
+def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
+    source = (
+        "made-up tables of this shape: unequal categories, small numbers, correlated attributes, 8 to 32 % positive"
+        if stand_in is None
+        else f"the public stand-in {stand_in.name!r}"
+    )
+    notes = [f"Planned on {source}. No private row was looked at.", "Sites are assumed to hold rows of the same kind."]
+    if "batch_size" in task.fixed:
+        notes.append(f"Gradients use batches of {task.fixed['batch_size']} rows.")
+    if math.isinf(task.epsilon):
+        notes.append("epsilon=inf: nothing is protected.")
+    return tuple(notes)

@@ -1,0 +1,87 @@
+"""One setting tried on one network: the mean loss of what comes out, with the real algorithm and its compiled kernels.
+
+A trial may hold fewer rows than the network it stands for. What a row less would do to the noise is undone: the noise
+multiplier is scaled so that sigma / m_i, and with it the noise on a gradient, is that of the full network.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sottovoce import graphs
+from sottovoce.algorithms.ipadmm import IPADMM
+from sottovoce.arrays import Array, Ints
+from sottovoce.compiled import CompiledOracle
+from sottovoce.datasets import BySizes, Dataset
+from sottovoce.graphs import Graph
+from sottovoce.noise import SeededNoise, Shape
+from sottovoce.privacy import Gaussian, Repeated, epsilon, sigma_for
+from sottovoce.sites import Sites
+
+SINGLE = np.dtype(np.float32)
+_NODES_SCORED = 8
+
+
+class Risks(NamedTuple):
+    """Mean loss over the rows that judge, one entry per run."""
+
+    consensus: Array  # of the mean of all last broadcasts
+    last: Array  # of one node's last broadcast, averaged over a few nodes
+
+
+class Thinned(NamedTuple):
+    """Some of a network's rows, and the share that they are of all."""
+
+    sites: Sites
+    share: float
+
+
+def thinned(data: Dataset, sizes: Sequence[int], rows: int, seed: int) -> Thinned:
+    """Deal a data set out to sites of these proportions, about `rows` rows in all."""
+    wanted = np.asarray(sizes, dtype=np.float64)
+    share = min(1.0, min(rows, len(data)) / wanted.sum())
+    counts: Ints = np.maximum(np.floor(wanted * share), 1).astype(np.int64)
+    if counts.sum() > len(data):  # more sites than rows: every site needs one, so rows are used again
+        picked = np.random.default_rng(seed).integers(len(data), size=int(counts.sum()))
+        data = replace(data, features=data.features[picked], labels=data.labels[picked], n_train=0)
+    sites = Sites.split(data, len(counts), seed, partition=BySizes(counts.tolist()), clip=True)
+    return Thinned(sites, float(counts.sum() / wanted.sum()))
+
+
+def trial(
+    algorithm: IPADMM, held: Thinned, graph: Graph, *, runs: int, seed: int, judge: Dataset | None = None
+) -> Risks:
+    """Run the algorithm, with the noise of the full network, and score what it leaves: on the rows of `judge`, or else
+    on those that it learnt from.
+    """
+    matched = _matched(algorithm, held.share)
+    site = matched.oracle(held.sites, graph, CompiledOracle, SINGLE)
+    noise = SeededNoise(seed, Shape(held.sites.n, site.d, runs, dtype=np.float32))
+    state = matched.start(site, runs)
+    for k in range(1, matched.rounds + 1):
+        message, state = matched.release(k, state, site, noise)
+        state = matched.absorb(k, state, site, graph.neighbour_sum(message))
+    some = state.w_bar[:: max(1, held.sites.n // _NODES_SCORED)]
+    consensus = state.w_bar.mean(axis=0, dtype=np.float64).astype(np.float32)
+    singles = np.ascontiguousarray(some.transpose(1, 0, 2).reshape(site.d, -1))
+    if judge is not None:
+        one = Sites.split(judge, 1, partition=_all_rows, clip=True)
+        site = matched.oracle(one, graphs.complete(1), CompiledOracle, SINGLE)
+    last = site.score(singles).risk.reshape(len(some), runs).mean(axis=0)
+    return Risks(site.score(consensus).risk, last)
+
+
+def _all_rows(data: Dataset, nodes: int, seed: int) -> list[Ints]:  # noqa: ARG001
+    return [np.arange(len(data), dtype=np.int64)]
+
+
+def _matched(algorithm: IPADMM, share: float) -> IPADMM:
+    """The same noise on a gradient from `share` times the rows. Only for simulation: its epsilon promises nothing."""
+    if share == 1.0 or math.isinf(algorithm.epsilon) or algorithm.batch_size is not None:
+        return algorithm
+    steps = algorithm.rounds * algorithm.local_steps
+    sigma = share * sigma_for(algorithm.epsilon, algorithm.delta, steps, algorithm.calibration)
+    return replace(algorithm, epsilon=epsilon(Repeated(Gaussian(sigma), steps), algorithm.delta), calibration="exact")

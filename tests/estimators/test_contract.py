@@ -1,0 +1,25 @@
+"""scikit-learn's own checks, all of them."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sottovoce.algorithms import DPADMM
+from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor
+
+# The checks know neither data_norm nor classes, and set a seed. All three are warned about, and rightly so.
+pytestmark = pytest.mark.filterwarnings("ignore::sottovoce.errors.PrivacyLeakWarning")
+
+# Some checks ask for a good score on a few dozen rows. No private method has that at a small epsilon.
+LARGE = {"epsilon": 100.0, "rounds": 20, "local_steps": 10, "rho": 1e-2, "diameter": 30.0, "device": "plain"}
+
+ESTIMATORS = [
+    PrivateLogisticRegression(**LARGE),
+    PrivateLinearSVC(**LARGE),
+    PrivateRobustRegressor(**LARGE),
+    PrivateLogisticRegression(100.0, algorithm=DPADMM(rounds=100), device="plain"),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)  # none is expected to fail
+def test_scikit_learn(estimator, check):
+    check(estimator)

@@ -1,0 +1,142 @@
+"""Tuning on private rows: one budget for fits, scores and choice."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+
+from sottovoce.algorithms import IPADMM
+from sottovoce.errors import BudgetError, InputError, PrivacyError, PrivacyLeakWarning
+from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch, search
+from sottovoce.estimators.draws import SystemDraws
+from sottovoce.privacy import BudgetAccountant, RepeatAndSelect, epsilon
+from sottovoce.privacy.accounting import plain_mu
+
+SEEDED = pytest.mark.filterwarnings("ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning")
+PUBLIC = {"data_norm": 3.0, "classes": ["no", "yes"]}
+
+
+@pytest.fixture
+def base(quick):
+    return PrivateLogisticRegression(**{**quick, "rounds": 10}, **PUBLIC)
+
+
+@SEEDED
+def test_the_better_candidate_wins(base, two, monkeypatch):
+    monkeypatch.setattr(search, "repetitions", lambda *_: 8)
+    # With a bound of 1e5 the rows drown in the noise that is made for it.
+    found = PrivateSearch(base, {"data_norm": [1e5, 3.0]}, 20.0, runs=12, random_state=1).fit(*two)
+    assert found.best_params_ == {"data_norm": 3.0}
+    assert found.score(*two) > 0.7
+    assert found.best_score_ == pytest.approx(found.score(*two), abs=0.1)
+    assert (found.predict(two[0]) == found.best_estimator_.predict(two[0])).all()
+    assert is_classifier(found)
+
+
+def test_the_whole_search_stays_within_its_guarantee(base, two):
+    accountant = BudgetAccountant(1.0, 1e-6)
+    found = PrivateSearch(base, {"lam": [1e-4, 1e-2]}, 1.0, delta=1e-6, runs=5, accountant=accountant).fit(*two)
+    assert isinstance(found.privacy_.event, RepeatAndSelect)
+    assert 0.99 < found.privacy_.epsilon == epsilon(found.privacy_.event, 1e-6) <= 1.0
+    assert accountant.events == (found.privacy_.event,)
+    # A model that is handed on must not claim the price of its own fit alone.
+    assert found.best_estimator_.privacy_ == found.privacy_
+    assert found.best_estimator_.to_model().privacy == found.privacy_
+    with pytest.raises(BudgetError):
+        clone(found).fit(*two)
+
+
+def test_every_fit_and_score_has_the_noise_that_was_paid_for(base, two, monkeypatch):
+    fits, scores = [], []
+
+    class Spy(random.SystemRandom):
+        def normalvariate(self, mu=0.0, sigma=1.0):
+            scores.append(sigma)
+            return super().normalvariate(mu, sigma)
+
+    honest = PrivateLogisticRegression.fit
+
+    def fit(self, *args, **kwargs):
+        fits.append(honest(self, *args, **kwargs).privacy_.event)
+        return self
+
+    monkeypatch.setattr(PrivateLogisticRegression, "fit", fit)
+    monkeypatch.setattr(SystemDraws, "random", lambda _: Spy())
+    monkeypatch.setattr(search, "repetitions", lambda *_: 3)
+    found = PrivateSearch(base, {"rounds": [5, 10]}, 1.0, runs=5, score_share=0.3).fit(*two)
+    fit_event, score_event = found.privacy_.event.event.events
+    assert [plain_mu(event) for event in fits] == pytest.approx([1 / fit_event.sigma] * 3)
+    assert max(plain_mu(event) for event in fits) <= 1 / fit_event.sigma
+    assert scores == [score_event.sigma] * 3
+    assert (fit_event.sigma / score_event.sigma) ** 2 == pytest.approx(0.3 / 0.7)
+
+
+def test_a_surrounding_accountant_pays_once(base, two):
+    with BudgetAccountant(1.0, 1e-5) as accountant:
+        PrivateSearch(base, {"lam": [1e-4, 1e-2]}, 1.0, runs=3).fit(*two)
+    assert len(accountant) == 1
+
+
+def test_nothing_is_computed_without_a_budget(base, two, monkeypatch):
+    monkeypatch.setattr(PrivateLogisticRegression, "fit", lambda *_, **__: pytest.fail("computed"))
+    found = PrivateSearch(base, {"lam": [1e-4]}, 1.0, accountant=BudgetAccountant(0.5, 1e-5))
+    with pytest.raises(BudgetError):
+        found.fit(*two)
+    with pytest.raises(NotFittedError):
+        found.predict(two[0])
+
+
+def test_row_scores_lie_between_0_and_1(numbers, quick, base, two):
+    X, y = numbers
+    model = PrivateRobustRegressor(1.0, **quick, data_norm=0.01, y_bounds=(0, 100)).fit(X, y)
+    scores = model.row_scores(1e3 * X, y * 3 - 100)
+    assert scores.min() >= 0
+    assert scores.max() <= 1
+    expected = 1 - np.abs(np.clip(model.predict(X), 0, 100) - y) / 100
+    assert model.row_scores(X, y) == pytest.approx(expected)
+    assert base.fit(*two).row_scores(*two).mean() == pytest.approx(base.score(*two))
+
+
+@SEEDED
+def test_regression(numbers, quick, monkeypatch):
+    monkeypatch.setattr(search, "repetitions", lambda *_: 8)
+    model = PrivateRobustRegressor(**quick, data_norm=3.0, y_bounds=(0, 100))
+    found = PrivateSearch(model, {"diameter": [1e-9, 3.0]}, 30.0, runs=10, random_state=3).fit(*numbers)
+    assert found.best_params_ == {"diameter": 3.0}  # with the other nothing moves from zero
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"candidates": {"epsilon": [1.0]}}, "candidates for parameters among"),
+        ({"candidates": {"classes": [["no"]]}}, "candidates for parameters among"),
+        ({"candidates": {"depth": [1]}}, "candidates for parameters among"),
+        ({"estimator": 7}, "an estimator of this package"),
+        ({"score_share": 1.0}, "0 < score_share < 1"),
+        ({"runs": 0.5}, "mean number of runs"),
+        ({"epsilon": math.inf}, "epsilon to be positive and finite"),
+    ],
+)
+def test_bad_searches(base, two, change, message):
+    given = {"estimator": base, "candidates": {"lam": [1e-4]}, **change}
+    with pytest.raises(InputError, match=message):
+        PrivateSearch(**given).fit(*two)
+
+
+def test_noise_that_the_price_does_not_know_is_refused(base, two):
+    batches = IPADMM(rounds=2, batch_size=10, local_steps=1)
+    unplanned = dict.fromkeys(("rounds", "local_steps", "rho", "diameter"))
+    model = base.set_params(**unplanned, algorithm=batches)
+    with pytest.raises(PrivacyError, match="plain Gaussian noise"):
+        PrivateSearch(model, {"lam": [1e-4]}, runs=2).fit(*two)
+
+
+def test_leaks_are_said_once(base, two):
+    model = base.set_params(data_norm=None)
+    with pytest.warns(PrivacyLeakWarning, match="data_norm was read off") as caught:
+        found = PrivateSearch(model, {"lam": [1e-4]}, runs=5).fit(*two)
+    assert len(caught) == 1
+    assert "data_norm was read off" in found.privacy_.prose()

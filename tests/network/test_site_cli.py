@@ -1,0 +1,352 @@
+"""`sottovoce site run`: three sites, a real server with TLS, files in and files out; and what it refuses."""
+
+import asyncio
+import json
+import logging
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from federations import MessageServer, agreement, members
+from sottovoce import models
+from sottovoce.algorithms import IPADMM
+from sottovoce.cli import site as command
+from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
+from sottovoce.cli.site import site_run
+from sottovoce.cli.site_view import Lines, View, duration
+from sottovoce.engines.network import agreement_file, certificates, countersign, stops, transport
+from sottovoce.engines.network.certificates import TLSFiles
+from sottovoce.engines.network.events import Facts, JsonLines, Logged, Several, Spending, Watcher
+from sottovoce.engines.network.jetstream import create_stream
+from sottovoce.engines.network.notices import most_messages
+from sottovoce.engines.network.server import Hosting, server_config
+from sottovoce.engines.network.wire import message_size
+from sottovoce.errors import BudgetError, InputError, PrivacyError
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.schema import Schema
+
+SCHEMA = """
+version = 1
+[label]
+column = "ill"
+classes = ["no", "yes"]
+[[columns]]
+name = "age"
+kind = "numeric"
+bounds = [0, 100]
+scale = "unit"
+[[columns]]
+name = "sex"
+kind = "categorical"
+categories = ["f", "m"]
+"""
+NAMES, SIZES = ("berlin", "paris", "rome"), (30, 20, 25)
+CAP = {"cap_epsilon": 2.0, "cap_delta": 1e-4}
+
+
+def csv(rows, seed):
+    rng = np.random.default_rng(seed)
+    lines = [f"{rng.integers(0, 100)},{rng.choice(['f', 'm'])},{rng.choice(['no', 'yes'])}" for _ in range(rows)]
+    return "\n".join(["age,sex,ill", *lines]) + "\n"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Keys, rows, a signed agreement, certificates, and a server that carries the run."""
+    folder = tmp_path_factory.mktemp("federation")
+    keys, sites = members(NAMES, SIZES)
+    schema = Schema.loads(SCHEMA)
+    algorithm = IPADMM(rounds=4, local_steps=2, epsilon=1.5, delta=1e-5, diameter=10.0)
+    agreed = agreement(sites, features=schema.d, schema=SCHEMA, algorithm=algorithm)
+    agreement_file.save(agreed, folder / "federation.toml")
+    certificates.create_authority(folder)
+    certificates.issue_server(folder)
+    certificates.issue_operator(folder)
+    for seed, (name, rows) in enumerate(zip(NAMES, SIZES, strict=True)):
+        keys[name].save(folder / f"{name}.signing.pem")
+        certificates.issue_site(folder, name)
+        countersign.sign(agreed, name, keys[name], folder / f"federation.{name}.sig")
+        (folder / f"{name}.csv").write_text(csv(rows, seed))
+    hosting = Hosting(tls=TLSFiles.within(folder, "server"), store=folder / "store", host="127.0.0.1", port=-1,
+                      ports_folder=folder)  # fmt: skip
+    largest = max(message_size(agreed.run, name, agreed.model_size) for name in NAMES)
+    with MessageServer(folder, server_config([agreed], hosting)) as server:
+        operator = TLSFiles.within(folder, "operator").context()
+        made = create_stream(server.url, agreed.run, largest, max_messages=most_messages(agreed), tls=operator)
+        asyncio.run(made)
+        yield SimpleNamespace(folder=folder, url=server.url, agreement=agreed, keys=keys)
+
+
+def options(world, name, state, **changes):
+    given = {
+        "federation": world.folder / "federation.toml", "site": name, "key": world.folder / f"{name}.signing.pem",
+        "data": world.folder / f"{name}.csv", "server": world.url, "state": state, "certificates": world.folder,
+        "patience": 20.0,
+    }  # fmt: skip
+    return given | CAP | changes
+
+
+def test_three_sites_from_rows_to_models(world, tmp_path, capfd, caplog):
+    caplog.set_level(logging.INFO, "sottovoce")  # the three share one logger here
+
+    def run(name):
+        log = tmp_path / "rome.log" if name == "rome" else None
+        site_run(**options(world, name, tmp_path / name, log=log))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, NAMES))
+    said = capfd.readouterr()
+    assert said.out.count("model.safetensors and statement.txt") == 3
+    assert said.err.count("all 4 rounds are done") == 3
+
+    run_folder = world.agreement.run
+    learnt = {name: models.load(tmp_path / name / run_folder / "model.safetensors") for name in NAMES}
+    paris = learnt["paris"]  # hears both others: the consensus of all
+    assert paris.names == ("age", "sex=f", "sex=m", "intercept")
+    assert paris.classes == ("no", "yes")
+    assert paris.provenance["run"] == world.agreement.run
+    assert paris.provenance["agreement"] == world.agreement.digest().hex()
+    assert (paris.provenance["site"], paris.provenance["absent"]) == ("paris", {})
+    assert "discrete Gaussian numbers on a grid" in paris.privacy.prose()
+    assert paris.privacy.epsilon <= 1.5
+    text = (tmp_path / "paris" / run_folder / "statement.txt").read_text()
+    assert text == paris.privacy.prose() + "\n"
+    assert not np.array_equal(learnt["berlin"].weights, learnt["rome"].weights)
+
+    with Ledger.open(tmp_path / "rome" / "rows.ledger") as ledger:
+        assert [(r.run, r.round) for r in ledger.reservations()] == [(f"{run_folder}/rome", k) for k in (1, 2, 3, 4)]
+        assert ledger.header.data_digest.startswith("hmac-sha256:")
+        assert 0 < ledger.total() <= 2.0
+
+    lines = [json.loads(line) for line in (tmp_path / "rome.log").read_text().splitlines()]
+    events = [line["event"] for line in lines if line["logger"] == "sottovoce.site"]
+    assert set(events) == {"began", "published", "round done", "finished"} | (set(events) & {"waiting"})
+    assert events.count("round done") >= 4
+    assert {"time", "level", "event", "run", "site", "rounds", "cap"} <= set(lines[0])
+
+    # Again: the run is over, and says the same without the server.
+    before = learnt["rome"].weights
+    changes = {"server": "tls://127.0.0.1:1", "quiet": True, "out": tmp_path / "again", "cap_epsilon": None}
+    site_run(**options(world, "rome", tmp_path / "rome", **changes, cap_delta=None))
+    np.testing.assert_array_equal(models.load(tmp_path / "again" / "model.safetensors").weights, before)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def changed_file(world, tmp_path, name, old, new):
+    path = tmp_path / name
+    path.write_text((world.folder / name).read_text().replace(old, new, 1))
+    return path
+
+
+def fewer_rows(world, tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text("".join((world.folder / "berlin.csv").read_text().splitlines(keepends=True)[:-1]))
+    return {"data": path}
+
+
+def no_signature(world, tmp_path):
+    for name in NAMES[:2]:
+        shutil.copy(world.folder / f"federation.{name}.sig", tmp_path)
+    return {"signatures": tmp_path}
+
+
+REFUSED = {
+    "a row less": (fewer_rows, InputError, 2, "rows=30 at site berlin, as agreed, got rows=29"),
+    "a missing signature": (no_signature, InputError, 2, "Expected the signature of site rome"),
+    "another's key": (lambda w, _: {"key": w.folder / "rome.signing.pem"}, InputError, 2, "the key of site berlin"),
+    "an unknown site": (lambda *_: {"site": "oslo"}, InputError, 2, "a site of this federation"),
+    "no cap": (lambda *_: {"cap_epsilon": None, "cap_delta": None}, InputError, 2, "a ledger of these rows at"),
+    "half a cap": (lambda *_: {"cap_delta": None}, InputError, 2, "--cap-epsilon and --cap-delta together"),
+    "no certificates": (lambda *_: {"certificates": None}, InputError, 2, "--certificates FOLDER, or else"),
+    "a cap that is too small": (lambda *_: {"cap_epsilon": 1.0}, BudgetError, 3, "Expected to stay within the cap"),
+    "a server that is not there": (
+        lambda *_: {"server": "tls://127.0.0.1:1", "patience": 0.3}, transport.UnreachableError, 7, "an answer",
+    ),
+    "another's certificate": (
+        lambda w, _: {"certificates": None, "ca": w.folder / "ca.cert.pem", "cert": w.folder / "rome.cert.pem",
+                      "tls_key": w.folder / "rome.key.pem", "patience": 5.0},
+        transport.RefusedError, 7, "Expected the server to let us use",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refusals(world, tmp_path, what):
+    change, kind, code, message = REFUSED[what]
+    with pytest.raises(kind, match=message) as raised:
+        site_run(**options(world, "berlin", tmp_path / "state", quiet=True, **change(world, tmp_path)))
+    assert code_of(raised.value) == code
+    ledger = tmp_path / "state" / "rows.ledger"
+    if ledger.exists():
+        with Ledger.open(ledger) as opened:
+            assert opened.reservations() == ()
+
+
+def test_a_ledger_belongs_to_its_rows(world, tmp_path):
+    state = tmp_path / "state"
+    with pytest.raises(BudgetError):
+        site_run(**options(world, "berlin", state, quiet=True, cap_epsilon=1.0))
+    with pytest.raises(InputError, match=r"the cap that the ledger was made with, epsilon=1, delta=0\.0001"):
+        site_run(**options(world, "berlin", state, quiet=True))
+    other = changed_file(world, tmp_path, "berlin.csv", "m", "f")
+    with pytest.raises(InputError, match=r"Expected the ledger of the rows in .* got that of another file"):
+        site_run(**options(world, "berlin", state, quiet=True, data=other))
+    (state / "rows.ledger.salt").unlink()
+    with pytest.raises(stops.DamagedError, match="Expected the salt of the ledger") as raised:
+        site_run(**options(world, "berlin", state, quiet=True))
+    assert code_of(raised.value) == 6
+    (state / "rows.ledger.head").unlink()
+    with pytest.raises(stops.DamagedError, match="Expected the head of the ledger"):
+        site_run(**options(world, "berlin", state, quiet=True))
+
+
+def test_arrays_where_there_is_no_schema(tmp_path):
+    from sottovoce.cli.site_files import rows_of
+
+    agreed = agreement()
+    features = np.random.default_rng(1).normal(size=(30, 5)) / 10
+    np.savez(tmp_path / "rows.npz", features=features, labels=np.ones(30))
+    assert rows_of(agreed, tmp_path / "rows.npz").counts.tolist() == [30]
+    np.savez(tmp_path / "odd.npz", features=features)
+    with pytest.raises(
+        InputError, match=r"a matrix `features` and a vector `labels`, got file=.* arrays=\['features'\]"
+    ):
+        rows_of(agreed, tmp_path / "odd.npz")
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"Expected an \.npz file of arrays"):
+        rows_of(agreed, tmp_path / "rows.csv")
+
+
+def test_a_file_that_changes_meanwhile(tmp_path):
+    from sottovoce.cli.site_files import unchanged
+
+    file = tmp_path / "rows.csv"
+    file.write_text("a")
+
+    def change():
+        with unchanged(file):
+            file.write_text("b")
+
+    with pytest.raises(InputError, match="a data file that stays as it is"):
+        change()
+
+
+# -- exit codes, help, log, view --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("x"), 2), (PrivacyError("x"), 2), (BudgetError("x"), 3), (stops.LostNeighbourError("x"), 4),
+        (stops.UsedTwiceError("x"), 5), (stops.DamagedError("x"), 6), (transport.UnreachableError("x"), 7),
+        (transport.RefusedError("x"), 7), (stops.LeftBehindError("x"), 8),
+    ],
+)  # fmt: skip
+def test_exit_codes(error, code):
+    assert code_of(error) == code
+    assert code in EXIT_CODES
+
+
+def test_help_has_a_line_for_every_exit_code(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    app = typer.Typer(rich_markup_mode="rich")
+    app.command("run", epilog=epilog())(site_run)
+    app.command("other")(lambda: None)
+    told = re.sub(r"\x1b\[[0-9;]*m", "", CliRunner().invoke(app, ["run", "--help"]).output)
+    for code, text in EXIT_CODES.items():
+        assert f"{code}  {text}." in told
+    for option in ("--federation", "--cap-epsilon", "--certificates", "--tls-key", "--log"):
+        assert option in told
+
+
+def test_an_interruption_can_be_resumed(monkeypatch):
+    from sottovoce.cli.study import Stopped
+
+    async def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_run", interrupted)
+    with pytest.raises(Stopped, match="run the same command again to go on"):
+        command._finish(None, "", None, Watcher(), None)
+
+
+FACTS = Facts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
+SPENDING = Spending(0.4321, 2.0, 1e-4)
+
+
+def tell(watcher):
+    """A short life with everything in it."""
+    watcher.began(FACTS, SPENDING)
+    watcher.round_began(1)
+    watcher.published(1, False)
+    watcher.waiting(1, {"rome": 7.0})
+    watcher.waiting(1, {"rome": 8.0})
+    watcher.refused(1, "rome", "forged", "it is not signed")
+    watcher.server_silent(9.0)
+    watcher.noticed("paris", "waits for others in round 0")
+    watcher.dropped(1, "rome")
+    for k in range(1, 5):
+        watcher.round_done(k, SPENDING)
+    watcher.finished(20, {"rome": 1})
+    watcher.stopped(InputError("Expected\nless"))
+
+
+def test_the_log_is_one_json_object_a_line(caplog):
+    with caplog.at_level(logging.DEBUG, "sottovoce.site"):
+        tell(Several(Logged(), Watcher()))
+    lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
+    assert [line["event"] for line in lines] == [
+        "began", "round began", "published", "waiting", "refused", "server silent", "noticed", "dropped",
+        *["round done"] * 4, "finished", "stopped",
+    ]  # fmt: skip
+    refused = lines[4]
+    assert (refused["level"], refused["sender"], refused["round"], refused["reason"]) == (
+        "WARNING",
+        "rome",
+        1,
+        "forged",
+    )
+    assert lines[-1]["reason"] == "Expected less"
+
+
+def test_the_table_shows_what_matters():
+    view, console = View(), Console(width=150, force_terminal=False)
+    with console.capture() as empty:
+        console.print(view)
+    assert "getting ready" in empty.get()
+    tell(view)
+    view.waiting(5, {"rome": 65.0, "paris": 1.0})
+    with console.capture() as shown:
+        console.print(view)
+    text = shown.get()
+    for part in (
+        "berlin, run abababababab",
+        "4/20",
+        "time left",
+        "rome (0:01:0",
+        "0.4321 of 2 reserved",
+        "going on without",
+    ):
+        assert part in text
+    assert "paris (0" not in text  # not late yet
+
+
+def test_without_a_terminal_there_are_a_few_lines(capsys):
+    tell(Lines())
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["sottovoce"] * len(lines)
+    text = "\n".join(lines)
+    assert text.count("waiting for rome (0:00:07)") == 1
+    assert "round 2/20" in text
+    assert "round 3/20" not in text  # only every tenth of the way
+    assert "all 20 rounds are done, without rome" in text
+    assert duration(3725) == "1:02:05"
