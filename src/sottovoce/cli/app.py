@@ -11,6 +11,7 @@ from sottovoce.cli.dataset import dataset
 from sottovoce.cli.exit_codes import epilog
 from sottovoce.cli.federation import federation_app, site_keygen
 from sottovoce.cli.ledger import ledger_app
+from sottovoce.cli.plan import plan
 from sottovoce.cli.report import report
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.site import site_run
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command(cls=TrainCommand)(train)
 app.command(cls=AccountCommand)(account)
+app.command()(plan)
 app.command()(report)
 app.command()(predict)
 app.command()(evaluate)

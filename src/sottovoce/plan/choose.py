@@ -35,7 +35,7 @@ PULLS = (0.03, 1.0, 30.0)
 LAST_COUNTS = 0.1  # how much a node's own last model counts beside the consensus
 # Short of the best distance costs more than past it, and real tables ask for more than the quadratic says (measured on
 # Adult and Bank Marketing), so the variance counts only in part.
-NOISE_COUNTS = 0.25
+NOISE_COUNTS = 0.4
 MOST_EIGENVALUES = 12
 SOME_STEPS = 200
 _DENSE = 2000  # nodes up to which the Laplacian's eigenvalues are computed rather than guessed
@@ -185,7 +185,8 @@ class Foreteller:
         bound = task.loss.smoothness(task.loss_norm) or 0.0
         steep = max(STEEPER * float(np.max(problem.curvatures)), STEEPEST * bound)
         found = moments(
-            curvatures=np.append(problem.curvatures, steep), optimum=np.append(problem.optimum, 0.0),
+            curvatures=np.append(problem.curvatures, steep), size=np.append(problem.size, 0.0),
+            optimum=np.append(problem.optimum, 0.0),
             laplacian=task.spectrum.values, multiplicity=task.spectrum.multiplicity, degree=task.degree,
             nodes=task.n, rounds=s.rounds, local_steps=s.local_steps, rho=s.rho, eta=self.eta(s),
             variance=task.variance(s.rounds * s.local_steps, self.batch_size), blur=problem.blur,

@@ -8,9 +8,11 @@ whose nodes have `degree` neighbours. Along an eigenvector of H, of curvature h,
 where Wbar, the mean broadcast, is the average of the l values of W in the last round. Duals cancel in the mean.
 Along an eigenvector of the graph's Laplacian, of eigenvalue mu > 0, the nodes' deviations from the mean go
 
-    u <- (eta u + pull + xi) / (p + eta),  pull = 2 gamma + rho (2 degree - mu) ubar,  gamma <- gamma - rho mu ubar / 2
+    u <- ((eta - h') u + pull + xi) / (p + eta),  pull = 2 gamma + rho (2 degree - mu) ubar,
+    gamma <- gamma - rho mu ubar / 2
 
-with the variance v of one node (h is left out: the pull is far stronger). Both are linear, so first and second moments
+with the variance v of one node. A few h' stand for all curvatures here. Directions weigh as much as rows point in them,
+which is as h, since that is how deviations are felt. Both are linear, so first and second moments
 obey closed recursions, which is all that this module does.
 
 On a quadratic risk the mean never feels the deviations, and kappa is 1. On another one it does: a node takes its
@@ -31,7 +33,7 @@ class Moments(NamedTuple):
 
     bias: Floats  # (modes,) mean of W - w* along every eigenvector of H
     variance: Floats  # (modes,) variance of the consensus along it
-    spread: float  # variance per coordinate of a node's broadcast about the consensus
+    spread: float  # variance of a node's broadcast about the consensus, per coordinate, directions weighed by h
 
 
 class Blur(NamedTuple):
@@ -41,12 +43,15 @@ class Blur(NamedTuple):
     kappa: Floats
 
 
+# Where the curvatures are cut, by the share of the rows' squared length that lies below.
+SLICES = np.array([0.03, 0.1, 0.25, 0.5])
 NO_BLUR = Blur(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
 
 
 def moments(
     *,
     curvatures: Floats,
+    size: Floats,
     optimum: Floats,
     laplacian: Floats,
     multiplicity: Floats,
@@ -63,6 +68,7 @@ def moments(
 
     Args:
         curvatures: eigenvalues of H.
+        size: how many eigenvectors each stands for; 0 for one that is only watched.
         optimum: w* in its eigenvectors.
         laplacian: the graph's Laplacian eigenvalues above 0.
         multiplicity: how often each occurs.
@@ -75,31 +81,52 @@ def moments(
         variance: v.
         blur: how deviations flatten the slope.
     """
+    h_felt, felt = _felt(curvatures * size, curvatures)
     found = _run(
-        curvatures, optimum, laplacian, multiplicity / nodes, float(degree), nodes, rounds, local_steps, rho, eta,
-        variance, blur.tau, blur.kappa,
+        curvatures, h_felt, felt, optimum, laplacian, multiplicity / nodes, float(degree), nodes, rounds, local_steps,
+        rho, eta, variance, blur.tau, blur.kappa,
     )  # fmt: skip
     return Moments(*found)
 
 
+def _felt(energy: Floats, curvatures: Floats) -> tuple[Floats, Floats]:
+    """A few curvatures that stand for all, and the share of the rows' squared length that each stands for."""
+    order = np.argsort(curvatures)
+    energy, curvatures = energy[order], curvatures[order]
+    total = float(energy.sum())
+    if total <= 0:
+        return np.zeros(1), np.ones(1)
+    middle = (np.cumsum(energy) - energy / 2) / total
+    group = np.searchsorted(SLICES, middle)
+    weight = np.bincount(group, weights=energy, minlength=len(SLICES) + 1)
+    mean = np.bincount(group, weights=energy * curvatures, minlength=len(SLICES) + 1)
+    there = weight > 0
+    return mean[there] / weight[there], weight[there] / total
+
+
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _run(
-    h: Any, w_star: Any, mu: Any, share: Any, degree: float, n: int, rounds: int, l: int, rho: float, eta: Any,
-    v: float, blur_tau: Any, blur_kappa: Any,
+    h: Any, h_felt: Any, felt: Any, w_star: Any, mu: Any, share: Any, degree: float, n: int, rounds: int, l: int,
+    rho: float, eta: Any, v: float, blur_tau: Any, blur_kappa: Any,
 ) -> Any:  # fmt: skip
     p = 2 * rho * degree
     modes = len(h)
     # The consensus: mean and covariance of (W, Wbar), one row of `c` per mode: mW, mB, VW, VB, CWB.
     c = np.zeros((modes, 5))
-    # Deviations: covariance of (u, ubar, gamma), one row of `g` per eigenvalue: Vu, Vb, Vg, Cub, Cug, Cbg.
-    g = np.zeros((len(mu), 6))
+    # Deviations: covariance of (u, ubar, gamma), for every h' one row of `g` per eigenvalue: Vu, Vb, Vg, Cub, Cug, Cbg.
+    g = np.zeros((len(felt), len(mu), 6))
     for k in range(rounds):
         steps = eta[k * l : (k + 1) * l]
-        tau2 = _deviate(g, mu, share, rho, degree, p, steps, v)
+        tau2 = 0.0
+        for j in range(len(felt)):
+            tau2 += felt[j] * _deviate(g[j], mu, share, rho, degree, p, h_felt[j], steps, v)
         kappa = np.interp(np.sqrt(tau2), blur_tau, blur_kappa)
         for i in range(modes):
             _advance(c, i, kappa * h[i], h[i] * w_star[i], p, steps, v / n)
-    return c[:, 1] - w_star, c[:, 3].copy(), np.sum(g[:, 1] * share)
+    spread = 0.0
+    for j in range(len(felt)):
+        spread += felt[j] * np.sum(g[j, :, 1] * share)
+    return c[:, 1] - w_star, c[:, 3].copy(), spread
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -123,7 +150,7 @@ def _advance(c: Any, i: int, h: float, force: float, p: float, steps: Any, v: fl
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _deviate(g: Any, mu: Any, share: Any, rho: float, degree: float, p: float, steps: Any, v: float) -> float:
+def _deviate(g: Any, mu: Any, share: Any, rho: float, degree: float, p: float, h: float, steps: Any, v: float) -> float:
     """One round of the deviations. Returns the mean square deviation of the points where gradients were taken."""
     l = len(steps)
     # u after r steps is a u0 + b pull + noise; the broadcast is ca u0 + cb pull + noise.
@@ -133,7 +160,7 @@ def _deviate(g: Any, mu: Any, share: Any, rho: float, degree: float, p: float, s
     for r in range(l):
         aa, ab, bb, noise = aa + a * a, ab + a * b, bb + b * b, noise + nu
         step = 1.0 / (p + steps[r])
-        keep = steps[r] * step
+        keep = (steps[r] - h) * step
         a, b = keep * a, keep * b + step
         nus = keep * nus
         nu = keep * keep * nu + step * step * v

@@ -23,7 +23,6 @@ from sottovoce.plan.trial import thinned, trial
 
 LEVEL = 0.9
 ROWS_FITTED, FIRST_TRIED = 3000, 1000  # rows of a surrogate's table; the seed of the first table that is tried
-_STEPS_AT_FULL = 2000  # with more steps than this, fewer tables are tried
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -89,7 +88,7 @@ def outcome(
     """Try a setting together, and another one alone, on every table."""
     risks = [
         (*_try(task, setting, data, effort, seed), _try(lonely, own, data, effort, seed)[0])
-        for seed, data in _tables(task, setting, effort, stand_in)
+        for seed, data in _tables(task, effort, stand_in)
     ]
     joined, single, by_itself = (_interval(values) for values in zip(*risks, strict=True))
     return Outcome(task.epsilon, joined, single, by_itself)
@@ -102,10 +101,8 @@ def alone(task: Task) -> Task:
     return replace(task, sizes=(size,), graph=graphs.complete(1), fixed=fixed)
 
 
-def _tables(task: Task, setting: Setting, effort: Effort, stand_in: Dataset | None) -> Iterator[tuple[int, Dataset]]:
-    steps = setting.rounds * setting.local_steps
-    count = max(4, round(effort.tables * min(1.0, _STEPS_AT_FULL / steps)))
-    for seed in range(FIRST_TRIED, FIRST_TRIED + count):
+def _tables(task: Task, effort: Effort, stand_in: Dataset | None) -> Iterator[tuple[int, Dataset]]:
+    for seed in range(FIRST_TRIED, FIRST_TRIED + effort.tables):
         yield seed, draw(task, stand_in, max(effort.rows, 30 * task.d), seed)
 
 
