@@ -43,6 +43,7 @@ class Panel:
     points: list[Point] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     log_x: bool = False
+    cut_at: float | None = None  # of the largest final mean: where early spikes would hide the rest
     column: str = "risk_last"
     ylabel: str = "risk: mean loss of the last broadcasts"
 

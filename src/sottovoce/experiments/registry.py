@@ -62,27 +62,28 @@ class Entry:
 # The printed algorithm: its noise formula with c0 = 1 and its steps. "fair" is this library's default.
 _IPADMM: dict[str, Settings] = {"fair": {}, "published": {"calibration": "paper", "schedule": "paper"}}
 _ONE_FORM: dict[str, Settings] = {"fair": {}}
-# Under one total budget the number of rounds matters to all; then the penalty, or the length of the steps.
-_ROUNDS = (5, 15, 40, 100)
+# Under one total budget the number of rounds matters to all; then the penalty, the length of the steps, or both.
+_ROUNDS, _DIAMETERS = (5, 15, 40, 100), (15.0, 50.0, 150.0, 450.0, 1350.0)
 _BY_RHO: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "rho": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)}
-_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": (15.0, 50.0, 150.0, 450.0, 1350.0)}
+_BY_BOTH: dict[str, tuple[Value, ...]] = {"rounds": (40, 100), "rho": (1e-3, 1e-2), "diameter": _DIAMETERS}
+_BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": _DIAMETERS}
 
 # The first colours are Okabe and Ito's, which people with any kind of colour vision can tell apart. All show on white
 # and on black.
 # fmt: off
 REGISTRY: dict[str, Entry] = {
     "ipadmm": Entry(kind=algorithms.IPADMM, label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
-                    grid=_BY_DIAMETER, settings={"local_steps": 10}),
+                    grid=_BY_BOTH, settings={"local_steps": 10}),
     "admm": Entry(kind=algorithms.ADMM, label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
                   grid=_BY_RHO, private=False, exact=True),
     "pvp": Entry(kind=algorithms.PVP, label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),
     "dvp": Entry(kind=algorithms.DVP, label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, exact=True),
     "radmm": Entry(kind=algorithms.RADMM, label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, exact=True),
-    "dpadmm": Entry(kind=algorithms.DPADMM, label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_DIAMETER),
+    "dpadmm": Entry(kind=algorithms.DPADMM, label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_BOTH),
     # With a penalty that does not grow it would be DVP.
     "madmm": Entry(kind=algorithms.MADMM, label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, exact=True,
                    settings={"growth": 1.02}),
-    "ryu-kim": Entry(kind=algorithms.RyuKim, label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_DIAMETER,
+    "ryu-kim": Entry(kind=algorithms.RyuKim, label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_BOTH,
                      settings={"local_steps": 10}),
     "fixed-point": Entry(kind=algorithms.FixedPoint, label="Noisy fixed point", colour="#9467BD", group="beyond",
                          forms=_ONE_FORM, grid=_BY_RHO, exact=True),

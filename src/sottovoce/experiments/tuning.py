@@ -71,14 +71,16 @@ def figure_3b(scale: Scale) -> Panel:
         name="fig3b",
         title="Figure 3b. Every algorithm at its own best setting",
         caption=(
-            f"Fair. For each algorithm the best of {grid} settings (its rounds t, and rho or D), by the mean risk of "
+            f"Fair. For each algorithm the best of {grid} settings (its rounds t, rho, D), by the mean risk of "
             f"{scale.tuning_runs} runs; shown are fresh runs with other seeds. {NOT_PRIVATE} A star in the table: the "
             "end of the grid, so that the best may lie beyond. Dashed: yardsticks, which need everyone to hear "
-            "everyone, a curator whom all trust, or no privacy. " + setting(scale)
+            "everyone, a curator whom all trust, or no privacy. Higher risks of early rounds are cut off. "
+            + setting(scale)
         ),
         xlabel="communication rounds (log scale)",
         shape="curves",
         log_x=True,
+        cut_at=1.5,
     )
 
 

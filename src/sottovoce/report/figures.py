@@ -89,6 +89,8 @@ def _curves(panel: Panel, optimum: float | None) -> Figure:
                 _line(axes, rounds, matrix, looks[point.series], point.series)
                 values.append(matrix)
         _finish(axes, values, optimum)
+        if panel.cut_at is not None:
+            axes.set_ylim(top=panel.cut_at * max(float(matrix[-1].mean()) for matrix in values))
         axes.set_title(facet)
     for axes in grid.flat[len(facets) :]:
         axes.set_visible(False)
