@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from sottovoce.datasets import Dataset, adult
+from sottovoce.datasets import packed as packed_files
 from sottovoce.errors import InputError
 
 MODULE = sys.modules["sottovoce.datasets.adult"]  # the package gives the function this name
@@ -132,14 +133,14 @@ def test_loads_quickly():
 
 
 def test_corrupted_file_is_refused(monkeypatch):
-    whole = MODULE._read()
-    monkeypatch.setattr(MODULE, "_read", lambda: whole[:-1] + bytes([whole[-1] ^ 1]))
+    whole = packed_files.content("adult.npz")
+    monkeypatch.setattr(packed_files, "content", lambda _: whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(InputError, match=r"adult\.npz with SHA-256 218908d1.*Install the package again"):
         adult()
 
 
 def test_packed_file_has_every_row():
-    packed = MODULE._unpack(MODULE._read())
+    packed = packed_files.unpack("adult.npz", MODULE.SHA256)
     assert packed["n_train"].item() == 32_561
     assert {len(packed[name]) for name in MODULE.ATTRIBUTES} == {48_842}
     assert np.count_nonzero(packed["over-50K"]) == 11_687

@@ -11,6 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from sottovoce.datasets import bank
+from sottovoce.datasets import packed as packed_files
 from sottovoce.errors import InputError
 
 MODULE = sys.modules["sottovoce.datasets.bank"]  # the package gives the function this name
@@ -76,8 +77,8 @@ def test_pooled_optimum(data):
 
 
 def test_corrupted_file_is_refused(monkeypatch):
-    whole = MODULE._read()
-    monkeypatch.setattr(MODULE, "_read", lambda: whole[:-1] + bytes([whole[-1] ^ 1]))
+    whole = packed_files.content("bank.npz")
+    monkeypatch.setattr(packed_files, "content", lambda _: whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(InputError, match=r"bank\.npz with SHA-256 5b0668c1.*Install the package again"):
         bank()
 

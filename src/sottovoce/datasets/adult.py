@@ -1,17 +1,9 @@
 """The Adult census data (UCI), preprocessed as in the paper's Section 5. Licence: ADULT-LICENSE.md."""
 
-import io
-from hashlib import sha256
-from importlib.resources import files
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from sottovoce.arrays import Floats
 from sottovoce.datasets.dataset import Dataset
-from sottovoce.errors import InputError
+from sottovoce.datasets.packed import Packed, unit_rows, unpack
 
 SHA256 = "218908d162163277eb40544a0d4a8362120357004ecc842286532804832ee696"
 ATTRIBUTES = (
@@ -30,10 +22,6 @@ ATTRIBUTES = (
     "hours-per-week",
     "native-country",
 )
-# Rows are made this much shorter than 1, so that no order of summation can round a norm to above 1.
-ROUNDING = 2.0**-48
-
-Packed = dict[str, NDArray[Any]]
 
 
 def adult() -> Dataset:
@@ -47,19 +35,7 @@ def adult() -> Dataset:
     The maxima and the categories are read off the data, as the paper does. That is fine for reproducing
     it. At a real site it leaks: take ranges and categories from a public schema there.
     """
-    return preprocess(_unpack(_read()))
-
-
-def _read() -> bytes:
-    return files("sottovoce.datasets").joinpath("adult.npz").read_bytes()
-
-
-def _unpack(packed: bytes) -> Packed:
-    digest = sha256(packed).hexdigest()
-    if digest != SHA256:
-        raise InputError(f"Expected adult.npz with SHA-256 {SHA256}, got {digest}. Install the package again.")
-    with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-        return dict(arrays)
+    return preprocess(unpack("adult.npz", SHA256))
 
 
 def preprocess(packed: Packed) -> Dataset:
@@ -80,16 +56,5 @@ def preprocess(packed: Packed) -> Dataset:
             names.append(name)
     labels = 2.0 * packed["over-50K"][kept] - 1.0
     n_train = int(kept[: packed["n_train"].item()].sum())
-    features = _rows(np.stack(columns, axis=1), _shorten(np.stack(values, axis=1)), len(names))
+    features = unit_rows(np.stack(columns, axis=1), np.stack(values, axis=1), len(names))
     return Dataset(features, labels, tuple(names), n_train, data_norm=1.0, name="adult")
-
-
-def _shorten(values: Floats) -> Floats:
-    norms: Floats = np.sqrt(np.sum(values**2, axis=1, keepdims=True))
-    return values / (np.maximum(norms, 1.0) * (1 + ROUNDING))
-
-
-def _rows(columns: NDArray[Any], values: Floats, d: int) -> "sparse.csr_array[np.float64, tuple[int, int]]":
-    there = values != 0
-    ends = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
-    return sparse.csr_array((values[there], columns[there].astype(np.int32), ends), shape=(len(values), d))

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from sottovoce.datasets.adult import ATTRIBUTES, Packed, _read, _unpack
+from sottovoce.datasets.adult import ATTRIBUTES, SHA256
+from sottovoce.datasets.packed import Packed, unpack
 from sottovoce.errors import expect
 from sottovoce.schema.writing import check_new, replacing
 
@@ -21,7 +22,7 @@ def write_csv(path: str | Path, part: Part) -> int:
     """
     expect(part in get_args(Part), f"part among {', '.join(get_args(Part))}", part=part)
     check_new(Path(path))
-    packed = _unpack(_read())
+    packed = unpack("adult.npz", SHA256)
     n, n_train = len(packed["age"]), packed["n_train"].item()
     chosen = {"train": slice(0, n_train), "test": slice(n_train, n), "all": slice(0, n)}[part]
     columns = [_texts(packed, name, chosen) for name in ATTRIBUTES]
