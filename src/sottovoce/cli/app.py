@@ -40,7 +40,6 @@ site_app.command("run", epilog=epilog())(site_run)
 app.add_typer(site_app, name="site")
 
 
-
 def _version(wanted: bool) -> None:
     if wanted:
         from sottovoce import __version__

@@ -1,16 +1,14 @@
 """`sottovoce federation` and `sottovoce site keygen`: how real sites get to know each other and agree."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from sottovoce.cli.draft import LISTS, Draft
+from sottovoce.cli.federation_demo import demo
 from sottovoce.cli.options import signature_of, values
 from sottovoce.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 federation_app = typer.Typer(
     no_args_is_help=True,
@@ -165,8 +163,36 @@ def server_config(
     print(f"Written to {out}. Start the server with: nats-server --config {out}")
 
 
+@federation_app.command("open")
+def open_run(
+    federation: Annotated[Path, typer.Option(help="The agreement, federation.toml.", show_default=False)],
+    server: Annotated[
+        str, typer.Option(help="The message server, such as tls://nats.example.org:4222.", metavar="URL")
+    ],
+    certificates: Annotated[
+        Path, typer.Option(help="Folder with ca.cert.pem, operator.cert.pem and operator.key.pem.")
+    ] = _CERTIFICATES,
+    replicas: Annotated[int, typer.Option(help="How many servers of a cluster keep each message.")] = 1,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for a server that is away.")] = 30.0,
+) -> None:
+    """Make the mailboxes of a run on the server, once, before the sites start. Done again, it changes nothing."""
+    import asyncio
+
+    from sottovoce.engines.network import agreement_file, opening
+    from sottovoce.engines.network.certificates import TLSFiles
+    from sottovoce.engines.network.identity import OPERATOR
+
+    agreement, operator = agreement_file.load(federation), TLSFiles.within(certificates, OPERATOR)
+    room = asyncio.run(opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience))
+    print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
+    print("The sites can start, with: sottovoce site run")
+
+
 def _identity(text: str) -> tuple[str, str]:
     name, _, identity = text.partition("=")
     if not (name and identity):
         raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")
     return name, identity
+
+
+federation_app.command("demo")(demo)

@@ -82,8 +82,9 @@ def site_run(
             rows = site_files.rows_of(agreement, data)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = site_files.run_folder(state, agreement)
+            # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
+            journal = stack.enter_context(site_files.open_journal(folder, agreement, site))
             opened = stack.enter_context(site_files.open_ledger(books, data, cap))
-        journal = stack.enter_context(site_files.open_journal(folder, agreement, site))
         seat = Seat(agreement=agreement, site=site, rows=rows, key=signing, ledger=opened, journal=journal)
         seat.check_books()
         seat.check_budget()

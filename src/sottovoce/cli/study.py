@@ -30,9 +30,7 @@ def reproduce(
         str | None,
         typer.Option(help="Some of fig1,fig2,fig3,fig3b,table,diameter,graph,skew,choices.", metavar="NAMES"),
     ] = None,
-    runs: Annotated[
-        str | None, typer.Option(help="Runs, the same for all. Left out: ten.", metavar="INTEGER")
-    ] = None,
+    runs: Annotated[str | None, typer.Option(help="Runs, the same for all. Left out: ten.", metavar="INTEGER")] = None,
     json: _Json = False,
     quiet: _Quiet = False,
 ) -> None:

@@ -26,6 +26,9 @@ LOCAL_STEPS = (1, 3, 10, 25)
 WORTH_IT = 0.997  # what more local steps must bring the risk down to
 NO_WORSE = 0.998  # the same for rounds, which cost messages but no privacy
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
+# Least pull of the neighbours, in curvatures. For few sites the consensus is foretold to do well with none at all, each
+# learning alone and averaged in the end; but then no site has a good model of its own, and sites that differ drift apart.
+WEAKEST = 0.003
 # A run must not diverge if the data are steeper than the tables: by this factor, or by this share of the curvature that
 # the loss allows for rows of the declared norm. All of it would take rows that all point the same way.
 STEEPER, STEEPEST = 2.0, 0.55
@@ -172,10 +175,12 @@ class Foreteller:
     def score(self, s: Setting) -> float:
         """Excess of the consensus, with a little of a single node's."""
         if s not in self._known:
-            least = SHORTEST * max(self.curvature, 2 * s.rho * self.task.degree)
+            pull = 2 * s.rho * self.task.degree
+            silent = self.task.degree > 0 and "rho" not in self.task.fixed and pull < WEAKEST * self.curvature
+            least = SHORTEST * max(self.curvature, pull)
             self._known[s] = (
                 math.inf
-                if self.eta(s)[-1] < least
+                if silent or self.eta(s)[-1] < least
                 else float(np.mean([self._score(s, problem) for problem in self.problems]))
             )
         return self._known[s]

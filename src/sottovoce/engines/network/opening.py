@@ -1,0 +1,46 @@
+"""The operator's part: the mailboxes of an agreed run, made on the message server before anyone starts.
+
+Sizes follow from the agreement: how long a message is, and how many there can ever be. So no member can fill the disk.
+"""
+
+from typing import NamedTuple, final
+
+from sottovoce.engines.network.agreement import Agreement
+from sottovoce.engines.network.certificates import TLSFiles
+from sottovoce.engines.network.identity import OPERATOR
+from sottovoce.engines.network.jetstream import create_stream
+from sottovoce.engines.network.notices import most_messages
+from sottovoce.engines.network.subjects import inbox
+from sottovoce.engines.network.wire import message_size
+
+
+@final
+class Room(NamedTuple):
+    """What a run needs on the server."""
+
+    messages: int  # that can ever be put
+    size: int  # of the largest, in bytes
+
+
+def room_for(agreement: Agreement) -> Room:
+    """What the agreed run needs."""
+    largest = max(message_size(agreement.run, name, agreement.model_size) for name in agreement.names)
+    return Room(most_messages(agreement), largest)
+
+
+async def open_run(
+    agreement: Agreement, server: str, operator: TLSFiles, *, replicas: int = 1, timeout: float = 30.0
+) -> Room:
+    """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused."""
+    room = room_for(agreement)
+    await create_stream(
+        server,
+        agreement.run,
+        room.size,
+        max_messages=room.messages,
+        replicas=replicas,
+        tls=operator.context(),
+        inbox_prefix=inbox(OPERATOR),
+        timeout=timeout,
+    )
+    return room
