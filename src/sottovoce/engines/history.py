@@ -15,7 +15,7 @@ COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
            *(f"accuracy_{name}" for name in OUTPUTS), "disagreement")  # fmt: skip
 
 
-_NODES_SCORED = 128
+NODES_SCORED = 128
 
 
 class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
@@ -51,11 +51,11 @@ class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
         return f"History({len(rounds)} rounds, columns {', '.join(COLUMNS)})"
 
 
-def scored_nodes(n: int) -> Ints:
+def scored_nodes(n: int, most: int = NODES_SCORED) -> Ints:
     """Which nodes' models are scored. A global risk needs every row for every node's model: of many nodes, evenly
     spaced ones stand for all.
     """
-    return np.unique(np.linspace(0, n - 1, min(n, _NODES_SCORED)).astype(np.int64))
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
 def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from sottovoce.algorithms.base import Algorithm, Outputs
 from sottovoce.arrays import Array
 from sottovoce.engines import devices
 from sottovoce.engines.devices import DeviceName, Precision
-from sottovoce.engines.history import History, measure, scored_nodes
+from sottovoce.engines.history import NODES_SCORED, History, measure, scored_nodes
 from sottovoce.errors import expect
 from sottovoce.graphs import Graph
 from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape
@@ -54,6 +54,7 @@ def simulate(
     seed: int | None = None,
     noise: NoiseFunction | None = None,
     record: int | Iterable[int] | None = None,
+    scored: int = NODES_SCORED,
     progress: Progress | None = None,
     device: DeviceName = "cpu",
     dtype: Precision = "float64",
@@ -70,6 +71,7 @@ def simulate(
         noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d).
         record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
             None: ten.
+        scored: of how many nodes, evenly spaced, the models are scored; a global risk needs every row for each of them.
         progress: called with (rounds done, rounds in all).
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
         dtype: "float64", or "float32", which is about twice as fast and differs by rounding.
@@ -90,7 +92,7 @@ def simulate(
         message, state = algorithm.release(k, state, site, source)
         state = algorithm.absorb(k, state, site, exchange(message))
         if k in recorded:
-            line = measure(algorithm.outputs(k, state), site, scored_nodes(sites.n))
+            line = measure(algorithm.outputs(k, state), site, scored_nodes(sites.n, scored))
             line["disagreement"] = where.to_host(line["disagreement"])
             history.add({"round": k, "run": np.arange(runs), "epsilon": algorithm.spent(k, site), **line}, runs)
         if progress is not None:

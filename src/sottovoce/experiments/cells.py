@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from sottovoce import graphs
 from sottovoce.datasets import BY_NAME, Dataset, partition
 from sottovoce.engines.devices import Precision
+from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import expect
 from sottovoce.experiments import registry
 from sottovoce.experiments.registry import Settings, Value
@@ -50,7 +51,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What to run. `record` are the rounds to score; the last one always is."""
+    """What to run. `record` are the rounds to score; the last one always is. `scored` are so many nodes."""
 
     problem: Problem
     algorithm: str
@@ -58,6 +59,7 @@ class Cell:
     runs: int
     seed: int
     record: tuple[int, ...] = ()
+    scored: int = NODES_SCORED
 
     @property
     def key(self) -> str:
@@ -96,6 +98,7 @@ def cell(
     runs: int,
     seed: int,
     record: tuple[int, ...] = (),
+    scored: int = NODES_SCORED,
 ) -> Cell:
     """A cell with the registry's settings filled in, so that equal work has equal names."""
     settings = registry.settings_of(name, form, common, own or {})
@@ -109,6 +112,7 @@ def cell(
         runs=runs if registry.entry(name).private else 1,
         seed=seed,
         record=rounds,
+        scored=scored,
     )
 
 

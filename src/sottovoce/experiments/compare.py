@@ -107,7 +107,7 @@ def run(comparison: Comparison, out: Path, *, title: str, command: str = "", wat
     tried, judged = tuning.plan(scale, panel, entered)
     trials = [point.cell for points in tried for point in points]
     runner.begin([*panel.cells(), *trials, *judged])
-    tuning.tune(scale, panel, runner, entered, record=True)
+    tuning.tune(scale, panel, runner, entered, record=scale.record)
     if not panel.measured():
         raise InputError(f"Expected something that can be run, got none: {'; '.join(panel.notes)}.")
     order = [entrant.label for entrant in comparison.algorithm]
@@ -163,7 +163,7 @@ def _plan(comparison: Comparison, scale: Scale) -> tuple[Panel, list[Contestant]
                     continue
                 add(
                     panel, scale, one.name, x=float(epsilon), epsilon=epsilon, form=one.form, facet=words,
-                    series=one.label, problem=problem, own=one.settings, record=True, seed=scale.fresh_seed,
+                    series=one.label, problem=problem, own=one.settings, record=scale.record, seed=scale.fresh_seed,
                 )  # fmt: skip
     return panel, entered
 

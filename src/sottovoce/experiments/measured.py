@@ -55,6 +55,7 @@ def run(cell: Cell, progress: Progress | None = None) -> Measured:
         runs=cell.runs,
         seed=cell.seed,
         record=cell.record or 1,
+        scored=cell.scored,
         progress=progress,
         dtype=cell.dtype,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sottovoce.algorithms.rival import FORMS
+from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import SottovoceError
 from sottovoce.experiments import registry
 from sottovoce.experiments.cells import Cell, Problem, cell
@@ -78,10 +79,12 @@ class Scale:
     local_steps: int = 10
     runs: int = 10
     tuning_runs: int = 3
+    tuning_scored: int = 20  # nodes whose models are scored while tuning
     quick: bool = False
     seed: int = 2  # of the noise; the partition has seed 0
     fresh_seed: int = 2002  # of the runs that judge what was tuned: no noise is used twice
     record: tuple[int, ...] = (1, 2, 3, 5, 8, 13, 20, 32, 50, 70, *range(90, 101))
+    sparse_record: tuple[int, ...] = (1, 2, 3, 5, 8, 13, 20, 32, 50, 70, 100)  # where only the curve's shape matters
     late: int = 10  # rounds at the end over which steadiness is measured; all of them are recorded
     delta: float = 1e-5
     rho: float = 1e-3
@@ -121,7 +124,8 @@ def add(
     problem: Problem | None = None,
     own: Settings | None = None,
     rounds: int | None = None,
-    record: bool = False,
+    record: tuple[int, ...] = (),
+    scored: int = NODES_SCORED,
     seed: int | None = None,
     picked: str = "",
 ) -> None:
@@ -141,7 +145,8 @@ def add(
             form=form,
             runs=scale.runs,
             seed=scale.seed if seed is None else seed,
-            record=scale.record if record else (),
+            record=record,
+            scored=scored,
         )
     except SottovoceError as error:
         panel.note(f"{line.label}, {FORM_WORDS[form]}, epsilon {epsilon:g}: refused ({error})")

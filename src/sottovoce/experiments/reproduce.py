@@ -76,7 +76,7 @@ def reproduce(
     runner.begin(_all_cells(panels, scale, entered))
     for name, panel in panels.items():
         if name == TUNED:
-            tuning.tune(scale, panel, runner, entered, record=True)
+            tuning.tune(scale, panel, runner, entered, record=scale.sparse_record)
         else:
             panel.fill(runner)
     return Study(

@@ -94,7 +94,7 @@ def figure_3(scale: Scale) -> Panel:
             for name in in_group("paper"):
                 known = form if form in registry.entry(name).forms else "fair"  # ADMM has one form
                 facet = f"{words}, epsilon {epsilon:g}"
-                add(panel, scale, name, x=0.0, epsilon=epsilon, form=known, facet=facet, record=True)
+                add(panel, scale, name, x=0.0, epsilon=epsilon, form=known, facet=facet, record=scale.record)
     return panel
 
 

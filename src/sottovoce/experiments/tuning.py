@@ -57,7 +57,7 @@ def trials(scale: Scale, contestant: Contestant, panel: Panel) -> list[Point]:
     for number, point in enumerate(contestant.points):
         add(
             tried, few, contestant.name, x=float(number), epsilon=contestant.epsilon, form=contestant.form,
-            own={**(contestant.own or {}), **point}, problem=contestant.problem,
+            own={**(contestant.own or {}), **point}, problem=contestant.problem, scored=scale.tuning_scored,
         )  # fmt: skip
     for note in tried.notes:
         panel.note(note)
@@ -72,10 +72,10 @@ def figure_3b(scale: Scale) -> Panel:
         title="Figure 3b. Every algorithm at its own best setting",
         caption=(
             f"Fair. For each algorithm the best of {grid} settings (its rounds t, rho, D), by the mean risk of "
-            f"{scale.tuning_runs} runs; shown are fresh runs with other seeds. {NOT_PRIVATE} A star in the table: the "
-            "end of the grid, so that the best may lie beyond. Dashed: yardsticks, which need everyone to hear "
-            "everyone, a curator whom all trust, or no privacy. Higher risks of early rounds are cut off. "
-            + setting(scale)
+            f"{scale.tuning_runs} runs at {scale.tuning_scored} nodes; shown are fresh runs with other seeds. "
+            f"{NOT_PRIVATE} A star in the table: the end of the grid, so that the best may lie beyond. Dashed: "
+            "yardsticks, which need everyone to hear everyone, a curator whom all trust, or no privacy. Higher risks "
+            "of early rounds are cut off. " + setting(scale)
         ),
         xlabel="communication rounds (log scale)",
         shape="curves",
@@ -102,7 +102,9 @@ def plan(scale: Scale, panel: Panel, entered: Sequence[Contestant]) -> tuple[lis
     return tried, stand_ins
 
 
-def tune(scale: Scale, panel: Panel, runner: Runner, entered: Sequence[Contestant], record: bool = False) -> None:
+def tune(
+    scale: Scale, panel: Panel, runner: Runner, entered: Sequence[Contestant], record: tuple[int, ...] = ()
+) -> None:
     """Run the grids, choose, and judge the chosen settings on fresh noise."""
     tried, _ = plan(scale, panel, entered)
     for one, points in zip(entered, tried, strict=True):
