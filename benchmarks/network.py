@@ -1,18 +1,35 @@
-"""Messages over a real server: our full path against a bare put-and-get loop, on the same server, in turn.
+"""Messages between real sites: all that a site does for one, against a bare put-and-get loop on the same server.
 
-    python benchmarks/network.py [--quick]     prints one JSON object
+    python benchmarks/network.py [--quick] [--out benchmarks/network.json]
 
-Bare: publish with acknowledgement, direct get; no signature, no check, nothing journalled. Ours: encode and sign, write
-a journal through to the disk, put once; get, verify, decode. Both one message after the other, from one connection to
-another. The server writes every message through to the disk before it answers.
+One message is put by one connection and got by another, and only then comes the next. The server syncs every message to
+the disk before it answers, for everyone. What is counted beyond that:
+
+    bare     nothing: publish, wait for the server's word, direct get. No signature, no check, no file.
+    signed   sign, put once; get, verify and decode. No file.
+    synced   as signed, with the journal: outbox before, checkpoint after. One sync of the site's for each of the
+             server's: a checkpoint is written with the next outbox.
+    full     as synced, with the ledger: reserve the round before, and bind the message before it is put. Three syncs
+             more: entry and head of the reservation, and the entry that binds. This is all that a site does about a
+             message, but for computing and noise.
+
+Ledger and journal are the real ones, on the same disk as the server's files.
+
+Contenders take turns, block by block, so that all see the same disk and the same load; ratios are taken within a block.
+`microseconds` is where the time of `full` goes, the median of each step.
+
+`rounds_per_second` is of whole sites, with secure noise and local work: a process each, on one machine; all hear all.
 """
 
+import argparse
 import asyncio
 import json
-import os
+import multiprocessing
 import statistics
 import sys
 import tempfile
+from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
@@ -20,39 +37,24 @@ import nats
 import numpy as np
 from nats.js.api import StorageType, StreamConfig
 
+import machine
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+import sottovoce as sv
 from network_server import NatsServer
-from sottovoce.engines.network.identity import SigningKey
+from network_worlds import JetStreamWorld
+from site_runs import FIVE, Federation
+from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
-from sottovoce.engines.network.wire import Envelope, Expected, decode, encode, message_size
+from sottovoce.engines.network.mail import Mail, Pace
+from sottovoce.engines.network.snapshot import Snapshot, pack_state
+from sottovoce.engines.network.wire import message_size
 
 NUMBERS = 104  # Adult's coordinates
-DIGEST = bytes(32)
 LONG = 10.0
 SITES = (5, 8)
-
-
-class Journal:
-    """A stand-in for a site's journal: what is about to be said is on the disk before it is said.
-
-    Its room is taken in advance, so that a write changes no size, and syncing it writes no metadata.
-    """
-
-    def __init__(self, folder, room=1 << 24):
-        self._file, self._end = os.open(folder / "journal", os.O_RDWR | os.O_CREAT), 0
-        os.pwrite(self._file, bytes(room), 0)
-        os.fsync(self._file)
-
-    def __call__(self, data):
-        self._end += os.pwrite(self._file, data, self._end)
-        getattr(os, "fdatasync", os.fsync)(self._file)
-
-    def close(self):
-        os.close(self._file)
-
-
-def forget(data):
-    del data
+fork = multiprocessing.get_context("fork")
+NAMES = (*FIVE, "athens", "cairo", "delhi")
 
 
 class Bare:
@@ -73,28 +75,79 @@ class Bare:
         await asyncio.gather(self.writer.close(), self.reader.close())
 
 
-class Ours:
-    def __init__(self, run_id, journal):
-        self.run_id, self.journal, self.key = run_id, journal, SigningKey.generate()
-        self.public = self.key.public
+class Signed:
+    """berlin writes, oslo reads."""
+
+    def __init__(self, federation):
+        self.federation = federation
 
     async def start(self, url):
-        size = message_size(self.run_id, "a", NUMBERS)
-        await create_stream(url, self.run_id, size)
-        self.writer = await JetStreamTransport.connect(url, self.run_id, "a", ["b"], size)
-        self.reader = await JetStreamTransport.connect(url, self.run_id, "b", ["a"], size)
+        a = self.federation.agreement
+        size = message_size(a.run, "berlin", a.model_size)
+        await create_stream(url, a.run, size)
+        self.transports = [
+            await JetStreamTransport.connect(url, a.run, name, a.neighbours(name), size) for name in ("berlin", "oslo")
+        ]
+        self.writer, self.reader = (
+            Mail(a, name, self.federation.keys[name], transport, Watcher(), Pace())
+            for name, transport in zip(("berlin", "oslo"), self.transports, strict=True)
+        )
         return self
 
     async def exchange(self, k, vector):
-        data = encode(Envelope(self.run_id, DIGEST, k, "a", vector), self.key)
-        self.journal(data)
-        put = await self.writer.put_once(k, "a", data, LONG)
-        assert put.held == data
-        came = await self.reader.get(k, "a", LONG)
-        return decode(came, Expected(self.run_id, DIGEST, k, "a", NUMBERS), self.public)
+        await self.writer.deliver(k, self.writer.sealed(k, vector))
+        return (await self.reader.hear(k, "berlin", LONG)).vector
 
     async def stop(self):
-        await asyncio.gather(self.writer.close(), self.reader.close())
+        await asyncio.gather(*(transport.close() for transport in self.transports))
+
+
+class Synced(Signed):
+    def __init__(self, federation, stack):
+        super().__init__(federation)
+        self.seat = federation.seat("berlin", stack)
+
+    async def exchange(self, k, vector):
+        message = self.writer.sealed(k, vector)
+        self.seat.journal.put(k, message, pack_state(self.seat.start.state))
+        await self.writer.deliver(k, message)
+        heard = (await self.reader.hear(k, "berlin", LONG)).vector
+        self.checkpoint(k, vector)
+        return heard
+
+    def checkpoint(self, k, vector):
+        own = vector.reshape(1, -1, 1)
+        self.seat.journal.checkpoint(k, Snapshot(self.seat.start.state, own, own).dumps())
+
+
+class Full(Synced):
+    def __init__(self, federation, stack):
+        super().__init__(federation, stack)
+        self.seat.check_budget()  # once a run, as a site does
+        self.steps = {}
+
+    def lap(self, step, since):
+        now = perf_counter()
+        self.steps.setdefault(step, []).append(now - since)
+        return now
+
+    async def exchange(self, k, vector):
+        seat, at = self.seat, perf_counter()
+        seat.reserve(k)
+        at = self.lap("reserve", at)
+        message = self.writer.sealed(k, vector)
+        at = self.lap("sign", at)
+        seat.journal.put(k, message, pack_state(seat.start.state))
+        at = self.lap("outbox", at)
+        seat.bind(k, message)
+        at = self.lap("bind", at)
+        await self.writer.deliver(k, message)
+        at = self.lap("put once", at)
+        heard = (await self.reader.hear(k, "berlin", LONG)).vector
+        at = self.lap("get and verify", at)
+        self.checkpoint(k, vector)
+        self.lap("checkpoint", at)
+        return heard
 
 
 async def rate(contender, first, messages, vector):
@@ -106,66 +159,103 @@ async def rate(contender, first, messages, vector):
     return messages / taken
 
 
-async def throughput(url, journal, repeats, messages):
-    """Messages a second, block by block in turn, so that all contenders see the same load."""
+async def throughput(url, folder, repeats, messages):
     vector = np.random.default_rng(0).standard_normal(NUMBERS)
-    contenders = {
-        "bare": await Bare().start(url),
-        "ours": await Ours("full", journal).start(url),
-        "ours, no journal": await Ours("no-journal", forget).start(url),
+    algorithm = sv.IPADMM(rounds=(repeats + 1) * messages, local_steps=2, epsilon=1.0, delta=1e-5, diameter=10.0)
+    with ExitStack() as stack:
+        signed, synced, full = (
+            stack.enter_context(federation(2, algorithm, folder / name)) for name in ("signed", "synced", "full")
+        )
+        contenders = {"bare": Bare(), "signed": Signed(signed), "synced": Synced(synced, stack),
+                      "full": Full(full, stack)}  # fmt: skip
+        rates = {name: [] for name in contenders}
+        for contender in contenders.values():
+            await contender.start(url)
+        for block in range(repeats + 1):
+            for name, contender in contenders.items():
+                rates[name].append(await rate(contender, 1 + block * messages, messages, vector))
+        for contender in contenders.values():
+            await contender.stop()
+    # The first block warms everything up.
+    rates = {name: values[1:] for name, values in rates.items()}
+    return {
+        "messages_per_second": {name: statistics.median(values) for name, values in rates.items()},
+        "over_bare": {name: ratios(values, rates["bare"]) for name, values in rates.items() if name != "bare"},
+        "microseconds": {name: 1e6 * statistics.median(values) for name, values in contenders["full"].steps.items()},
     }
-    rates = {name: [] for name in contenders}
-    for block in range(repeats + 1):
-        for name, contender in contenders.items():
-            rates[name].append(await rate(contender, block * messages, messages, vector))
-    for contender in contenders.values():
-        await contender.stop()
-    # The first block warms everything up. Ratios are taken within a block.
-    out = {name: statistics.median(values[1:]) for name, values in rates.items()}
-    pairs = list(zip(rates["ours"], rates["bare"], strict=True))[1:]
-    return {"messages_per_second": out, "ours_over_bare": statistics.median(ours / bare for ours, bare in pairs)}
 
 
-async def rounds_per_second(url, sites, rounds):
-    """All sites in one process, everyone hears everyone: sign, put, get, verify."""
-    names, run_id = [f"s{i}" for i in range(sites)], f"all-{sites}"
-    keys = {name: SigningKey.generate() for name in names}
-    size = message_size(run_id, "s0", NUMBERS)
-    await create_stream(url, run_id, size)
-    ready = asyncio.Barrier(sites + 1)
-
-    async def live(name):
-        others = [other for other in names if other != name]
-        async with await JetStreamTransport.connect(url, run_id, name, others, size) as site:
-            await ready.wait()
-            for k in range(rounds):
-                await site.put_once(k, name, encode(Envelope(run_id, DIGEST, k, name, vector), keys[name]), LONG)
-                for other, data in (await site.get_many(k, others, LONG)).items():
-                    decode(data, Expected(run_id, DIGEST, k, other, NUMBERS), keys[other].public)
-
-    vector = np.random.default_rng(1).standard_normal(NUMBERS)
-    lives = [asyncio.ensure_future(live(name)) for name in names]
-    await ready.wait()
-    started = perf_counter()
-    await asyncio.gather(*lives)
-    return rounds / (perf_counter() - started)
+def ratios(ours, bare):
+    found = sorted(a / b for a, b in zip(ours, bare, strict=True))
+    return {"median": statistics.median(found), "lowest": found[0], "highest": found[-1]}
 
 
-async def measure(url, journal, quick):
-    repeats, messages, rounds = (2, 30, 10) if quick else (7, 150, 60)
-    out = await throughput(url, journal, repeats, messages)
-    out["rounds_per_second"] = {str(n): await rounds_per_second(url, n, rounds) for n in SITES}
+def federation(sites, algorithm, folder):
+    """With ledgers and journals on the disk."""
+    made = Federation(sv.graphs.complete(sites), (50,) * sites, algorithm, d=NUMBERS, names=NAMES)
+    folder.mkdir()
+    made.folder = folder
+    return made
+
+
+class Times(Watcher):
+    def __init__(self):
+        self.rounds = {}
+
+    def round_done(self, k, spending):  # noqa: ARG002
+        self.rounds[k] = perf_counter()
+
+
+def rounds_per_second(server, folder, sites, rounds):
+    """The median, after the first few; a round is done when the last site has it."""
+    algorithm = sv.IPADMM(rounds=rounds, local_steps=2, epsilon=1.0, delta=1e-5, diameter=10.0)
+    world = JetStreamWorld(server)
+    with federation(sites, algorithm, folder / f"{sites}") as made:
+        asyncio.run(made_ready(world))
+        ways = [fork.Pipe(duplex=False) for _ in made.names]
+        lives = [
+            fork.Process(target=live, args=(made, name, world, there))
+            for name, (_, there) in zip(made.names, ways, strict=True)
+        ]
+        for life in lives:
+            life.start()
+        times = [here.recv() for here, _ in ways]
+        for life in lives:
+            life.join()
+    done = [max(of_site[k] for of_site in times) for k in range(5, rounds + 1)]
+    return 1 / statistics.median(b - a for a, b in pairwise(done))
+
+
+async def made_ready(world):
+    async with await world.site("berlin"):
+        pass
+
+
+def live(made, name, world, there):
+    times = Times()
+    asyncio.run(made.site(name, world, watcher=times, pace=Pace(look=0.1)))
+    there.send(times.rounds)
+
+
+def measure(server, folder, quick):
+    repeats, messages, rounds = (2, 30, 15) if quick else (9, 150, 80)
+    out = asyncio.run(throughput(server.url, folder, repeats, messages))
+    out["rounds_per_second"] = {str(n): rounds_per_second(server, folder, n, rounds) for n in SITES}
     return out
 
 
-def main(journal=None):
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        file = Journal(folder)
-        with NatsServer(folder) as server:
-            out = asyncio.run(measure(server.url, journal or file, "--quick" in sys.argv))
-        file.close()
-    print(json.dumps(out, indent=2))
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "network.json")
+    given = parser.parse_args()
+    packages = ("sottovoce", "numpy", "nats-py", "cryptography", "opendp")
+    out = {"machine": machine.describe(packages), "load_before": machine.busy(), "quick": given.quick}
+    with tempfile.TemporaryDirectory() as name, NatsServer(name) as server:
+        out |= measure(server, Path(name), given.quick)
+    text = json.dumps(out, indent=2)
+    given.out.write_text(f"{text}\n")
+    print(text)
 
 
 if __name__ == "__main__":

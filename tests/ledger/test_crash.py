@@ -77,6 +77,27 @@ def test_every_commit_is_synced(ledger):
     assert connection.execute("PRAGMA locking_mode").fetchone() == ("exclusive",)
 
 
+def test_heads_are_synced_with_what_spends_and_with_every_other_of_the_rest(ledger, monkeypatch):
+    name = "fdatasync" if hasattr(os, "fdatasync") else "fsync"
+    sync, synced = getattr(os, name), []
+
+    def noted(file):
+        head = os.pread(file, 200, 0)
+        synced.append(json.loads(head)["entries"])
+        sync(file)
+
+    monkeypatch.setattr(os, name, noted)
+    ledger.reserve("run", 2, Gaussian(50.0))
+    ledger.released("run", 1, "one")
+    ledger.reserve("run", 3, Gaussian(50.0))
+    assert synced == [2, 4]
+    for text in ("a", "b", "c", "d", "e"):
+        ledger.note(text)
+    assert synced == [2, 4, 6, 8]
+    ledger.close()
+    assert synced == [2, 4, 6, 8, 9]
+
+
 def test_a_full_disk_reserves_nothing_and_loses_nothing(ledger):
     connection = ledger._store._connection
     connection.execute("PRAGMA max_page_count = 1")  # SQLite takes what it has
@@ -96,13 +117,13 @@ def test_a_full_disk_reserves_nothing_and_loses_nothing(ledger):
         again.reserve("run", count + 1, Gaussian(1e4))
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("call", ["write", "fdatasync" if hasattr(os, "fdatasync") else "fsync"])
 def test_a_head_that_cannot_be_written_stops_the_ledger_and_the_entry_counts(ledger, monkeypatch, call):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.os, call, full)
+        patch.setattr(os, call, full)
         with pytest.raises(PrivacyError, match=r"entry 2 .* No space left"):
             ledger.reserve("run", 2, Gaussian(50.0))
     with pytest.raises(PrivacyError, match="after a failed write"):
@@ -121,9 +142,26 @@ def test_a_crash_while_creating_leaves_room_for_another_try(tmp_path, monkeypatc
             Ledger.create(path, "digest", 1.0, 1e-5)
     with pytest.raises(PrivacyError, match="other tables"):
         Ledger.open(path)
+    assert path.exists()
+    assert not Ledger.exists(path)
     Ledger.create(path, "digest", 1.0, 1e-5).close()
+    assert Ledger.exists(path)
     with Ledger.open(path) as ledger:
         assert ledger.head.entries == 0
+
+
+def test_what_is_no_ledger_is_not_taken_for_none(tmp_path, ledger):
+    assert not Ledger.exists(tmp_path / "other.ledger")
+    (tmp_path / "other.ledger").write_bytes(b"something else" * 100)
+    with pytest.raises(PrivacyError, match="not a database"):
+        Ledger.exists(tmp_path / "other.ledger")
+    with pytest.raises(PrivacyError, match="in use"):
+        Ledger.exists(ledger._store.path)
+    ledger.close()
+    ledger._store.path.write_bytes(b"")
+    assert not Ledger.exists(ledger._store.path)
+    with pytest.raises(PrivacyError, match="no trace of an earlier ledger"):
+        Ledger.create(ledger._store.path, "digest", 1.0, 1e-5)
 
 
 def test_what_was_committed_but_not_yet_merged_is_missed_if_it_is_thrown_away(ledger, tmp_path):

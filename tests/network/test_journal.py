@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -44,11 +45,58 @@ def test_what_was_written_is_there_after_reopening(path):
         assert (journal.round, journal.last()) == (2, (2, b"later"))
 
 
+def left_by_a_crash(path, folder):
+    """The journal, as another process would find it if this one were killed now."""
+    folder.mkdir()
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy(file, folder)
+    with Journal.open(folder / path.name, OWNER) as journal:
+        return journal.round, [k for k in range(1, 9) if journal.said(k) is not None], journal.absent
+
+
+def test_a_checkpoint_comes_onto_the_disk_with_whatever_is_written_next(path, tmp_path):
+    with Journal.open(path, OWNER) as journal:
+        journal.put(1, b"message", b"state")
+        journal.checkpoint(1, b"after")
+        assert (journal.round, journal.last()) == (1, (1, b"after"))
+        assert left_by_a_crash(path, tmp_path / "one") == (0, [1], {})
+        journal.put(2, b"next", b"middle")
+        assert left_by_a_crash(path, tmp_path / "two") == (1, [1, 2], {})
+        journal.checkpoint(2, b"later")
+        journal.drop(3, "rome")
+        assert left_by_a_crash(path, tmp_path / "three") == (2, [1, 2], {"rome": 3})
+        journal.put(3, b"last", b"middle")
+        journal.checkpoint(3, b"end")
+    with Journal.open(path, OWNER) as journal:
+        assert journal.last() == (3, b"end")
+
+
+def test_every_commit_is_synced(path):
+    with Journal.open(path, OWNER) as journal:
+        assert journal._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert journal._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+
+
+def test_a_failed_write_loses_no_checkpoint(path):
+    with Journal.open(path, OWNER) as journal:
+        journal.put(1, b"message", b"state")
+        journal.checkpoint(1, b"after")
+        journal._connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(DamagedError, match="readonly"):
+            journal.put(2, b"next", b"middle")
+        assert journal.last() == (1, b"after")
+        journal._connection.execute("PRAGMA query_only = 0")
+        journal.put(2, b"next", b"middle")
+    with Journal.open(path, OWNER) as journal:
+        assert (journal.last(), journal.said(2)) == ((1, b"after"), (b"next", b"middle"))
+
+
 def test_only_the_last_rounds_are_kept(path):
     with Journal.open(path, OWNER) as journal:
         for k in range(1, 9):
             journal.put(k, b"m%d" % k, b"s")
             journal.checkpoint(k, b"c")
+    with Journal.open(path, OWNER) as journal:
         assert [k for k in range(1, 9) if journal.said(k) is not None] == [6, 7, 8]
 
 

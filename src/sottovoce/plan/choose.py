@@ -27,7 +27,7 @@ WORTH_IT = 0.997  # what more local steps must bring the risk down to
 NO_WORSE = 0.998  # the same for rounds, which cost messages but no privacy
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
 # Least pull of the neighbours, in curvatures. For few sites the consensus is foretold to do well with none at all, each
-# learning alone and averaged in the end; but then no site has a good model of its own, and sites that differ drift apart.
+# learning alone and averaged in the end; but then no site has a good model of its own, and different sites drift apart.
 WEAKEST = 0.003
 # A run must not diverge if the data are steeper than the tables: by this factor, or by this share of the curvature that
 # the loss allows for rows of the declared norm. All of it would take rows that all point the same way.

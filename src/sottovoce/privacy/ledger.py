@@ -25,7 +25,8 @@ from sottovoce.errors import BudgetError, PrivacyError, expect
 from sottovoce.privacy.accounting import epsilon
 from sottovoce.privacy.discrete import delta_of_divergence
 from sottovoce.privacy.events import Event, Repeated, Sequence
-from sottovoce.privacy.ledger_store import FORMAT, Entry, Head, Header, Store
+from sottovoce.privacy.ledger_head import Head
+from sottovoce.privacy.ledger_store import FORMAT, Entry, Header, Store
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
@@ -78,6 +79,11 @@ class Ledger:
             store.close()
             raise
 
+    @staticmethod
+    def exists(path: Path | str) -> bool:
+        """Whether a ledger was made there. What a crash in `create` leaves is none: create it again."""
+        return Store.exists(Path(path))
+
     @classmethod
     def create(cls, path: Path | str, data_digest: str, epsilon: float, delta: float) -> "Ledger":
         """A new ledger for the data set with that digest. The cap is for all time."""
@@ -129,14 +135,14 @@ class Ledger:
                     f"got message_digest={message_digest!r}. Another message is another release: send the first again."
                 )
             if reservation.message is None:
-                self._take(self._store.append(run, round_, RELEASED, {"message": message_digest}))
+                self._take(self._store.append_free(run, round_, RELEASED, {"message": message_digest}))
             return self._rounds[run, round_]
 
     def note(self, text: str) -> None:
         """Write down a remark. It costs nothing."""
         expect(bool(text.strip()), "a note with text", text=text)
         with self._lock:
-            self._store.append("", 0, NOTE, {"text": text})
+            self._store.append_free("", 0, NOTE, {"text": text})
 
     def check_run(self, run: str, event: Event, rounds: int, divergence: float = 0.0) -> float:
         """The total after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
@@ -287,10 +293,15 @@ class Ledger:
 
 
 def _checked(run: str, round_: int, event: Event, divergence: float) -> Cost:
-    """The cost, if it can be written down and read again."""
     _expect_text(run=run)
     expect(type(round_) is int and round_ >= 1, "a round from 1", round=round_)
     expect(divergence >= 0 and isfinite(divergence), "a finite divergence >= 0", divergence=divergence)
+    return _written(event, divergence)
+
+
+@lru_cache(maxsize=256)
+def _written(event: Event, divergence: float) -> Cost:
+    """The cost, if it can be written down and read again."""
     text = json.dumps({"event": event.to_dict(), "divergence": float(divergence)}, allow_nan=False)
     cost = _cost_of(text)
     expect(cost.event == event, "an event that can be read again as it was written", event=event)

@@ -5,24 +5,31 @@ Every entry carries the hash of the one before and its own:
     hash_n = SHA-256( JSON of [n, run, round, kind, body, time, hash_{n-1}] ),   hash_0 = SHA-256( JSON of the header ),
 
 JSON without spaces, the header as the list of its fields. A chain alone cannot show that its tail was cut off. So a
-small file `<ledger>.head` holds the number of entries and the last hash. An entry is committed first (WAL, fsynced),
-then the head is replaced (fsynced). A crash leaves the ledger at most one entry ahead of its head, and never behind.
+small file `<ledger>.head` holds the number of entries and the last hash (`ledger_head`).
+
+An entry is committed first (WAL, synced), then the head is overwritten. It is synced with every entry that spends, so
+no round is begun that a cut tail could hide. The head of an entry that spends nothing is synced with the next one. So a
+crash leaves the ledger at most two entries ahead of its head, and never behind.
 """
 
 import hashlib
 import json
-import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from urllib.parse import quote
 
 from sottovoce.errors import InputError, PrivacyError
+from sottovoce.privacy.ledger_head import Head, OpenHead, head_path, read_head, write_head
 
 FORMAT = 1
+# Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
+# does not make a file longer takes a fraction of the time.
+_MERGED_AFTER = 64
+_FURTHEST = 2  # entries that a crash can leave the ledger ahead of its head
 _FIELDS = "idx, run, round, kind, body, time, previous, hash"
 _SCHEMA = (
     "CREATE TABLE header (format INTEGER NOT NULL, data_digest TEXT NOT NULL, unit TEXT NOT NULL, "
@@ -58,7 +65,7 @@ class Header:
 class Entry(NamedTuple):
     """One line of the ledger. `body` is JSON text whose form depends on the kind."""
 
-    index: int  # from 1
+    index: int  # type: ignore[assignment]  # from 1; hides tuple.index, which nobody needs
     run: str
     round: int
     kind: str
@@ -73,13 +80,6 @@ class Entry(NamedTuple):
         return _digest(self[:-1])
 
 
-class Head(NamedTuple):
-    """How many entries there are, and the hash of the last: all that is needed to notice a change of any of them."""
-
-    entries: int
-    hash: str
-
-
 class Store:
     """The files of one ledger, held by one process at a time.
 
@@ -90,15 +90,29 @@ class Store:
         self.path, self.header = path, header
         self._connection = connection
         self._head = Head(0, header.hash)
+        self._head_file: OpenHead | None = None
         self._stopped: str | None = "Expected the chain to be verified before anything is written. Replay it."
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Whether a ledger was made there. A crash in `create` leaves a file without tables: that is none."""
+        if not path.is_file():
+            return False
+        connection = _locked(path, "rw")
+        try:
+            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,))
+        except sqlite3.Error as error:
+            _refuse(path, error)
+        finally:
+            connection.close()
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "Store":
         """A new ledger, locked for this process. A crash leaves an empty file, where another try succeeds."""
-        if _head_path(path).exists() and _read_head(path).entries > 0:
+        if head_path(path).exists() and read_head(path).entries > 0:
             raise PrivacyError(
-                f"Expected no trace of an earlier ledger, got {str(_head_path(path))!r}, which tells of "
-                f"{_read_head(path).entries} entries. What was spent stays spent: open the ledger, or put it back."
+                f"Expected no trace of an earlier ledger, got {str(head_path(path))!r}, which tells of "
+                f"{read_head(path).entries} entries. What was spent stays spent: open the ledger, or put it back."
             )
         connection = _locked(path, "rwc")
         try:
@@ -106,7 +120,7 @@ class Store:
                 raise InputError(f"Expected no ledger where one is made, got path={str(path)!r}. Open it instead.")
             _make_durable(connection)
             # The head comes first: no ledger that was ever used is without one.
-            _write_head(path, Head(0, header.hash))
+            write_head(path, Head(0, header.hash))
             connection.execute("BEGIN")
             for statement in _SCHEMA:
                 connection.execute(statement)
@@ -134,7 +148,7 @@ class Store:
 
         Raises `PrivacyError` at the first entry that is not what was written.
         """
-        head, last = _read_head(self.path), Head(0, self.header.hash)
+        head, last = read_head(self.path), Head(0, self.header.hash)
         named = last if head.entries == 0 else None  # the place in the chain that the head speaks of
         for entry in self._rows():
             self._check(entry, last)
@@ -142,9 +156,9 @@ class Store:
             named = last if entry.index == head.entries else named
             yield entry
         self._check_head(head, named, last)
-        if last != head:  # a crash came between an entry and its head
-            _write_head(self.path, last)
-        self._head, self._stopped = last, None
+        if last != head:  # a crash came between entries and their head
+            write_head(self.path, last)
+        self._head, self._head_file, self._stopped = last, OpenHead(self.path), None
 
     def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
         """Write one entry. It is on the disk, and so is its head, when this returns.
@@ -152,12 +166,17 @@ class Store:
         If it does not return, nothing more is written until the ledger is opened again: only then is it known whether
         the entry is there.
         """
-        if self._stopped is not None:
+        return self._append((run, round_, kind, _canonical(body)), OpenHead.sync)
+
+    def append_free(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
+        """The same for an entry that spends nothing: its head is written, and synced with that of the next entry."""
+        return self._append((run, round_, kind, _canonical(body)), OpenHead.sync_every_other)
+
+    def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> Entry:
+        if self._stopped is not None or self._head_file is None:
             raise PrivacyError(self._stopped)
-        fields = (
-            self._head.entries + 1, run, round_, kind, _canonical(body),
-            datetime.now(UTC).isoformat(timespec="seconds"), self._head.hash,
-        )  # fmt: skip
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        fields = self._head.entries + 1, *content, time, self._head.hash
         entry = Entry(*fields, _digest(fields))
         self._stopped = (
             f"Expected a ledger that could be written to, got path={str(self.path)!r} after a failed write. "
@@ -166,7 +185,8 @@ class Store:
         try:
             self._connection.execute(f"INSERT INTO entries ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", entry)
             self._head = Head(entry.index, entry.hash)
-            _write_head(self.path, self._head)
+            self._head_file.overwrite(self._head)
+            sync(self._head_file)
         except (sqlite3.Error, OSError) as error:
             raise PrivacyError(
                 f"Expected to write entry {entry.index} of the ledger path={str(self.path)!r}, got: {error}. Release "
@@ -188,6 +208,8 @@ class Store:
         """Give the ledger free for other processes."""
         self._stopped = f"Expected an open ledger, got path={str(self.path)!r}, which was closed. Open it again."
         self._connection.close()
+        if self._head_file is not None:
+            self._head_file.close()
 
     def _rows(self) -> Iterator[Entry]:
         try:
@@ -211,8 +233,11 @@ class Store:
         if named != head:
             place = f"entry {head.entries}" if head.entries else "the header"
             self._broken(f"{place} is not the one that the head names")
-        if last.entries > head.entries + 1:
-            self._broken(f"the head tells of {head.entries} entries, and there are {last.entries}: a crash leaves one")
+        if last.entries > head.entries + _FURTHEST:
+            self._broken(
+                f"the head tells of {head.entries} entries, and there are {last.entries}: a crash leaves {_FURTHEST} "
+                "more at most"
+            )
 
     def _broken(self, what: str) -> NoReturn:
         raise PrivacyError(
@@ -242,49 +267,6 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
     return Header(*rows[0])
 
 
-def _head_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.head")
-
-
-def _read_head(path: Path) -> Head:
-    place = _head_path(path)
-    try:
-        data: Any = json.loads(place.read_bytes())
-        head = Head(data["entries"], data["hash"])
-        if type(head.entries) is not int or type(head.hash) is not str or head.entries < 0:
-            raise TypeError(head)
-    except FileNotFoundError:
-        raise PrivacyError(
-            f"Expected the head of the ledger, got no file {str(place)!r}. Without it nobody can tell whether entries "
-            "were cut off: restore it."
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise PrivacyError(f"Expected a head of a ledger, got {str(place)!r}, which is none: {error!r}.") from error
-    return head
-
-
-def _write_head(path: Path, head: Head) -> None:
-    """Replace the head as a whole. It is on the disk when this returns."""
-    place = _head_path(path)
-    unfinished = place.with_name(f"{place.name}.new")
-    with unfinished.open("w", encoding="ascii") as file:
-        json.dump(head._asdict(), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, place)
-    _sync_folder(path)
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a rename last. Windows cannot open folders, and does not need to."""
-    if os.name == "posix":
-        folder = os.open(path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
 def _locked(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that no other process can have at the same time."""
     connection = None
@@ -306,6 +288,7 @@ def _make_durable(connection: sqlite3.Connection) -> None:
     """Sync at every commit. Only for what is known to be a ledger: the journal's mode is kept in the file."""
     found = connection.execute("PRAGMA journal_mode=WAL").fetchone()
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
     if found != ("wal",):
         raise PrivacyError(
             f"Expected a disk on which SQLite can keep a write-ahead log, got journal_mode={found[0]!r}. Put the "

@@ -7,10 +7,9 @@
 A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages stay
 on the server, so only the last few are kept here.
 
-What must not be lost (outbox, absent) is synced to the disk at once. A checkpoint is not: it outlives the process, but
-only the next row of the outbox makes sure that it outlives a power cut. Nothing is lost with it. The outbox before it
-is on the disk and the messages of that round are on the server, so that round is taken in again, with the same result.
-Everything goes into one log, which is read up to the first gap: no row is ever there without the rows before it.
+Every commit is synced. A checkpoint waits for the next one, so that a message and the state that it was computed from
+come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the messages of
+that round are on the server, so that round is taken in again, with the same result.
 
 The file holds iterates that must not leave the site; only its owner may read it. One process holds it at a time.
 """
@@ -32,7 +31,7 @@ FORMAT = 1
 KEPT = 3  # rounds of the outbox
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
 # does not make a file longer takes a fraction of the time.
-_MERGED_AFTER = 64
+_MERGED_AFTER = 128
 _TABLES = (
     "CREATE TABLE meta (format INTEGER NOT NULL, run TEXT NOT NULL, agreement TEXT NOT NULL, site TEXT NOT NULL) "
     "STRICT",
@@ -82,6 +81,7 @@ class Journal:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
         self._round, self._absent = 0, dict[str, int]()
+        self._waiting: Checkpoint | None = None  # not on the disk yet
 
     @classmethod
     def open(cls, path: Path, owner: Owner) -> "Journal":
@@ -106,6 +106,8 @@ class Journal:
 
     def last(self) -> Checkpoint | None:
         """The last checkpoint."""
+        if self._waiting is not None:
+            return self._waiting
         with self._reporting():
             row = self._connection.execute("SELECT round, content, digest FROM checkpoint").fetchone()
         if row is None:
@@ -127,7 +129,7 @@ class Journal:
         """Neighbours that were dropped, by name, each with the first round without it."""
         return dict(self._absent)
 
-    # -- writing: on the disk when these return, but for checkpoints --------------------------------------------------
+    # -- writing: all but a checkpoint is on the disk when these return -----------------------------------------------
 
     def put(self, k: int, message: bytes, state: bytes) -> None:
         """The message of the next round and the state after its release. Only now may the message be sent."""
@@ -142,13 +144,9 @@ class Journal:
             self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?)", row)
 
     def checkpoint(self, k: int, content: bytes) -> None:
-        """The site has taken in round k. A killed process has this behind it; for a power cut see above."""
+        """The site has taken in round k. It comes onto the disk with whatever is written next, or when it is closed."""
         self._expect_next(k, "a checkpoint")
-        with self._unsynced(), self._writing():
-            row = k, content, _digest(content)
-            self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
-            self._connection.execute("DELETE FROM outbox WHERE round <= ?", (k - KEPT,))
-        self._round = k
+        self._waiting, self._round = Checkpoint(k, content), k
 
     def drop(self, k: int, site: str) -> None:
         """From round k on, go on without this neighbour. It cannot come back."""
@@ -160,6 +158,9 @@ class Journal:
 
     def close(self) -> None:
         """Give it free for other processes."""
+        if self._waiting is not None:
+            with suppress(PrivacyError), self._writing():  # if it cannot be written, nothing is lost; see above
+                pass
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -225,26 +226,25 @@ class Journal:
         )
 
     @contextmanager
-    def _unsynced(self) -> Iterator[None]:
-        with self._reporting():
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-        try:
-            yield
-        finally:
-            with self._reporting():
-                self._connection.execute("PRAGMA synchronous=FULL")
-
-    @contextmanager
     def _writing(self) -> Iterator[None]:
+        """One commit, with the checkpoint that waits for it."""
         with self._reporting():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
+                if self._waiting is not None:
+                    self._save(*self._waiting)
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+        self._waiting = None
+
+    def _save(self, k: int, content: bytes) -> None:
+        row = k, content, _digest(content)
+        self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
+        self._connection.execute("DELETE FROM outbox WHERE round <= ?", (k - KEPT,))
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:

@@ -3,9 +3,10 @@
     reserve in the ledger - compute - outbox - bind the message in the ledger - publish
         - collect the neighbours' messages - absorb - checkpoint
 
-What comes before a dash is on the disk before what comes after it begins. After a crash the last checkpoint is loaded.
-If the outbox holds the next round, the very same bytes are sent and the state that goes with them is used. If it does
-not, nothing of that round was ever sent, and it is computed: under the same reservation, with new noise.
+What comes before a dash is on the disk before what comes after it begins; only a checkpoint waits for the next outbox,
+which it is written with. After a crash the last checkpoint is loaded. If the outbox holds the next round, the very same
+bytes are sent and the state that goes with them is used. If it does not, nothing of that round was ever sent, and it is
+computed: under the same reservation, with new noise.
 """
 
 import asyncio
