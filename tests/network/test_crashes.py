@@ -23,8 +23,10 @@ from site_runs import FIVE, Federation, scratch
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.engines.network.agreement import LostNeighbour
+from sottovoce.engines.network.events import Watcher
+from sottovoce.engines.network.journal import Journal
 from sottovoce.engines.network.runner import POINTS
-from sottovoce.engines.network.seat import booked_as, digest
+from sottovoce.engines.network.seat import booked_as, digest, owner_of
 
 EIGHT = ("athens", "berlin", "cairo", "delhi", "oslo", "paris", "rome", "wien")
 SEED = 11
@@ -146,6 +148,30 @@ def test_a_checkpoint_that_a_power_cut_took_away_is_made_again():
         whole = sv.simulate(algorithm, federation.sites(), graph, seed=0, noise=noise, device="plain")
         for i, end in enumerate(ends):
             np.testing.assert_allclose(end.own, whole.last[0, i], rtol=1e-12, atol=1e-12)
+
+
+def test_when_a_run_is_over_its_end_is_on_the_disk():
+    names = FIVE[:3]
+
+    class Seen(Watcher):
+        found = ()
+
+        def finished(self, rounds, absent):
+            with scratch() as copy:
+                for file in federation.folder.glob("oslo.journal*"):
+                    shutil.copy(file, copy)
+                with Journal.open(Path(copy) / "oslo.journal", owner_of(federation.agreement, "oslo")) as journal:
+                    self.found += ((journal.round, rounds, absent),)
+
+    with Federation(sv.graphs.ring(3), (12, 9, 15), IPADMM(**STEPS, rounds=3)) as federation:
+        watcher, world = Seen(), MemoryWorld()
+
+        async def scene():
+            others = (federation.site(name, world) for name in names if name != "oslo")
+            await asyncio.gather(*others, federation.site("oslo", world, watcher=watcher))
+
+        play(scene())
+        assert watcher.found == ((3, 3, {}),)
 
 
 # -- with real noise, which never comes twice -------------------------------------------------------------------------

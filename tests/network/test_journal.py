@@ -67,8 +67,12 @@ def test_a_checkpoint_comes_onto_the_disk_with_whatever_is_written_next(path, tm
         assert left_by_a_crash(path, tmp_path / "three") == (2, [1, 2], {"rome": 3})
         journal.put(3, b"last", b"middle")
         journal.checkpoint(3, b"end")
+        journal.settle()
+        assert left_by_a_crash(path, tmp_path / "four") == (3, [1, 2, 3], {"rome": 3})
+        journal.put(4, b"more", b"middle")
+        journal.checkpoint(4, b"very end")
     with Journal.open(path, OWNER) as journal:
-        assert journal.last() == (3, b"end")
+        assert journal.last() == (4, b"very end")
 
 
 def test_every_commit_is_synced(path):

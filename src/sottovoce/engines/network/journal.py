@@ -144,7 +144,7 @@ class Journal:
             self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?)", row)
 
     def checkpoint(self, k: int, content: bytes) -> None:
-        """The site has taken in round k. It comes onto the disk with whatever is written next, or when it is closed."""
+        """The site has taken in round k. This comes onto the disk with whatever is written next."""
         self._expect_next(k, "a checkpoint")
         self._waiting, self._round = Checkpoint(k, content), k
 
@@ -156,11 +156,16 @@ class Journal:
             self._connection.execute("INSERT INTO absent VALUES (?, ?)", (site, k))
         self._absent[site] = k
 
+    def settle(self) -> None:
+        """Write the checkpoint that waits, if one does. When a run is over, nothing else is written next."""
+        if self._waiting is not None:
+            with self._writing():
+                pass
+
     def close(self) -> None:
         """Give it free for other processes."""
-        if self._waiting is not None:
-            with suppress(PrivacyError), self._writing():  # if it cannot be written, nothing is lost; see above
-                pass
+        with suppress(PrivacyError):  # if a checkpoint cannot be written, nothing is lost; see above
+            self.settle()
         self._connection.close()
 
     def __enter__(self) -> Self:

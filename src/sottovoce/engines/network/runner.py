@@ -112,6 +112,7 @@ class _Run:
                 policy = await self._begin(stack)
                 for k in range(self.journal.round + 1, rounds + 1):
                     after = await self._round(k, after, policy)
+            self.journal.settle()
         self.watcher.finished(rounds, self.journal.absent)
         return _finished(seat, after)
 
