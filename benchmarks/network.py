@@ -249,7 +249,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "network.json")
     given = parser.parse_args()
-    packages = ("sottovoce", "numpy", "nats-py", "cryptography", "opendp")
+    packages = ("sottovoce", "numpy", "nats-py", "cryptography", "numba")
     out = {"machine": machine.describe(packages), "load_before": machine.busy(), "quick": given.quick}
     with tempfile.TemporaryDirectory() as name, NatsServer(name) as server:
         out |= measure(server, Path(name), given.quick)

@@ -25,7 +25,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
-import opendp.prelude  # noqa: F401  imported before the forks, not in each of them
 
 from sottovoce.cli import site_files
 from sottovoce.cli.exit_codes import code_of
@@ -42,6 +41,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.noise import GivenNoise, SeededNoise, Shape
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.ledger_head import OpenHead
+from sottovoce.sampler import discrete_gaussian, keyed
 
 PACE = Pace(slice=1.0, look=0.1, server=60.0)
 CAP = 10.0, 1e-3
@@ -195,6 +195,7 @@ class Nursery:
 
 def main():
     nursery, heard = Nursery(Path(sys.argv[1])), b""
+    discrete_gaussian(keyed(bytes(32))(b""), 1, 1)  # compiled before the forks, not in each of them
     with suppress(FileNotFoundError):
         # A fork copies one thread only; locks of the others would stay locked for ever.
         assert len(os.listdir("/proc/self/task")) == 1, "a nursery must have one thread"

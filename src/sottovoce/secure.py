@@ -1,8 +1,12 @@
-"""Noise for real sites: exact discrete Gaussians on a grid, from the operating system's cryptographic source.
+"""Noise for real sites: exact discrete Gaussians on a grid, as a function of a secret key and of what they hide.
 
 Floating-point normals are not normal: their low bits can betray what they were added to. So a site rounds its gradient
 to a grid g Z^d, g a power of two, and subtracts g times whole numbers whose law is exactly the discrete Gaussian
-(OpenDP's sampler, after Canonne, Kamath & Steinke 2020). All arithmetic after the rounding is exact.
+(`sottovoce.sampler`). All arithmetic after the rounding is exact.
+
+Noise is a function. Its words come from a stream that is keyed by the site's secret noise key and by a label of
+everything that determines the release, down to the rounded gradient itself. So a site that is set back to yesterday
+says the same words again, and two different values never share their noise.
 
 Rounding, and the floating-point sums behind the gradient, add to its sensitivity s. The noise pays for it:
 
@@ -12,10 +16,10 @@ with N the most terms that a gradient sums. So sigma stays what the accountant w
 than a continuous one is `SecureNoise.divergence`. Proofs: docs/proofs/discrete-gaussian.md.
 """
 
-import os
-from functools import lru_cache
+from collections.abc import Callable
+from hashlib import sha256
 from math import ceil, frexp, ldexp, sqrt
-from typing import Any, final
+from typing import NoReturn, final
 
 import numpy as np
 
@@ -24,39 +28,71 @@ from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise import Noise, SeededNoise
 from sottovoce.privacy.discrete import discretisation_divergence
 from sottovoce.privacy.gaussian import UNIT
+from sottovoce.sampler import VERSION, Stream, discrete_gaussian, encode, keyed, uniform_below
 
 GRID_BITS = 30  # the noise is at least 2^30 grid units wide: 1e7 draws differ from the ideal with chance 2e-16
 _CLAMP = 2.0**52  # grid units; below it, floating-point numbers are finer than half the grid
-_WIDEST = 2**51  # of a release, in grid units: whatever was clamped lies above it
-_WORDS = 2**64
+_WIDEST = 2**51  # of a release, in grid units; a floating-point number times the grid is exact up to here
+_DOMAIN = "sottovoce site noise"  # no other use of the key begins a label like this
 
 
 @final
 class SecureNoise(Noise):
-    """The noise of one site in one run. It holds no seed: nothing can be drawn again.
+    """The noise of one site: a function of its key, of what it has heard, and of the value that it hides.
 
     Args:
+        key: the site's secret noise key, 32 bytes, one for each agreement; see `sottovoce.sampler.new_noise_key`.
+            Whoever has it can take off all noise that it ever made: delete it with the end of the run.
         d: coordinates of a model.
         terms: the most terms that one gradient sums: the site's rows, or the batch size if that is more.
         grid_bits: the grid is at most 2^-grid_bits of the noise's standard deviation.
+        context: see `within`.
 
-    Formal guarantees: given all earlier releases, `added` costs `Gaussian(sigma)` (with batches, `SampledGaussian`),
-    for a law that is off by `divergence(1)`. Each (round, step) is served once, in order.
+    Formal guarantees: for all who lack the key, and given all earlier releases, `added` costs `Gaussian(sigma)` (with
+    batches, `SampledGaussian`), for a law that is off by `divergence(1)`. This is computational: it holds up to what
+    it takes to tell HMAC-SHA256 and ChaCha20 from random functions. The same (context, round, step, value) is the same
+    release, however often it is asked for. `added` is defined for every gradient, and refuses none.
 
     | input | what happens |
     | --- | --- |
-    | NaN or infinity in a gradient | refused |
-    | a release beyond 2^51 grid units | refused, judged on the noisy numbers: that reveals nothing more |
-    | a second draw for the same (round, step), or one out of order | refused |
+    | NaN in a gradient | taken as 0 |
+    | infinity, or more than 2^52 grid units | taken as 2^52 grid units, with its sign |
+    | a release beyond 2^51 grid units | released as 2^51 grid units, with its sign: judged on the noisy numbers |
+    | a second draw for the same (round, step), or one out of order | refused, until `within` starts anew |
     | several nodes or runs, or an algorithm that asks for normals | refused |
+    | printing, pickling, copying | never shows the key; pickling and copying are refused |
     """
 
-    def __init__(self, d: int, terms: int, grid_bits: int = GRID_BITS) -> None:
+    def __init__(self, key: bytes, d: int, terms: int, grid_bits: int = GRID_BITS, context: bytes = b"") -> None:
         expect(d >= 1, "at least one coordinate", d=d)
         expect(1 <= terms < 2**50, "1 <= terms < 2^50", terms=terms)
         expect(8 <= grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=grid_bits)
+        expect(isinstance(context, bytes), "a context of bytes", context=type(context).__name__)
         self.d, self.terms, self.grid_bits = d, terms, grid_bits
+        self._context = context
         self._last = (0, -1)
+        # Functions hold the key, not attributes: nothing that prints or stores this object can show it.
+        self._keyed = keyed(key)
+        self._bound_to: Callable[[bytes], SecureNoise] = lambda context: SecureNoise(key, d, terms, grid_bits, context)
+
+    def within(self, context: bytes) -> "SecureNoise":
+        """The same key, bound to this context in place of the old one; the order of steps starts anew.
+
+        Args:
+            context: bytes that stand for all that the gradient depends on but the rows and (round, step): the
+                agreement, everything heard so far, who was dropped, the commitment to the rows, the software. Two
+                draws with the same context, round and step must be draws for the same function of the rows.
+        """
+        return self._bound_to(context)
+
+    def __repr__(self) -> str:
+        return f"SecureNoise(key=..., d={self.d}, terms={self.terms}, grid_bits={self.grid_bits})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise PrivacyError(
+            "Expected a noise key that stays in its process, got a SecureNoise to be pickled or copied. "
+            "Make another from the key file, or call within()."
+        )
 
     # -- what a real site does ----------------------------------------------------------------------------------------
 
@@ -66,34 +102,31 @@ class SecureNoise(Noise):
                 f"Expected the gradient of one site in one run, shape (1, {self.d}, 1), got shape={gradient.shape}. "
                 "Give every site a secure source of its own."
             )
-        if not np.isfinite(gradient).all():
-            raise PrivacyError(
-                f"Expected a finite gradient, got NaN or infinity in round k={k}, step r={r}. "
-                "The models have diverged: use shorter steps, or a smaller diameter."
-            )
         self._advance(k, r)
         s = float(np.asarray(sensitivity).reshape(()))
-        grid = self.grid(sigma, s)
-        noise = discrete_gaussian(self.scale(sigma, s), self.d)
-        released = on_grid(gradient, grid) - noise.reshape(gradient.shape)
-        if np.abs(released).max() > _WIDEST:
-            raise PrivacyError(
-                f"Expected a gradient below 2^51 grid units, got more in round k={k}, step r={r} with grid={grid:g}. "
-                f"Use fewer than grid_bits={self.grid_bits}."
-            )
+        grid, scale = self.grid(sigma, s), self.scale(sigma, s)
+        value = on_grid(gradient, grid)
+        stream = self._stream("gaussian", k, r, float(sigma), scale, grid, self.d, _digest(value))
+        noise = discrete_gaussian(stream, scale, self.d)
+        released = np.clip(value - noise.reshape(value.shape), -_WIDEST, _WIDEST)
         noisy: Array = released.astype(np.float64) * grid
         return noisy
 
-    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:  # noqa: ARG002
+    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         if len(offsets) != 2:
             raise PrivacyError(f"Expected the rows of one site, got nodes={len(offsets) - 1}.")
         rows = int(offsets[-1])
         expect(batch <= self.terms, "a batch of at most `terms` rows", batch=batch, terms=self.terms)
         expect(rows <= self.terms, "at most `terms` rows", rows=rows, terms=self.terms)
+        stream = self._stream("batch", k, r, rows, batch, scheme)
         if scheme == "poisson":
             # Each row on its own, with chance exactly batch / rows.
-            return (uniform_below(rows, rows) < batch).astype(np.float64)[:, None]
-        return np.bincount(uniform_below(rows, batch), minlength=rows).astype(np.float64)[:, None]
+            return (uniform_below(stream, rows, rows) < batch).astype(np.float64)[:, None]
+        return np.bincount(uniform_below(stream, rows, batch), minlength=rows).astype(np.float64)[:, None]
+
+    def _stream(self, kind: str, k: int, r: int, *rest: bytes | str | int | float) -> Stream:
+        """The words of one draw. The kind says how many fields follow, and which."""
+        return self._keyed(encode(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
 
     # -- public numbers -----------------------------------------------------------------------------------------------
 
@@ -140,7 +173,7 @@ class SecureNoise(Noise):
         if (k, r) <= self._last:
             raise PrivacyError(
                 f"Expected a step after (round, step)={self._last}, got ({k}, {r}). Noise for a step is drawn once: "
-                "send again what was sent, or start the round from a new source if nothing was."
+                "send again what was sent, or draw it again with within(), from the same context."
             )
         self._last = (k, r)
 
@@ -150,41 +183,20 @@ def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
     if not isinstance(noise, SecureNoise) and not for_tests:
         raise PrivacyError(
             f"Expected secure noise at a real site, got noise={type(noise).__name__}. "
-            "Seeded and given noise can be computed again and taken off: use SecureNoise."
+            "Whoever knows the seed can take the noise off: use SecureNoise."
         )
 
 
 def on_grid(gradient: Array, grid: float) -> Ints:
-    """The nearest multiples of the grid, in grid units, clamped to 2^52. Division by a power of two is exact."""
+    """The nearest multiples of the grid, in grid units, clamped to 2^52; NaN is 0. Defined for every gradient.
+
+    Division by a power of two is exact.
+    """
     with np.errstate(over="ignore"):  # an infinite quotient is clamped like any other
-        units: Ints = np.rint(np.clip(gradient / grid, -_CLAMP, _CLAMP)).astype(np.int64)
+        quotient = np.where(np.isnan(gradient), 0.0, gradient).astype(np.float64) / grid
+    units: Ints = np.rint(np.clip(quotient, -_CLAMP, _CLAMP)).astype(np.int64)
     return units
 
 
-def discrete_gaussian(scale: int, count: int) -> Ints:
-    """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly."""
-    return np.array(_mechanism(scale)([0] * count), dtype=np.int64)
-
-
-@lru_cache(maxsize=8)
-def _mechanism(scale: int) -> Any:
-    """OpenDP's Gaussian mechanism on vectors of whole numbers. It reads the scale as an exact rational."""
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_gaussian
-    from opendp.metrics import l2_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=float(scale))
-
-
-def uniform_below(bound: int, count: int) -> Ints:
-    """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away."""
-    expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
-    last = np.uint64(_WORDS - _WORDS % bound - 1)
-    found = np.empty(0, dtype=np.int64)
-    while len(found) < count:
-        words = np.frombuffer(os.urandom(8 * (count - len(found))), dtype=np.uint64)
-        fair = words[words <= last] % np.uint64(bound)
-        found = np.concatenate((found, fair.astype(np.int64)))
-    return found
+def _digest(value: Ints) -> bytes:
+    return sha256(encode(*value.shape, value.astype("<i8").tobytes())).digest()

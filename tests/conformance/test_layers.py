@@ -10,7 +10,7 @@ LAYERS = [
     ("errors", "arrays"),
     ("losses", "regularisers", "graphs", "privacy", "datasets", "schema"),
     ("kernels",),
-    ("noise", "secure", "rows"),
+    ("noise", "sampler", "secure", "rows"),
     ("sites", "argmin", "evaluation"),
     ("oracle",),
     ("compiled", "cuda"),

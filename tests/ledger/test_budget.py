@@ -134,7 +134,7 @@ def test_noise_that_is_too_coarse_for_delta_is_refused(ledger):
 
 def test_the_default_secure_noise_does_not_show(ledger):
     event = Repeated(Gaussian(200.0), 10)
-    divergence = SecureNoise(100, 1000).divergence(10)
+    divergence = SecureNoise(bytes(32), 100, 1000).divergence(10)
     ledger.check_run("run", event, 100, divergence)
     ledger.reserve("run", 1, event, divergence)
     assert 0 < ledger.slack() < 1e-16

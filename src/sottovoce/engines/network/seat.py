@@ -24,6 +24,7 @@ from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Event
 from sottovoce.privacy.ledger import Ledger
+from sottovoce.sampler import new_noise_key
 from sottovoce.secure import SecureNoise, require_secure
 from sottovoce.sites import Sites
 
@@ -92,7 +93,7 @@ class Seat:
         a = self.agreement.algorithm
         batch = a.batch_size if isinstance(a, IPADMM) and a.batch_size is not None else 1
         rows = self.agreement.member(self.site).rows
-        return SecureNoise(self.agreement.model_size, max(rows, batch), self.agreement.grid_bits)
+        return SecureNoise(new_noise_key(), self.agreement.model_size, max(rows, batch), self.agreement.grid_bits)
 
     @property
     def drops(self) -> bool:
