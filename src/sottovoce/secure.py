@@ -42,7 +42,7 @@ class SecureNoise(Noise):
 
     Args:
         key: the site's secret noise key, 32 bytes, one for each agreement; see `sottovoce.sampler.new_noise_key`.
-            Whoever has it can take off all noise that it ever made: delete it with the end of the run.
+            To whoever has it, what was sent has no noise: delete it with the end of the run.
         d: coordinates of a model.
         terms: the most terms that one gradient sums: the site's rows, or the batch size if that is more.
         grid_bits: the grid is at most 2^-grid_bits of the noise's standard deviation.
@@ -192,9 +192,9 @@ def on_grid(gradient: Array, grid: float) -> Ints:
 
     Division by a power of two is exact.
     """
-    with np.errstate(over="ignore"):  # an infinite quotient is clamped like any other
+    with np.errstate(all="ignore"):  # an infinite quotient is clamped like any other
         quotient = np.where(np.isnan(gradient), 0.0, gradient).astype(np.float64) / grid
-    units: Ints = np.rint(np.clip(quotient, -_CLAMP, _CLAMP)).astype(np.int64)
+        units: Ints = np.rint(np.clip(quotient, -_CLAMP, _CLAMP)).astype(np.int64)
     return units
 
 

@@ -42,5 +42,14 @@ def delta_of_divergence(divergence: float, epsilon: float) -> float:
 
 
 def discretisation_delta(draws: int, scale: float, epsilon: float) -> float:
-    """What has to be added to delta for `draws` discrete Gaussian numbers of at least this scale, in grid units."""
+    """What has to be added to delta for `draws` discrete Gaussian numbers of at least this scale, in grid units.
+
+    Whoever writes a privacy statement for a real site calls this, and adds the result to its delta: the accountant
+    prices continuous noise and knows of no grid. For a run, draws = rounds x noisy steps x d and scale = 2^grid_bits.
+    A release that is repeated word by word is counted once.
+
+    Formal guarantees:
+        If the accountant's run is (epsilon, delta)-DP, the run with discrete noise is (epsilon, delta + result)-DP, for
+        numbers that are truly random. What keyed noise adds to this is computational, and is no number.
+    """
     return delta_of_divergence(discretisation_divergence(draws, scale), epsilon)
