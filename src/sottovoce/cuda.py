@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.evaluation import Scores, evaluate
+from sottovoce.kernels.philox import expect_room
 from sottovoce.noise import SeededNoise
 from sottovoce.oracle import Inner, Oracle, Steps, one_by_one
 from sottovoce.rows import SparseRows
@@ -203,6 +204,7 @@ class CudaOracle(Oracle):
         """As `batch_weights`, drawn on the card."""
         seeded, batch, nodes = steps.noise.seeded, steps.batch, self.sites.n
         assert batch is not None
+        expect_room(self.sites.rows.offsets, batch.size, seeded.shape.first_run, runs)
         weights = cupy().zeros((len(self.sites.labels), runs), dtype=self.dtype)
         _function(f"draw_batch<{self._c}>")(
             (nodes, -(-runs // 128)), (128,),

@@ -18,7 +18,7 @@ import numpy as np
 
 from sottovoce.argmin import Objective, objective_of, refuse_unsupported
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.evaluation import Scores, evaluate
 from sottovoce.losses import Loss, expect_one_output
 from sottovoce.noise import Noise
@@ -100,6 +100,8 @@ class Oracle:
         expect(self.lam >= 0, "lam >= 0", lam=self.lam)
         if self.max_grad_norm is not None:
             expect(0 < self.max_grad_norm < np.inf, "max_grad_norm > 0", max_grad_norm=self.max_grad_norm)
+        if self.sites.private:
+            refuse_single(self.dtype.name)
         self.loss.labels.check(self.sites.labels)
         if not np.isfinite(self.c1):
             raise InputError(
@@ -255,6 +257,15 @@ class Oracle:
             )
             for first, last in parts
         ]  # fmt: skip
+
+
+def refuse_single(dtype: str) -> None:
+    """Refuse less than double precision for private rows."""
+    if dtype != DOUBLE.name:
+        raise PrivacyError(
+            f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
+            "row move a sum over many by more than the noise is calibrated for. Use float64."
+        )
 
 
 def onto_ball(w: Array, radius: float) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from sottovoce import rows as rows_module
 from sottovoce.arrays import Floats, Ints
 from sottovoce.datasets import Dataset, Partition, even
+from sottovoce.datasets.partition import refuse_reading
 from sottovoce.errors import InputError, expect
 from sottovoce.rows import Matrix, Rows
 
@@ -23,6 +24,8 @@ class Sites:
         data_norm: declared bound on every row's Euclidean norm. It is a promise that the noise is calibrated on, so
             it must come from outside the data. `math.inf` if there is none (then `max_grad_norm` is needed).
         clip: scale rows that are too long down to `data_norm`. Without it they are refused.
+        private: the rows need protection. Noise then comes from the operating system, and what would weaken the
+            guarantee is refused: a seed, single precision. Without it they are rows for a study, which anyone may see.
 
     Formal guarantees: every row held has norm at most data_norm (1 + 1e-12), every number is finite, no node is empty.
     Labels are checked against the loss's label set when the two meet, before anything is computed.
@@ -41,6 +44,7 @@ class Sites:
         *,
         data_norm: float = 1.0,
         clip: bool = False,
+        private: bool = False,
     ) -> None:
         expect(
             len(features) == len(labels),
@@ -52,6 +56,7 @@ class Sites:
         vectors = [np.asarray(b, dtype=np.float64).reshape(-1) for b in labels]
         for i, (m, b) in enumerate(zip(stacked.counts, vectors, strict=True)):
             expect(len(b) == m, f"one label for each row of site {i}", rows=int(m), labels=len(b))
+        self.private = private
         self._hold(stacked, np.concatenate(vectors), data_norm, clip)
 
     @classmethod
@@ -64,9 +69,15 @@ class Sites:
         partition: Partition = even,
         clip: bool = False,
     ) -> "Sites":
-        """Deal one data set out to nodes; evenly and at random unless a partition says otherwise."""
+        """Deal one data set out to nodes; evenly and at random unless a partition says otherwise.
+
+        Private rows are not dealt out by what they say: see `sottovoce.datasets.partition`.
+        """
+        if data.private:
+            refuse_reading(partition)
         parts = partition(data, nodes, seed)
         sites = cls.__new__(cls)
+        sites.private = data.private
         labels = np.asarray(data.labels, dtype=np.float64)[np.concatenate(parts)]
         sites._hold(rows_module.take(data.features, parts), labels, data.data_norm, clip)
         return sites

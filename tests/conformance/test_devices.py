@@ -80,6 +80,20 @@ def test_handed_in_noise(device):
     assert_same(*given, 1e-10)
 
 
+@pytest.mark.skipif(not has_gpu(), reason="no GPU")
+@pytest.mark.parametrize("sampling", ["replacement", "poisson"])
+def test_batches_of_very_many_rows(sampling):
+    """More rows, and draws, at one node than 20 bits can number blocks of four. The others share one way to draw."""
+    rng, rows = np.random.default_rng(0), (1 << 22) + 4099
+    sites = sv.Sites([rng.uniform(-1, 1, size=(rows, 1))], [rng.choice([-1.0, 1.0], size=rows)])
+    size = (1 << 22) + 5 if sampling == "replacement" else rows // 3
+    algorithm = sv.IPADMM(rounds=1, local_steps=2, diameter=9.0, batch_size=size, sampling=sampling)
+    ours, theirs = (
+        sv.simulate(algorithm, sites, sv.graphs.complete(1), runs=2, seed=3, device=name) for name in ("cuda", "cpu")
+    )
+    np.testing.assert_allclose(ours.last, theirs.last, rtol=1e-9)
+
+
 def test_unknown_devices_and_precisions_are_refused():
     with pytest.raises(sv.InputError, match="device among"):
         models("tpu")

@@ -106,6 +106,24 @@ def test_two_fits_differ(two, quick):
     assert not np.array_equal(model.fit(*two).coef_, model.fit(*two).coef_)
 
 
+def test_rows_are_private_unless_a_seed_says_that_this_is_a_test(two, quick, monkeypatch):
+    seen = []
+    engine = training.simulate
+
+    def simulate(algorithm, sites, *rest, **more):
+        seen.append((sites.private, more["seed"]))
+        return engine(algorithm, sites, *rest, **more)
+
+    monkeypatch.setattr(training, "simulate", simulate)
+    public = {**quick, "data_norm": 3.0, "classes": ["no", "yes"]}
+    PrivateLogisticRegression(1.0, **public).fit(*two)
+    with pytest.warns(PrivacyLeakWarning, match="noise came from a seed"):
+        PrivateLogisticRegression(1.0, **public, random_state=1).fit(*two)
+    assert seen[0] == (True, None)
+    assert seen[1][0] is False
+    assert isinstance(seen[1][1], int)
+
+
 # -- statements --------------------------------------------------------------------------------------------------------
 
 

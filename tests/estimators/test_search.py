@@ -70,6 +70,7 @@ def test_every_fit_and_score_has_the_noise_that_was_paid_for(base, two, monkeypa
     fit_event, score_event = found.privacy_.event.event.events
     assert [plain_mu(event) for event in fits] == pytest.approx([1 / fit_event.sigma] * 3)
     assert max(plain_mu(event) for event in fits) <= 1 / fit_event.sigma
+    assert found.privacy_.sigma == pytest.approx(1 / plain_mu(fits[0]), rel=1e-6)
     assert scores == [score_event.sigma] * 3
     assert (fit_event.sigma / score_event.sigma) ** 2 == pytest.approx(0.3 / 0.7)
 

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,9 +242,13 @@ def test_as_a_model_with_a_schema(quick):
     )
     X, y = np.array([[0.1, 0.7], [0.6, 0.7]] * 20), np.array(["no", "yes"] * 20)
     given = {**quick, "data_norm": schema.data_norm, "classes": ["no", "yes"]}
-    model = PrivateLogisticRegression(1.0, **given, fit_intercept=False).fit(X, y).to_model(schema)
+    fitted = PrivateLogisticRegression(1.0, **given, fit_intercept=False).fit(X, y)
+    model = fitted.to_model(schema)
     assert model.names == ("age", "intercept")
     assert model.schema == schema
+    assert model.privacy.notes == ()
+    (note,) = fitted.to_model(replace(schema, unreviewed=("columns.age.bounds",))).privacy.notes
+    assert "columns.age.bounds" in note
     with pytest.raises(InputError, match="Fit with fit_intercept=False"):
         PrivateLogisticRegression(1.0, **given).fit(X, y).to_model(schema)
     with pytest.raises(NotFittedError):

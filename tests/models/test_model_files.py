@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,27 @@ def test_round_trip(made, tmp_path):
     for name in ("loss", "names", "classes", "schema", "provenance", "offset", "privacy"):
         assert getattr(back, name) == getattr(made, name), name
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_values_that_nobody_reviewed_are_told_of_whoever_made_the_model(tmp_path):
+    unreviewed = replace(SCHEMA, unreviewed=("columns.age.bounds", "label.classes"))
+    made, path = model(schema=unreviewed), tmp_path / "model.safetensors"
+    (note,) = made.privacy.notes
+    assert "columns.age.bounds, label.classes" in note
+    assert note in made.privacy.prose()
+    assert STATEMENT.notes == ()
+    save(made, path)
+    assert load(path).privacy == made.privacy
+    # A note that somebody has taken out of the file is there again.
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    told = json.loads(header["__metadata__"]["privacy"])
+    assert told["notes"] == [note]
+    header["__metadata__"]["privacy"] = json.dumps({**told, "notes": []})
+    changed = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(changed)) + changed + content[8 + length :])
+    assert load(path).privacy.notes == (note,)
 
 
 def test_outputs_and_what_they_mean():

@@ -1,5 +1,6 @@
 """Partitions: disjoint, exhaustive as documented, the same again, and skewed as asked."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce.datasets import ByColumn, ByShares, BySizes, Dataset, LabelSkew, adult, even, partition
-from sottovoce.errors import InputError
+from sottovoce.datasets import ByColumn, ByShares, BySizes, Dataset, LabelSkew, Partition, adult, even, partition
+from sottovoce.errors import InputError, PrivacyError
+from sottovoce.sites import Sites
 
 
 def toy(rows=103, seed=0):
@@ -173,3 +175,43 @@ def test_by_name():
     assert partition.by_name("column", column="sex") == ByColumn("sex")
     assert partition.by_name("sizes", sizes=(1, 2)) == BySizes((1, 2))
     assert partition.by_name("shares", shares=(1, 2)) == ByShares((1, 2))
+
+
+BLIND = {"even": even, "sizes": BySizes([30, 10, 40]), "shares": ByShares([1, 2, 3])}
+
+
+def test_which_partitions_read_rows():
+    made = {**BLIND, "dirichlet": LabelSkew(), "column": ByColumn("age")}
+    assert made.keys() == set(partition.NAMES)
+    assert {name for name, deal in made.items() if not deal.reads_rows} == BLIND.keys()
+
+
+@pytest.mark.parametrize("deal", BLIND.values(), ids=BLIND.keys())
+def test_who_does_not_read_rows_deals_any_rows_alike(deal):
+    other = replace(TOY, features=-7 * TOY.features[::-1], labels=np.arange(103.0))
+    for ours, theirs in zip(deal(TOY, 3, 5), deal(other, 3, 5), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_private_rows_are_dealt_out_blindly_or_not_at_all():
+    secret = replace(TOY, private=True)
+    for deal in BLIND.values():
+        assert Sites.split(secret, 3, partition=deal).private
+    assert not Sites.split(TOY, 3, partition=LabelSkew()).private
+
+    class New(Partition):
+        def __call__(self, data, nodes, seed):
+            return even(data, nodes, seed)
+
+    class Inherits(type(even)):
+        pass
+
+    for deal in (LabelSkew(), ByColumn("site"), New(), Inherits(), New().__call__):
+        with pytest.raises(PrivacyError, match="Use the partition even, or give every site its own rows"):
+            Sites.split(secret, 3, partition=deal)
+
+
+def test_a_slice_of_private_rows_is_private():
+    secret = replace(TOY, private=True, n_train=50)
+    assert secret.train.private
+    assert secret.test.private

@@ -6,7 +6,8 @@ import math
 import dp_accounting
 import pytest
 
-from sottovoce.privacy import Gaussian, NonPrivate, PrivacyStatement, Repeated, epsilon
+from sottovoce.errors import InputError
+from sottovoce.privacy import Gaussian, NonPrivate, PrivacyStatement, PureRelease, Repeated, epsilon
 
 
 def statement(event, target=1.0, delta=1e-5):
@@ -37,7 +38,8 @@ def test_the_prose_holds_what_a_reader_needs():
     prose = PRIVATE.prose()
     assert "\n" not in prose
     parts = ["one row of one site replaced", "epsilon = ", "delta = 1e-05", "one in 100,000", "100 noisy models"]
-    for part in [*parts, "the graph", "Not covered", "floating-point", "tuned", "Simulated."]:
+    timing = "how long a run takes and when its messages are sent"
+    for part in [*parts, "the graph", "Not covered", "floating-point", "tuned", timing, "Simulated."]:
         assert part in prose
 
 
@@ -52,3 +54,50 @@ def test_a_non_private_run_says_so():
     assert not NAKED.private
     assert NAKED.prose().startswith("NOT PRIVATE")
     assert NAKED.to_dict()["epsilon"] is None
+
+
+def test_runs_on_the_same_rows_are_counted_together():
+    ten = PRIVATE.of_runs(10)
+    # Ten times as many Gaussian steps are as good as one with a sigma smaller by sqrt(10 * 1000).
+    assert ten.epsilon == pytest.approx(epsilon(Gaussian(118.0 / math.sqrt(10_000)), 1e-5), rel=1e-9)
+    assert ten.epsilon > 3 * PRIVATE.epsilon
+    assert (ten.runs, ten.target_epsilon, ten.sigma) == (10, 1.0, 118.0)
+    assert (ten.promised, PRIVATE.promised) == (ten.epsilon, 1.0)
+    assert "for all 10 runs together, each of which was asked to stay within epsilon = 1" in ten.prose()
+    assert "Released: in each of 10 runs, 100 noisy models." in ten.prose()
+    assert PRIVATE.of_runs(1) == PRIVATE
+    assert not NAKED.of_runs(3).private
+    for wrong in (lambda: PRIVATE.of_runs(0), lambda: ten.of_runs(2)):
+        with pytest.raises(InputError, match="statement of one run"):
+            wrong()
+
+
+@pytest.mark.parametrize("made", [PRIVATE, PRIVATE.of_runs(10), NAKED], ids=["private", "runs", "not"])
+def test_a_statement_is_read_back_and_priced_anew(made):
+    data = json.loads(made.to_json())
+    assert PrivacyStatement.from_dict(data) == made
+    for runs in (0, 2.0, True, None, "2"):
+        with pytest.raises(InputError, match="whole number of runs"):
+            PrivacyStatement.from_dict(data | {"runs": runs})
+    if made.private:
+        with pytest.raises(InputError, match="which its event costs"):
+            PrivacyStatement.from_dict(data | {"epsilon": made.epsilon / 2})
+
+
+def test_a_statement_from_before_runs_were_counted_is_read():
+    data = json.loads(PRIVATE.to_json())
+    del data["runs"]
+    assert PrivacyStatement.from_dict(data) == PRIVATE
+
+
+def test_a_pure_total_is_read_back():
+    pure = PrivacyStatement(PureRelease(0.5), 0.5, 0.5, 0.0, "paper", 2.0, "a model")
+    assert PrivacyStatement.from_dict(pure.to_dict()) == pure
+    assert pure.of_runs(4).epsilon == pytest.approx(2.0)
+    with pytest.raises(InputError, match="which its event costs"):
+        PrivacyStatement.from_dict(pure.to_dict() | {"epsilon": 0.4})
+
+
+def test_a_note_is_taken_once():
+    assert PRIVATE.noting("One.", "Two.", "One.").noting("Two.").notes == ("Simulated.", "One.", "Two.")
+    assert PRIVATE.noting() == PRIVATE

@@ -6,6 +6,9 @@ import scipy.sparse as sp
 
 import problems
 import sottovoce as sv
+from sottovoce.compiled import CompiledOracle
+from sottovoce.cuda import CudaOracle
+from sottovoce.oracle import Oracle
 from sottovoce.rows import DenseRows, SparseRows
 
 A = np.array([[0.6, 0.8], [0.0, 1.0], [0.3, 0.0]])
@@ -142,3 +145,62 @@ def test_a_hundred_thousand_sites():
     result = sv.simulate(algorithm, sv.Sites.split(data, nodes=n), sv.graphs.random_regular(n, 4), seed=0)
     assert result.last.shape == (1, n, d)
     assert np.isfinite(result.last).all()
+
+
+def secret(**options):
+    rng = np.random.default_rng(0)
+    features, labels = problems.lists(rng, (30, 40))
+    return sv.Sites(features, labels, private=True, **options)
+
+
+IP = sv.IPADMM(rounds=2, local_steps=3, diameter=5.0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "plain"])
+def test_noise_for_private_rows_is_the_system_s(monkeypatch, device):
+    asked = []
+
+    def urandom(count):
+        asked.append(count)
+        return np.random.default_rng(len(asked)).bytes(count)
+
+    monkeypatch.setattr("os.urandom", urandom)
+    monkeypatch.setattr("secrets.randbits", lambda _: pytest.fail("seeded") if asked else 3)
+    one = sv.simulate(IP, secret(), sv.graphs.complete(2), runs=4, device=device)
+    assert asked == [8 * 4 * 2 * 3 * 5] * 2  # every round: 4 runs, 2 nodes, 3 steps, 5 coordinates of 8 bytes
+    asked.clear()
+    again = sv.simulate(IP, secret(), sv.graphs.complete(2), runs=4, device=device)
+    np.testing.assert_array_equal(one.last, again.last)
+    assert one.seed is None
+
+
+def test_private_rows_are_never_seeded():
+    with pytest.raises(sv.PrivacyError, match="Expected no seed with private rows, got seed=0"):
+        sv.simulate(IP, secret(), sv.graphs.complete(2), seed=0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "plain"])
+def test_private_rows_in_single_precision_are_refused(device):
+    with pytest.raises((sv.PrivacyError, sv.InputError), match="dtype='float64'"):
+        sv.simulate(IP, secret(), sv.graphs.complete(2), device=device, dtype="float32")
+
+
+@pytest.mark.parametrize("kind", [Oracle, CompiledOracle, CudaOracle])
+def test_no_oracle_takes_private_rows_in_single_precision(kind):
+    graph = sv.graphs.complete(2)
+    with pytest.raises(sv.PrivacyError, match="Expected dtype='float64' with private rows, got dtype='float32'"):
+        IP.oracle(secret(), graph, kind, np.dtype(np.float32))
+    IP.oracle(secret(), graph, kind)
+
+
+def test_runs_on_private_rows_are_counted_together():
+    graph = sv.graphs.complete(2)
+    study = sv.simulate(IP, sites([A, A], [[1.0] * 3] * 2), graph, runs=9, seed=0)
+    real = sv.simulate(IP, secret(), graph, runs=9)
+    assert study.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    more = sv.IPADMM(rounds=2 * 9, local_steps=3, diameter=5.0, epsilon=real.privacy.epsilon)
+    site = more.oracle(secret(), graph)
+    # Nine runs of 2 rounds are as many steps of the same noise as one run of 18 rounds.
+    assert more.sigma(site) == pytest.approx(real.privacy.sigma, rel=1e-6)
+    assert real.privacy.runs == 9
+    assert real.history.final("epsilon") == pytest.approx(real.privacy.epsilon, rel=1e-9)

@@ -71,7 +71,7 @@ class ADMM(Algorithm[State]):
         """Infinite."""
         return NonPrivate()
 
-    def spent(self, k: int, site: Oracle) -> float:  # noqa: ARG002
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:  # noqa: ARG002
         """Infinite."""
         return math.inf
 

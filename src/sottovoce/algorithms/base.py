@@ -101,8 +101,8 @@ class Algorithm(ABC, Generic[State]):
         """What one round costs the worst-placed node."""
 
     @abstractmethod
-    def spent(self, k: int, site: Oracle) -> float:
-        """Epsilon after k rounds."""
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon after k rounds of each of `runs` runs on the same rows."""
 
     @abstractmethod
     def statement(self, site: Oracle) -> PrivacyStatement:
@@ -138,9 +138,9 @@ class PrivateAlgorithm(Algorithm[State]):
     def released(self) -> str:
         """What leaves a site, in words."""
 
-    def spent(self, k: int, site: Oracle) -> float:
-        """Epsilon after k rounds, at the run's delta."""
-        return epsilon(Repeated(self.cost(site), k), self.delta)
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon after k rounds of each run, at the run's delta."""
+        return epsilon(Repeated(self.cost(site), k * runs), self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:
         """The cost of one round, repeated."""

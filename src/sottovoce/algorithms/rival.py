@@ -92,9 +92,9 @@ class Rival(PrivateAlgorithm[State]):
         """What k rounds cost."""
         return self.price(k, site) if self.private else Repeated(NonPrivate(), k)
 
-    def spent(self, k: int, site: Oracle) -> float:
-        """Epsilon after k rounds: at the run's delta, or pure."""
-        event = self.event(k, site)
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon after k rounds of each run: at the run's delta, or pure."""
+        event = Repeated(self.event(k, site), runs)
         return pure_epsilon(event) if self.pure and self.private else epsilon(event, self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:

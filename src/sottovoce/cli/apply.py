@@ -28,9 +28,10 @@ def predict(
     loaded = models.load(model)
     rows = apply.write_predictions(loaded, file, out)
     if json:
-        print(json_module.dumps({"rows": rows, "out": str(out), "epsilon": _epsilon(loaded)}))
+        print(json_module.dumps({"rows": rows, "out": str(out), **_promise(loaded)}))
     else:
         print(f"{rows} predictions written to {out}.")
+        _tell(loaded)
 
 
 def evaluate(
@@ -39,23 +40,41 @@ def evaluate(
     """Say how good a model is on labelled rows. Figures are read off the rows without noise: keep them to yourself."""
     from sottovoce import models
     from sottovoce.models import apply
+    from sottovoce.privacy import HOLDER_ONLY
 
     loaded = models.load(model)
     found = apply.evaluate(loaded, file)
     if json:
-        print(json_module.dumps({**found.to_dict(), "epsilon": _epsilon(loaded)}, allow_nan=False))
+        marked = {"holder_only": {"why": HOLDER_ONLY, "fields": list(found.to_dict())}}
+        print(json_module.dumps({**found.to_dict(), **marked, **_promise(loaded)}, allow_nan=False))
     else:
         _show(loaded, found)
+        _tell(loaded)
 
 
-def _epsilon(model: Any) -> float | None:
-    return model.privacy.epsilon if model.privacy.private else None
+def _promise(model: Any) -> dict[str, Any]:
+    """What the model promises to the rows it was learnt from, for machines."""
+    privacy = model.privacy
+    return {"epsilon": privacy.epsilon if privacy.private else None, "notes": list(privacy.notes)}
+
+
+def _tell(model: Any) -> None:
+    """The same for people."""
+    from sottovoce.cli.output import exactly, up
+
+    privacy = model.privacy
+    said = f"epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}" if privacy.private else "NOTHING"
+    print(f"The model promises {said} to the rows that it was learnt from.")
+    for note in privacy.notes:
+        print(f"Note: {note}")
 
 
 def _show(model: Any, found: Any) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+
+    from sottovoce.privacy import HOLDER_ONLY
 
     console = Console(highlight=False)
     figures = {
@@ -80,4 +99,4 @@ def _show(model: Any, found: Any) -> None:
         for name, counts in zip(model.classes, found.confusion, strict=True):
             matrix.add_row(name, *(f"{n:,}" for n in counts))
         console.print(matrix)
-    console.print("Read off the rows without noise: not covered by the model's guarantee. Keep it to yourself.")
+    console.print(f"{HOLDER_ONLY} Keep it to yourself.")

@@ -45,6 +45,9 @@ def show(trained: Trained, out: Path | None) -> None:
     console = Console(highlight=False)
     console.print(_title(trained))
     console.print(_table(trained))
+    if trained.holder_only is not None:
+        # Right below the figures: who copies them should copy this, too.
+        console.print(Text(trained.holder_only, style="bold"))
     for line in _promise(trained):
         console.print(line)
     if out is not None:
@@ -119,11 +122,15 @@ def _promise(trained: Trained) -> list[Text]:
     privacy = trained.result.privacy
     if not privacy.private:
         return [Text("NOT PRIVATE: no noise was added. What was released may reveal any row.", style="bold red")]
-    asked, delta, sigma = exactly(privacy.target_epsilon), exactly(privacy.delta), privacy.sigma or 0.0
+    promised, counted, sigma = exactly(privacy.target_epsilon), "", privacy.sigma or 0.0
+    if privacy.runs > 1:
+        counted = f" That is all {privacy.runs} runs together; each was asked for epsilon = {promised}."
+        promised = up(privacy.promised)
     return [
-        Text(f"Promised: epsilon = {asked}, delta = {delta}, for {privacy.unit}."),
+        Text(f"Promised: epsilon = {promised}, delta = {exactly(privacy.delta)}, for {privacy.unit}.{counted}"),
         Text(
             f"Noise: sigma = {up(sigma)} ({privacy.calibration} calibration) in each of {trained.steps} steps, "
             f"which cost epsilon = {up(privacy.epsilon)} in all."
         ),
+        *(Text(f"Note: {note}", style="bold") for note in privacy.notes),
     ]

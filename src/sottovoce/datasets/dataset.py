@@ -20,6 +20,9 @@ class Dataset:
 
     `data_norm` is a declared bound on every row's Euclidean norm. It is not computed here: a bound read off
     private rows would itself say something about them. Whoever builds on it checks the rows against it.
+
+    `private` says that the rows need protection, as those of a file do: what would leak them is then refused. Rows that
+    anyone may see anyway, as in the packaged data sets, are not.
     """
 
     features: "Features"  # (rows, d)
@@ -28,6 +31,7 @@ class Dataset:
     n_train: int
     data_norm: float
     name: str
+    private: bool = False
 
     def __post_init__(self) -> None:
         expect(self.features.ndim == 2, "features of shape (rows, d)", shape=self.features.shape)

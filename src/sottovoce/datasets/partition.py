@@ -3,40 +3,61 @@
 A partition is called as `partition(data, nodes, seed)` and gives one array of row numbers per node:
 disjoint, none empty, each in rising order. The same seed gives the same parts. Seeded NumPy draws are
 fine here: who gets which row in a simulation is no secret.
+
+That holds only if what a row says does not decide who gets it. The guarantee is for a row replaced at its
+site, with all row counts public; where one label sends many rows to other sites, it promises nothing. So
+every partition says whether it reads rows, and private ones are dealt out by their number alone.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from math import inf
-from typing import Any, Protocol, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.datasets.dataset import Dataset
-from sottovoce.errors import expect
+from sottovoce.errors import PrivacyError, expect
 
 MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
 
 
-class Partition(Protocol):
+class Partition(ABC):
     """Deals rows out to nodes."""
 
+    # Said by each class for itself, so that a new one is refused for private rows until somebody has looked at it.
+    reads_rows: ClassVar[bool] = True
+
+    def __init_subclass__(cls, reads_rows: bool = True) -> None:
+        """A subclass goes by the number of rows alone only if it says so."""
+        super().__init_subclass__()
+        cls.reads_rows = reads_rows
+
+    @abstractmethod
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
         """The row numbers of every node."""
-        ...
-
-
-def even(data: Dataset, nodes: int, seed: int) -> list[Ints]:
-    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
-    order = _shuffled(data, nodes, seed)
-    return _cut(order, np.full(nodes, len(data) // nodes))
 
 
 @final
 @dataclass(frozen=True)
-class BySizes:
+class Even(Partition, reads_rows=False):
+    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
+
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+        order = _shuffled(data, nodes, seed)
+        return _cut(order, np.full(nodes, len(data) // nodes))
+
+
+even = Even()
+
+
+@final
+@dataclass(frozen=True)
+class BySizes(Partition, reads_rows=False):
     """At random, this many rows for each node; the rows left over are dropped."""
 
     sizes: Sequence[int]
@@ -58,7 +79,7 @@ class BySizes:
 
 @final
 @dataclass(frozen=True)
-class ByShares:
+class ByShares(Partition, reads_rows=False):
     """At random, all rows, in these proportions (of any sum); every node gets at least one row."""
 
     shares: Sequence[float]
@@ -77,7 +98,7 @@ class ByShares:
 
 @final
 @dataclass(frozen=True)
-class LabelSkew:
+class LabelSkew(Partition):
     """Nodes with different mixes of labels: the nodes' shares of each label's rows are Dirichlet(alpha).
 
     A small alpha gives each label to few nodes, a large one approaches an even mix. All rows are used.
@@ -121,7 +142,7 @@ class LabelSkew:
 
 @final
 @dataclass(frozen=True)
-class ByColumn:
+class ByColumn(Partition):
     """Nodes that differ in one attribute; all rows are used.
 
     A one-hot attribute such as "native-country" keeps each category whole: from the largest down, each
@@ -189,6 +210,16 @@ _BY_NAME: dict[str, Callable[..., Partition]] = {
     "column": ByColumn,
 }
 NAMES: tuple[str, ...] = tuple(_BY_NAME)
+
+
+def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
+    """Refuse to deal private rows out by what they say. A plain function does not say whether it reads them."""
+    if not isinstance(partition, Partition) or partition.reads_rows:
+        raise PrivacyError(
+            f"Expected a partition that does not read private rows, got partition={partition!r}: one changed row would "
+            "move others to other sites, which no guarantee covers. Use the partition even, or give every site its own "
+            "rows (train: --site-column)."
+        )
 
 
 def by_name(name: str, **options: Any) -> Partition:

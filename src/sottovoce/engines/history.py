@@ -19,7 +19,8 @@ NODES_SCORED = 128
 
 
 class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
-    """A table, column by column. `epsilon` is what has been spent up to and including that round.
+    """A table, column by column. `epsilon` is what has been spent up to and including that round: by one run or, of
+    private rows, by all of them together.
 
     `risk_average` and `risk_last` are means over nodes of the global mean loss of each node's model; `disagreement` is
     the mean over nodes of the distance between a node's last broadcast and the consensus.

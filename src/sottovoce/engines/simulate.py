@@ -13,9 +13,9 @@ from sottovoce.arrays import Array
 from sottovoce.engines import devices
 from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.history import NODES_SCORED, History, measure, scored_nodes
-from sottovoce.errors import expect
+from sottovoce.errors import PrivacyError, expect
 from sottovoce.graphs import Graph
-from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape
+from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape, system_normals
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.sites import Sites
 
@@ -26,6 +26,9 @@ Progress: TypeAlias = Callable[[int, int], None]
 class Result:
     """What came out of a simulation. Models are (runs, nodes, d); `consensus`, the mean over nodes of the last
     broadcasts, is (runs, d) and free post-processing of what was released anyway.
+
+    `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is read off the
+    rows without noise and is covered by no guarantee.
     """
 
     average: Array
@@ -67,21 +70,26 @@ def simulate(
         graph: who speaks with whom; node i of the graph is site i.
         runs: how many independent runs.
         seed: of the simulated noise; None draws one and reports it. The same seed gives the same result, whatever the
-            number of threads, and run q of many is run q of few.
-        noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d).
+            number of threads, and run q of many is run q of few. Refused with private rows.
+        noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d). None: seeded, or, with
+            private rows, from the operating system's cryptographic source.
         record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
             None: ten.
         scored: of how many nodes, evenly spaced, the models are scored; a global risk needs every row for each of them.
         progress: called with (rounds done, rounds in all).
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
-        dtype: "float64", or "float32", which is about twice as fast and differs by rounding.
+        dtype: "float64", or "float32", which is about twice as fast and differs by rounding; refused with private rows.
     """
     expect(runs >= 1, "runs >= 1", runs=runs)
     expect(graph.n == sites.n, "one site for every node of the graph", nodes=graph.n, sites=sites.n)
     started = perf_counter()
     where = devices.by_name(device)
     site, exchange = where.oracle(algorithm, sites, graph, dtype), where.exchange(graph)
-    statement = algorithm.statement(site)
+    if sites.private:
+        refuse_seed(seed)
+        noise = noise or system_normals(runs, sites.n, algorithm.draws_per_round, site.d)
+    counted = runs if sites.private else 1  # in a study, runs are repetitions of one and the same experiment
+    statement = algorithm.statement(site).of_runs(counted)
     seed = secrets.randbits(63) if seed is None else seed
     seeded = SeededNoise(seed, Shape(sites.n, site.d, runs, dtype=site.dtype.type))
     source = seeded if noise is None else GivenNoise(noise, seeded)
@@ -94,7 +102,8 @@ def simulate(
         if k in recorded:
             line = measure(algorithm.outputs(k, state), site, scored_nodes(sites.n, scored))
             line["disagreement"] = where.to_host(line["disagreement"])
-            history.add({"round": k, "run": np.arange(runs), "epsilon": algorithm.spent(k, site), **line}, runs)
+            spent = algorithm.spent(k, site, counted)
+            history.add({"round": k, "run": np.arange(runs), "epsilon": spent, **line}, runs)
         if progress is not None:
             progress(k, algorithm.rounds)
 
@@ -108,6 +117,15 @@ def simulate(
         seed=seed if noise is None else None,
         seconds=perf_counter() - started,
     )
+
+
+def refuse_seed(seed: int | None) -> None:
+    """Refuse to seed what protects private rows."""
+    if seed is not None:
+        raise PrivacyError(
+            f"Expected no seed with private rows, got seed={seed}. Whoever knows it can subtract the noise. Leave it "
+            "out."
+        )
 
 
 def _rounds_to_record(record: int | Iterable[int] | None, rounds: int) -> frozenset[int]:

@@ -145,7 +145,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = dealing.at_random(self.sites, len(y), draws) if sites is None else dealing.by_labels(sites, len(y))
         rows = scale.bounded(X)
-        held = Sites([rows[part] for part in parts], [target.labels[part] for part in parts], clip=True)
+        # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
+        private = self.random_state is None
+        split = [rows[part] for part in parts], [target.labels[part] for part in parts]
+        held = Sites(*split, clip=True, private=private)
         graph = training.graph_of(self.graph, held.n)
         algorithm, plan = self._choose(target.loss, held, graph)
         self._leaks_of_noise(leaks)

@@ -4,34 +4,24 @@ import os
 import random
 import secrets
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias, TypedDict, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from sottovoce.arrays import Ints
-from sottovoce.noise import NoiseFunction, system_normals
 
 RandomState: TypeAlias = "int | np.random.RandomState | None"
 
 
-class EngineNoise(TypedDict, total=False):
-    """The arguments of `simulate` that say where noise comes from."""
-
-    noise: NoiseFunction
-    seed: int
-
-
 class Draws(ABC):
-    """All that a fit draws."""
+    """All that a fit draws. `seed` is that of its noise; None leaves it to the engine, which asks the system."""
+
+    seed: int | None
 
     @abstractmethod
     def order(self, rows: int) -> Ints:
         """The row numbers 0 .. rows - 1 in random order."""
-
-    @abstractmethod
-    def engine(self, nodes: int, steps: int, d: int) -> EngineNoise:
-        """The noise of one run."""
 
     @abstractmethod
     def random(self) -> random.Random:
@@ -46,12 +36,11 @@ class Draws(ABC):
 class SystemDraws(Draws):
     """The operating system's cryptographic source. Nothing is kept, so nothing can be drawn again."""
 
+    seed = None
+
     def order(self, rows: int) -> Ints:
         words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
         return np.argsort(words, kind="stable").astype(np.int64)
-
-    def engine(self, nodes: int, steps: int, d: int) -> EngineNoise:
-        return {"noise": system_normals(1, nodes, steps, d)}
 
     def random(self) -> random.Random:
         return secrets.SystemRandom()
@@ -70,9 +59,6 @@ class SeededDraws(Draws):
 
     def order(self, rows: int) -> Ints:
         return np.random.default_rng(self.seed).permutation(rows).astype(np.int64)
-
-    def engine(self, nodes: int, steps: int, d: int) -> EngineNoise:  # noqa: ARG002
-        return {"seed": self.seed}
 
     def random(self) -> random.Random:
         return random.Random(self.seed)

@@ -124,9 +124,8 @@ def train(
             f"Expected a run within epsilon={algorithm.epsilon!r}, got one that costs {statement.epsilon!r} with "
             f"algorithm={type(algorithm).__name__}."
         )
-    noise = draws.engine(sites.n, algorithm.draws_per_round, oracle.d)
     with nullcontext() if accountant is None else accountant.reserve(statement.event):
-        result = simulate(algorithm, sites, graph, record=[algorithm.rounds], device=device, **noise)
+        result = simulate(algorithm, sites, graph, record=[algorithm.rounds], device=device, seed=draws.seed)
     weights = result.consensus[0].astype(np.float64).reshape(sites.d, algorithm.loss.outputs)
     if not np.isfinite(weights).all():
         raise InputError(

@@ -14,12 +14,14 @@ from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.datasets import BY_NAME, Partition, partition
 from sottovoce.engines.devices import DeviceName, Precision
-from sottovoce.errors import InputError, PrivacyError
+from sottovoce.engines.simulate import refuse_seed
+from sottovoce.errors import InputError
 from sottovoce.experiments import registry
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.source import Source, source
 from sottovoce.graphs import Graph
 from sottovoce.losses import Loss, Softmax
+from sottovoce.oracle import refuse_single
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.sites import Sites
@@ -131,14 +133,14 @@ def defaults(config: TrainConfig, algorithm: Algorithm[Any] | None) -> dict[str,
 
 def _sites_of(config: TrainConfig, rows: Source, seed: int) -> tuple[Sites, tuple[str, ...]]:
     if rows.owners is None:
-        # Who gets which row is no secret, so this seed may be known.
+        # Who gets which row is no secret, so this seed may be known: what private rows say does not decide it.
         sites = Sites.split(rows.learnt, config.nodes or NODES, seed, partition=_partition_of(config))
         return sites, tuple(f"site-{number}" for number in range(1, sites.n + 1))
     names, owner = np.unique(rows.owners, return_inverse=True)
     parts = [np.flatnonzero(owner == number) for number in range(len(names))]
     data = rows.learnt
     held = [data.features[part] for part in parts], [data.labels[part] for part in parts]
-    return Sites(*held, data_norm=data.data_norm), tuple(map(str, names))
+    return Sites(*held, data_norm=data.data_norm, private=data.private), tuple(map(str, names))
 
 
 def _check_source(config: TrainConfig) -> None:
@@ -155,11 +157,9 @@ def _check_source(config: TrainConfig) -> None:
         )
     if config.split != "all":
         raise InputError("Expected split='all' with a file, got split='official'. Give the test rows as test_data.")
-    if config.seed is not None:
-        raise PrivacyError(
-            f"Expected no seed with private rows, got seed={config.seed}. Whoever knows it can subtract the noise. "
-            "Leave it out."
-        )
+    refuse_seed(config.seed)
+    partition.refuse_reading(_partition_of(config))
+    refuse_single(config.dtype)
     if (config.nodes is None) == (config.site_column is None):
         came = f"nodes={config.nodes!r} and site_column={config.site_column!r}"
         raise InputError(f"Expected either nodes or site_column with a file, got {came}. Give one of them.")

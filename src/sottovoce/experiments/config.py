@@ -47,7 +47,7 @@ class TrainConfig:
         None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
     )
     unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
-    partition: str = option("even", "Data", "How the rows are dealt out to the nodes.")
+    partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly.")
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
     partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
 
@@ -78,13 +78,13 @@ class TrainConfig:
     sampling: str | None = option(None, "Algorithm", "How a batch is drawn.")
     radius: float | None = option(None, "Algorithm", "Project models onto this ball. Left out: no projection.")
 
-    runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one.")
+    runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one; all count.")
     seed: int | None = option(
         None, "Simulation", "Of partition, graph and simulated noise. With a file noise is never seeded."
     )
     record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
-    dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast.")
+    dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast. With a file: float64.")
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(TrainConfig).items():

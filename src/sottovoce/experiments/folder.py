@@ -1,13 +1,17 @@
 """The folder that a run leaves: all of it, or nothing.
 
-config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
-summary.json     what `--json` prints
-history.parquet  one line per recorded round and run
 model.safetensors  the consensus of the first run: what to hand on, with schema and guarantee (see sottovoce.models)
-sites.parquet    how well the models do on each site's rows; read off them, so for their holder's eyes only
 models.npz       average, last (runs, nodes, d) and consensus (runs, d)
 privacy.json     the guarantee as data
 privacy.txt      the guarantee in words
+config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
+
+These are read off the rows, so, if the rows are private, for their holder's eyes only. They say so themselves, under
+"holder_only": in JSON as a key, in Parquet as metadata.
+
+summary.json     what `--json` prints
+history.parquet  one line per recorded round and run
+sites.parquet    how well the models do on each site's rows
 """
 
 import json
@@ -26,6 +30,8 @@ from sottovoce import models
 from sottovoce.errors import InputError
 from sottovoce.experiments.run import Trained
 from sottovoce.models import Model
+
+HOLDER_ONLY = "holder_only"  # the key under which a file says that it is not to be handed on
 
 
 def check_free(out: Path) -> None:
@@ -66,8 +72,9 @@ def _fill(folder: Path, trained: Trained) -> None:
     _write_text(folder / "summary.json", json.dumps(trained.summary(), indent=2, allow_nan=False))
     _write_text(folder / "privacy.json", result.privacy.to_json())
     _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
-    parquet.write_table(pa.table(dict(result.history)), folder / "history.parquet")
-    parquet.write_table(pa.table(trained.by_site()), folder / "sites.parquet")
+    mark = {} if trained.holder_only is None else {HOLDER_ONLY: trained.holder_only}
+    for name, columns in {"history": dict(result.history), "sites": trained.by_site()}.items():
+        parquet.write_table(pa.table(columns).replace_schema_metadata(mark), folder / f"{name}.parquet")
     models.save(trained.model(), folder / "model.safetensors")
     np.savez_compressed(folder / "models.npz", average=result.average, last=result.last, consensus=result.consensus)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, TypeAlias, cast
@@ -22,12 +22,15 @@ from sottovoce.experiments.config import TrainConfig
 from sottovoce.graphs import complete
 from sottovoce.losses import Reals
 from sottovoce.models import Model
-from sottovoce.noise import NoiseFunction, system_normals
-from sottovoce.privacy import Event, Repeated
+from sottovoce.privacy import HOLDER_ONLY, Event
 from sottovoce.privacy.accounting import leaves
 from sottovoce.sites import Sites
 
 Charge: TypeAlias = Callable[[Event], None]
+
+# What of a summary is no release: computed from rows without noise, or from how long that took.
+_UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "optimum_risk", "test", "seconds",
+                "seconds_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,18 @@ class Trained:
 
     @property
     def steps(self) -> int:
-        """Private steps that one site takes in the whole run."""
+        """Private steps that one site takes in all that the statement counts."""
         return leaves(self.result.privacy.event).total()
 
+    @property
+    def holder_only(self) -> str | None:
+        """What must go with every figure that was computed from private rows; None if anyone may see the rows."""
+        return HOLDER_ONLY if self.built.sites.private else None
+
     def model(self) -> Model:
-        """The consensus of the first run, as something to keep and to hand on. The other runs are no part of it."""
+        """The consensus of the first run, as something to keep and to hand on. Its guarantee counts what was seen: of
+        private rows, all runs.
+        """
         rows, loss, names = self.built.source, self.algorithm.loss, self.built.source.learnt.names
         weights = self.result.consensus[0].astype(np.float64).reshape(len(names), loss.outputs)
         return Model(
@@ -119,8 +129,12 @@ class Trained:
         }
 
     def summary(self) -> dict[str, Any]:
-        """All figures as strict JSON data: what is infinite or not a number is None."""
+        """All figures as strict JSON data: what is infinite or not a number is None.
+
+        `epsilon` is what is promised: of private rows for all runs together. `holder_only` names what is not covered.
+        """
         c, private = self.config, isinstance(self.algorithm, PrivateAlgorithm)
+        unprotected = {"why": self.holder_only, "fields": list(_UNPROTECTED)}
         data = {
             "algorithm": c.algorithm,
             "form": c.form,
@@ -131,7 +145,7 @@ class Trained:
             "graph": c.graph,
             "rounds": c.rounds,
             "local_steps": c.local_steps,
-            "epsilon": c.epsilon,
+            "epsilon": self.result.privacy.promised if private else None,
             "delta": c.delta if private else None,
             "sigma": self.result.privacy.sigma,
             "calibration": self.result.privacy.calibration,
@@ -147,6 +161,7 @@ class Trained:
             **self.learnt.summary(),
             "optimum_risk": self.optimum,
             "test": None if self.tested is None else self.tested.summary(),
+            "holder_only": None if self.holder_only is None else unprotected,
             "privacy": self.result.privacy.to_dict(),
             "seconds": self.result.seconds,
             "seconds_total": self.seconds,
@@ -162,20 +177,20 @@ def train(config: TrainConfig, progress: Progress | None = None, charge: Charge 
     chosen = config.resolved(built.algorithm)
     runs = chosen.runs or 1
     if charge is not None:
-        event = built.algorithm.statement(built.algorithm.oracle(built.sites, built.graph)).event
-        charge(Repeated(event, runs))
+        statement = built.algorithm.statement(built.algorithm.oracle(built.sites, built.graph))
+        charge(statement.of_runs(runs).event)
     result = simulate(
         built.algorithm,
         built.sites,
         built.graph,
         runs=runs,
         seed=chosen.seed,
-        noise=None if config.data is None else _system_noise(built, runs),
         record=config.record,
         progress=progress,
         device=cast("DeviceName", config.device),  # checked when the configuration was made
         dtype=cast("Precision", config.dtype),
     )
+    result = replace(result, privacy=result.privacy.noting(*built.source.notes))
     labels, final = built.sites.labels, result.history.final
     return Trained(
         config=chosen,
@@ -216,16 +231,11 @@ def _scores(columns: Mapping[str, Array], majority: float | None) -> Scores:
     )
 
 
-def _system_noise(built: Built, runs: int) -> NoiseFunction:
-    site = built.algorithm.oracle(built.sites, built.graph)
-    return system_normals(runs, built.sites.n, built.algorithm.draws_per_round, site.d)
-
-
 def _tested(built: Built, result: Result) -> Scores | None:
     test = built.source.test
     if test is None:
         return None
-    sites = Sites([test.features], [test.labels], data_norm=test.data_norm)
+    sites = Sites([test.features], [test.labels], data_norm=test.data_norm, private=test.private)
     # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
     outputs = Outputs(result.average.transpose(1, 2, 0), result.last.transpose(1, 2, 0))
     site = built.algorithm.oracle(sites, complete(1), CompiledOracle)

@@ -32,6 +32,7 @@ class Source:
     classes: tuple[str, ...] | None = ("-1", "+1")
     scale: float = 1.0
     offset: float = 0.0
+    notes: tuple[str, ...] = ()  # what the statement must say of how the rows were read
 
     def loss(self, name: str | None) -> Loss | None:
         """The loss of that name, or the one that fits the labels; None leaves it to the algorithm."""
@@ -59,7 +60,7 @@ def source(config: TrainConfig) -> Source:
 
 
 def _from_file(config: TrainConfig, path: str) -> Source:
-    from sottovoce.schema import NumberLabel, Schema, accept_unreviewed, files, require_reviewed
+    from sottovoce.schema import NumberLabel, Schema, accept_unreviewed, files, require_reviewed, review
 
     assert config.schema is not None  # checked when the configuration was made
     schema = Schema.load(Path(config.schema))
@@ -73,7 +74,7 @@ def _from_file(config: TrainConfig, path: str) -> Source:
     else:
         learnt, owners = files.encode_by_site(path, schema, config.site_column)
     test = None if config.test_data is None else files.encode(config.test_data, schema)
-    found = Source(learnt, test, schema, owners, schema.classes)
+    found = Source(learnt, test, schema, owners, schema.classes, notes=review.note(schema))
     return _scaled(found, schema.label.bounds) if isinstance(schema.label, NumberLabel) else found
 
 

@@ -3,8 +3,9 @@
 A block of 128 random bits is a function of a 128-bit counter and a 64-bit key: no state, so any draw can be made by
 anyone, in any order, on any device. The counter says what the draw is for:
 
-    word 0 = r << 20 | block        local step r, block of four coordinates (so r < 4096 and d <= 2^22)
-    word 1 = node,  word 2 = round k,  word 3 = run
+    word 0 = r << 20 | block mod 2^20       local step r (so r < 4096), block of four coordinates or draws
+    word 1 = node,  word 2 = round k
+    word 3 = block / 2^20 << 20 | run       more than 2^20 blocks leave room for 2^20 runs; `expect_room` refuses more
 
 Hence the numbers depend neither on threads nor on how many runs are computed at a time. Seeded noise is for
 simulation: Philox is not a cryptographic generator, and a site that guards real rows must not use it.
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Array, Ints
+from sottovoce.errors import expect
 from sottovoce.kernels.elementary import log_of, sincos, split
 from sottovoce.kernels.simd import Lanes, broadcast, convert, count_up, fma, store, where, width
 from sottovoce.kernels.threads import claim, kernel, part, piece, share_out
@@ -22,6 +24,7 @@ from sottovoce.kernels.threads import claim, kernel, part, piece, share_out
 BLOCK_BITS = 20
 MAX_STEPS = 1 << (32 - BLOCK_BITS)
 MAX_BLOCKS = 1 << BLOCK_BITS
+MAX_DRAWS = 1 << 32  # of one node in one step: no number that a word is compared with or scaled by is larger
 
 _MULTIPLY_0 = np.uint64(0xD2511F53)
 _MULTIPLY_1 = np.uint64(0xCD9E8D57)
@@ -148,12 +151,30 @@ def fill_normals(out: Array, k0: int, k1: int, k: int, r: int, first_node: int, 
     share_out(_fill, len(out), out, (np.uint64(k0), np.uint64(k1)), k, r, first_node, first_run, LANES)
 
 
+def expect_room(offsets: Ints, batch: int, first_run: int, runs: int) -> None:
+    """Refuse batches whose draws would need more counters than there are: they would repeat."""
+    most = max(int(np.diff(offsets).max(initial=0)), batch)
+    expect(most <= MAX_DRAWS, f"at most {MAX_DRAWS} rows and draws at a node", rows=most)
+    roomy = most <= 4 * MAX_BLOCKS or first_run + runs <= MAX_BLOCKS
+    expect(roomy, f"at most {MAX_BLOCKS} runs where a node has {most} rows", runs=first_run + runs)
+
+
+@piece
+def low_word(block: Any, r: Any) -> Any:
+    """Word 0 of a counter."""
+    return np.uint64((r << BLOCK_BITS) | (block & (MAX_BLOCKS - 1)))
+
+
+@piece
+def high_word(block: Any, run: Any) -> Any:
+    """Word 3 of a counter."""
+    return np.uint64((block >> BLOCK_BITS << BLOCK_BITS) | run)
+
+
 @part
-def _words(block: int, counter: Any, run: int, key: Any) -> Any:
-    """The four words of one block. `counter` is (node, k, r)."""
-    node, k, r = counter
-    c0 = np.uint64((r << BLOCK_BITS) | block)
-    words = philox(c0, np.uint64(node), np.uint64(k), np.uint64(run), key[0], key[1])
+def _words(c0: Any, c1: Any, c2: Any, c3: Any, key: Any) -> Any:
+    """The four words of one block."""
+    words = philox(c0, c1, c2, c3, key[0], key[1])
     return words[0] & _LOW, words[1] & _LOW, words[2] & _LOW, words[3] & _LOW
 
 
@@ -163,11 +184,18 @@ def _count(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: An
     i = claim(counter)
     while i < items:
         m = np.uint64(offsets[i + 1] - offsets[i])
+        # Of 2^32 words, as many as m goes into evenly are used, so that no row is drawn more often than another. A word
+        # that is left over is replaced: its block's own words are the next counter.
+        left_over = (np.uint64(1) << _32) % m
         for q in range(out.shape[1]):
             for block in range((batch + 3) // 4):
-                words = _words(block, (first_node + i, k, r), first_run + q, key)
+                node, run = np.uint64(first_node + i), high_word(block, first_run + q)
+                words = _words(low_word(block, r), node, np.uint64(k), run, key)
                 for j in range(min(4, batch - 4 * block)):
-                    out[offsets[i] + np.int64((words[j] * m) >> _32), q] += 1
+                    chosen = words
+                    while ((chosen[j] * m) & _LOW) < left_over:
+                        chosen = _words(chosen[0], chosen[1], chosen[2], chosen[3], key)
+                    out[offsets[i] + np.int64((chosen[j] * m) >> _32), q] += 1
         i = claim(counter)
 
 
@@ -175,6 +203,7 @@ def count_with_replacement(
     out: Array, offsets: Ints, batch: int, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int
 ) -> None:
     """Add to `out` (rows, runs) how often a row is among its node's `batch` uniform draws, with replacement."""
+    expect_room(offsets, batch, first_run, out.shape[1])
     key = (np.uint64(k0), np.uint64(k1))
     share_out(_count, len(offsets) - 1, out, offsets, batch, key, k, r, first_node, first_run, LANES)
 
@@ -187,12 +216,13 @@ def _choose(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: A
     i = claim(counter)
     while i < items:
         m = offsets[i + 1] - offsets[i]
-        limit = batch * 2.0**32 / m
+        limit = np.floor(batch * 2.0**32 / m)  # rounded down: no row may be drawn more often than is accounted for
         node, round_ = broadcast(np.uint64(first_node + i), lanes), broadcast(np.uint64(k), lanes)
         for block in range((m + 3) // 4):
-            c0 = broadcast(np.uint64((r << BLOCK_BITS) | block), lanes)
+            c0 = broadcast(low_word(block, r), lanes)
             for first in range(0, runs, size):
-                words = philox(c0, node, round_, count_up(np.uint64(first_run + first), lanes), key[0], key[1])
+                run = count_up(high_word(block, first_run + first), lanes)
+                words = philox(c0, node, round_, run, key[0], key[1])
                 store(flags, 0, convert(convert(words[0] & _LOW, 0.0) < limit, zero))
                 store(flags, size, convert(convert(words[1] & _LOW, 0.0) < limit, zero))
                 store(flags, 2 * size, convert(convert(words[2] & _LOW, 0.0) < limit, zero))
@@ -207,5 +237,6 @@ def choose_poisson(
     out: Array, offsets: Ints, batch: int, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int
 ) -> None:
     """Into `out` (rows, runs), 1 where a row is in the batch, else 0: each on its own, with probability batch / m_i."""
+    expect_room(offsets, batch, first_run, out.shape[1])
     key = (np.uint64(k0), np.uint64(k1))
     share_out(_choose, len(offsets) - 1, out, offsets, batch, key, k, r, first_node, first_run, LANES)

@@ -241,6 +241,8 @@ __global__ void __launch_bounds__(B) noisy_steps(
 
 // ---- batches, as in kernels/philox.py ------------------------------------------------------------------------------
 
+__device__ inline u64 word(const Words& x, int b) { return b == 0 ? x.x0 : b == 1 ? x.x1 : b == 2 ? x.x2 : x.x3; }
+
 template <typename T>
 __global__ void draw_batch(T* out, const long long* offsets, int nodes, int runs, int batch, int poisson, T unit, u32 k0,
                            u32 k1, u32 k, u32 r, u32 first_node, u32 first_run) {
@@ -248,14 +250,19 @@ __global__ void draw_batch(T* out, const long long* offsets, int nodes, int runs
   if (q >= runs) return;
   const long long first = offsets[i], m = offsets[i + 1] - first;
   const long long draws = poisson ? m : batch;
+  const double limit = floor(batch * 4294967296.0 / m);
+  const u64 left_over = 4294967296ull % (u64)m;
   for (long long block = 0; 4 * block < draws; ++block) {
-    Words x = philox((r << 20) | (u32)block, first_node + i, k, first_run + q, k0, k1);
-    const u32 word[4] = {x.x0, x.x1, x.x2, x.x3};
+    const u32 low = (r << 20) | ((u32)block & 0xFFFFFu), high = ((u32)(block >> 20) << 20) | (first_run + q);
+    const Words x = philox(low, first_node + i, k, high, k0, k1);
     for (int b = 0; b < 4 && 4 * block + b < draws; ++b) {
       if (poisson) {
-        if ((double)word[b] * m < batch * 4294967296.0) out[(first + 4 * block + b) * runs + q] = unit;
+        if ((double)word(x, b) < limit) out[(first + 4 * block + b) * runs + q] = unit;
       } else {
-        out[(first + (long long)(((u64)word[b] * (u64)m) >> 32)) * runs + q] += unit;
+        Words chosen = x;
+        while (((word(chosen, b) * (u64)m) & 0xFFFFFFFFull) < left_over)
+          chosen = philox(chosen.x0, chosen.x1, chosen.x2, chosen.x3, k0, k1);
+        out[(first + (long long)((word(chosen, b) * (u64)m) >> 32)) * runs + q] += unit;
       }
     }
   }

@@ -17,6 +17,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.losses import Logistic, Loss, Softmax
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.schema import review
 
 if TYPE_CHECKING:
     from sottovoce.datasets.dataset import Features
@@ -32,7 +33,7 @@ class Model:
         loss: what it was trained with; says what the outputs mean.
         names: of the d features.
         classes: what the outputs stand for: two or more names, or None in regression.
-        privacy: what was promised to the rows.
+        privacy: what was promised to the rows. Where the schema has values that nobody has reviewed, it says so.
         schema: how a row becomes features; None if it was trained on ready-made arrays.
         offset: added to the output of a regression; public, from the label's bounds.
         provenance: how it came about: settings, sites, versions, dates. Text and numbers only.
@@ -55,6 +56,8 @@ class Model:
         expect(len(self.names) == d, f"a name for each of {d} features", names=len(self.names))
         if self.schema is not None:
             expect(self.schema.d == d, f"a schema with {d} features", d=self.schema.d)
+            # A frozen object is set just once more, here: no way to make a model may forget this.
+            object.__setattr__(self, "privacy", self.privacy.noting(*review.note(self.schema)))
         expect(np.isfinite(self.offset) and (self.classes is None or self.offset == 0), "no offset but in regression",
                offset=self.offset)  # fmt: skip
         expected = None if self.classes is None else max(2, outputs)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.datasets.dataset import Dataset
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.graphs import Graph
 from sottovoce.losses import Logistic, Loss
 from sottovoce.plan import predict, refine
@@ -182,6 +182,11 @@ def _check(task: Task, stand_in: Dataset | None, effort: str) -> None:
         )
     if stand_in is not None:
         expect(stand_in.d == task.d, f"a stand-in with d={task.d} columns", stand_in=stand_in.name, d=stand_in.d)
+        if stand_in.private:
+            raise PrivacyError(
+                f"Expected a public stand-in, got the private rows of stand_in={stand_in.name!r}: settings that follow "
+                "from them would tell of them. Leave it out; if anyone may see them: replace(stand_in, private=False)."
+            )
         task.loss.labels.check(stand_in.labels)
     as_algorithm(task, Setting(1, 1, 1.0, 1.0))  # refuses what the algorithm would refuse
 

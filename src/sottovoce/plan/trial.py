@@ -68,14 +68,10 @@ def trial(
     consensus = state.w_bar.mean(axis=0, dtype=np.float64).astype(np.float32)
     singles = np.ascontiguousarray(some.transpose(1, 0, 2).reshape(site.d, -1))
     if judge is not None:
-        one = Sites.split(judge, 1, partition=_all_rows, clip=True)
+        one = Sites.split(judge, 1, clip=True)
         site = matched.oracle(one, graphs.complete(1), CompiledOracle, SINGLE)
     last = site.score(singles).risk.reshape(len(some), runs).mean(axis=0)
     return Risks(site.score(consensus).risk, last)
-
-
-def _all_rows(data: Dataset, nodes: int, seed: int) -> list[Ints]:  # noqa: ARG001
-    return [np.arange(len(data), dtype=np.int64)]
 
 
 def _matched(algorithm: IPADMM, share: float) -> IPADMM:

@@ -29,10 +29,11 @@ from sottovoce.privacy.releases import (
 )
 from sottovoce.privacy.sampled import profile
 from sottovoce.privacy.selection import gamma_for, repetitions, scored
-from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.privacy.statement import HOLDER_ONLY, PrivacyStatement
 
 __all__ = [
     "CALIBRATIONS",
+    "HOLDER_ONLY",
     "Budget",
     "BudgetAccountant",
     "Calibration",

@@ -1,19 +1,21 @@
 """The guarantee in words and in data, to go with a model."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, isfinite
 from typing import Any
 
 import dp_accounting
 
 from sottovoce.errors import expect
-from sottovoce.privacy.accounting import epsilon
+from sottovoce.privacy.accounting import epsilon, pure_epsilon
 from sottovoce.privacy.calibration import CALIBRATIONS, Calibration
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.events import Event, Repeated
 from sottovoce.privacy.parse import event_from_dict
 
 UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
+# Goes with every figure that was computed from private rows and is no release.
+HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only; not covered by the guarantee."
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class PrivacyStatement:
     """What a run promises, and what it does not.
 
     `event` is all that happened at one site, `epsilon` its price at `delta` by the best accountant, `target_epsilon`
-    what was asked for, `calibration` and `sigma` how the noise was set (None where there was none).
+    what each of the `runs` was asked for, `calibration` and `sigma` how the noise was set (None where there was none).
     """
 
     event: Event
@@ -34,11 +36,30 @@ class PrivacyStatement:
     unit: str = UNIT_OF_PRIVACY
     public: tuple[str, ...] = ("the number of rows at each site", "the graph", "all hyper-parameters")
     notes: tuple[str, ...] = ()
+    runs: int = 1
 
     @property
     def private(self) -> bool:
         """Whether there is any guarantee at all."""
         return isfinite(self.epsilon)
+
+    @property
+    def promised(self) -> float:
+        """The epsilon to quote: what was asked for or, of several runs, what all of them cost together."""
+        return self.target_epsilon if self.runs == 1 else self.epsilon
+
+    def of_runs(self, runs: int) -> "PrivacyStatement":
+        """What `runs` such runs on the same rows promise together. All of them were seen, so all of them count."""
+        expect(runs >= 1 and self.runs == 1, "the statement of one run, and runs >= 1", runs=runs)
+        if runs == 1:
+            return self
+        event = Repeated(self.event, runs)
+        released = f"in each of {runs} runs, {self.released}"
+        return replace(self, event=event, epsilon=_price(event, self.delta), released=released, runs=runs)
+
+    def noting(self, *notes: str) -> "PrivacyStatement":
+        """The same with these notes, each of them once."""
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
     def to_dict(self) -> dict[str, object]:
         """All fields as JSON-able data. An infinite epsilon is null, since JSON knows no infinity."""
@@ -47,6 +68,7 @@ class PrivacyStatement:
             "epsilon": self.epsilon if self.private else None,
             "target_epsilon": self.target_epsilon if isfinite(self.target_epsilon) else None,
             "delta": self.delta,
+            "runs": self.runs,
             "calibration": self.calibration,
             "sigma": self.sigma,
             "unit": self.unit,
@@ -65,7 +87,9 @@ class PrivacyStatement:
         what its own event costs is refused. What was not written down at all cannot be noticed here.
         """
         fields = {"private", "epsilon", "target_epsilon", "delta", "calibration", "sigma", "unit", "released"}
-        fields |= {"public", "notes", "event", "prose"}
+        fields |= {"public", "notes", "event", "prose", "runs"}
+        if isinstance(data, dict):
+            data = {"runs": 1, **data}  # files from before several runs were counted
         expect(isinstance(data, dict) and set(data) == fields, "a privacy statement", fields=_named(data))
         made = cls(
             event=event_from_dict(data["event"]),
@@ -78,10 +102,12 @@ class PrivacyStatement:
             unit=_text("unit", data["unit"]),
             public=tuple(_text("public", part) for part in data["public"]),
             notes=tuple(_text("notes", part) for part in data["notes"]),
+            runs=data["runs"],
         )
+        expect(type(made.runs) is int and made.runs >= 1, "a whole number of runs >= 1", runs=made.runs)
         expect(made.calibration in (None, *CALIBRATIONS), "a known calibration", calibration=made.calibration)
         expect(made.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=made.unit)
-        cost = epsilon(made.event, made.delta)
+        cost = _price(made.event, made.delta)
         honest = made.epsilon >= cost * (1 - 1e-9)
         expect(honest, f"an epsilon of at least {cost:.6g}, which its event costs", epsilon=made.epsilon)
         expect(data["private"] is made.private, f"private = {made.private}", private=data["private"])
@@ -112,7 +138,7 @@ class PrivacyStatement:
         return [
             f"Protected: every single row. The unit of protection is {self.unit}.",
             f"The guarantee is differential privacy with epsilon = {_up(self.epsilon)} and delta = {self.delta:g}"
-            f" (the run was asked to stay within epsilon = {self.target_epsilon:g}).",
+            f" ({self._asked()}).",
             "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether a"
             " row is the true one or another. Whatever they may conclude, its probability changes by a factor of at"
             f" most e^epsilon = {_factor(self.epsilon)} through that row{self._exception()}.",
@@ -120,14 +146,28 @@ class PrivacyStatement:
             f"What happened at a site: {self.event.describe()}.",
             f"Assumed public, and not protected: {public}.",
             "Not covered: other releases from the same rows, whose costs add to this one; hyper-parameters tuned or"
-            " data prepared by looking at the private rows; people who stand behind several rows; and the gap between"
-            " the ideal noise of the proof and the floating-point noise of a simulation.",
+            " data prepared by looking at the private rows; people who stand behind several rows; how long a run takes"
+            " and when its messages are sent, which may depend on the rows; and the gap between the ideal noise of the"
+            " proof and the floating-point noise of a simulation.",
         ]
+
+    def _asked(self) -> str:
+        if self.runs == 1:
+            return f"the run was asked to stay within epsilon = {self.target_epsilon:g}"
+        return (
+            f"for all {self.runs} runs together, each of which was asked to stay within epsilon = "
+            f"{self.target_epsilon:g}"
+        )
 
     def _exception(self) -> str:
         if self.delta == 0:
             return ", without exception"
         return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
+
+
+def _price(event: Event, delta: float) -> float:
+    """At that delta; a total with delta = 0 is a sum of pure epsilons."""
+    return epsilon(event, delta) if delta > 0 else pure_epsilon(event)
 
 
 def _named(data: Any) -> object:

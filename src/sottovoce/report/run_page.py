@@ -9,15 +9,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sottovoce.errors import InputError
-from sottovoce.experiments.folder import Run
+from sottovoce.experiments.folder import HOLDER_ONLY, Run
 from sottovoce.models import Model
 from sottovoce.report import run_figures
 from sottovoce.report.html import TextTable, document, inline, picture, replace, table
 
 PAGE = "report.html"
 _PRIVATE = (
-    "Everything on this page but the model's coefficients was read off the rows, without noise. It is for whoever "
-    "holds them. What may be handed on is the model file: the guarantee below covers it, and nothing else here."
+    "Everything on this page but the guarantee, the coefficients and the settings was read off the rows, without "
+    "noise. It is for whoever holds them. What may be handed on is the model file: the guarantee below covers it, and "
+    "nothing else here."
 )
 _NOTHING = "–"
 
@@ -41,11 +42,15 @@ def page(run: Run) -> str:
         '<nav class="soft"><a href="#guarantee">Guarantee</a> <a href="#learning">Learning</a> '
         '<a href="#sites">Sites</a> <a href="#coefficients">Coefficients</a> <a href="#settings">Settings</a></nav>',
         _scores(summary),
+        _mark(summary),
         _guarantee(model),
-        _section("learning", "Learning", run_figures.learning(run.history, summary["optimum_risk"]), _over(summary)),
-        _section("spending", "Agreement and cost", run_figures.spending(run.history, model.privacy.target_epsilon),
-                 "The promised epsilon is for the whole run; the curve is what the broadcasts up to a round cost."),
-        _section("sites", "Sites", run_figures.by_site(run.sites), "The first run's models on each site's own rows."),
+        _section("learning", "Learning", run_figures.learning(run.history, summary["optimum_risk"]), _over(summary),
+                 _mark(summary)),
+        _section("spending", "Agreement and cost", run_figures.spending(run.history, model.privacy.promised),
+                 f"The promised epsilon is for {_counted(model)}; the curve is what the broadcasts up to a round cost.",
+                 _mark(summary)),
+        _section("sites", "Sites", run_figures.by_site(run.sites), "The first run's models on each site's own rows.",
+                 _mark(summary)),
         _details("All sites", _all_sites(run.sites)),
         _coefficients(model),
         _settings(run),
@@ -60,6 +65,17 @@ def _facts(summary: Mapping[str, Any]) -> str:
         f"{nodes} sites, {summary['graph']} graph, {summary['rounds']} rounds{steps}, "
         f"{runs} {'run' if runs == 1 else 'runs'}, loss {summary['loss']}."
     )
+
+
+def _mark(summary: Mapping[str, Any]) -> str:
+    """What goes with every figure that was computed from private rows."""
+    found = summary.get(HOLDER_ONLY)
+    return "" if found is None else f'<p class="banner">{escape(found["why"])}</p>'
+
+
+def _counted(model: Model) -> str:
+    runs = model.privacy.runs
+    return "the whole run" if runs == 1 else f"all {runs} runs together"
 
 
 def _over(summary: Mapping[str, Any]) -> str:
@@ -118,11 +134,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f}" if np.isfinite(share) else _NOTHING
 
 
-def _section(name: str, heading: str, figure: Figure, words: str) -> str:
+def _section(name: str, heading: str, figure: Figure, words: str, mark: str = "") -> str:
     drawn = inline(picture(figure, "svg").decode(), name)
     return (
         f'<section id="{name}"><h2>{escape(heading)}</h2><figure>{drawn}'
-        f"<figcaption>{escape(words)}</figcaption></figure></section>"
+        f"<figcaption>{escape(words)}</figcaption></figure>{mark}</section>"
     )
 
 

@@ -31,7 +31,10 @@ class FeatureChunk(NamedTuple):
 
 
 def encode(path: str | Path, schema: Schema) -> Dataset:
-    """All rows of a file, with labels. The first cell that the schema refuses is named in an `InputError`."""
+    """All rows of a file, with labels. The first cell that the schema refuses is named in an `InputError`.
+
+    They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`.
+    """
     table = open_table(path)
     parts = [(rows, labels) for _, _, rows, labels in _labelled(table, schema, [])]
     return _dataset(table, schema, parts)
@@ -134,7 +137,7 @@ def _dataset(table: Table, schema: Schema, parts: Sequence[tuple[Csr, Floats]]) 
         raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
     labels = np.concatenate([labels for _, labels in parts])
     features = stack(schema, [rows for rows, _ in parts])
-    return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name)
+    return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name, private=True)
 
 
 def _sites(table: Table, chunk: Chunk, column: str) -> Texts:

@@ -8,6 +8,13 @@ from sottovoce.schema.schema import Schema
 _SHOWN = 5
 
 
+def note(schema: Schema) -> tuple[str, ...]:
+    """What a privacy statement must say of a schema with values that nobody has reviewed; nothing if there are none."""
+    if not schema.unreviewed:
+        return ()
+    return (f"The schema says {_listed(schema)} as read off a file, unreviewed. The guarantee does not cover this.",)
+
+
 def require_reviewed(schema: Schema) -> None:
     """Refuse a schema that still has values read off a file. Call it before training."""
     if schema.unreviewed:
@@ -18,13 +25,9 @@ def require_reviewed(schema: Schema) -> None:
 
 
 def accept_unreviewed(schema: Schema) -> None:
-    """Warn instead, where the caller accepts the leak."""
-    if schema.unreviewed:
-        warnings.warn(
-            f"The schema says {_listed(schema)} as read off a file. The privacy guarantee does not cover this.",
-            PrivacyLeakWarning,
-            stacklevel=2,
-        )
+    """Warn instead, where the caller accepts the leak. Models say so for good: see `note`."""
+    for leak in note(schema):
+        warnings.warn(leak, PrivacyLeakWarning, stacklevel=2)
 
 
 def _listed(schema: Schema) -> str:

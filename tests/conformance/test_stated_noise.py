@@ -1,0 +1,73 @@
+"""The noise that a statement tells of is the noise that was added, and enough for what it promises."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import problems
+import sottovoce as sv
+from sottovoce.algorithms.objective import ObjectivePerturbation
+from sottovoce.experiments import registry
+from sottovoce.privacy import Gaussian, GaussianObjective, PureRelease, SampledGaussian
+from sottovoce.privacy.accounting import leaves
+
+SIZES, GRAPH = (30, 20, 25), sv.graphs.ring(3)
+COMMON = {"epsilon": 2.0, "delta": 1e-5, "rounds": 3, "rho": 1.0, "lam": 0.1}
+CASES = [(name, form) for name, line in registry.REGISTRY.items() if line.private for form in line.forms]
+
+
+def sites():
+    return problems.sites(np.random.default_rng(1), SIZES)
+
+
+def delta_of(mu, epsilon):
+    """Balle and Wang's formula, by scipy alone."""
+    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def noise_of(leaf):
+    """The noise multiplier that an event tells of; None for the little that hides a solver's error."""
+    match leaf:
+        case PureRelease(epsilon=epsilon):
+            return 1 / epsilon
+        case GaussianObjective(sigma=sigma) | SampledGaussian(sigma=sigma):
+            return sigma
+    return None
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_the_stated_sigma_is_that_of_the_event(name, form):
+    algorithm = registry.make(name, registry.settings_of(name, form, COMMON, {}))
+    statement = algorithm.statement(algorithm.oracle(sites(), GRAPH))
+    counted = leaves(statement.event)
+    told = {noise_of(leaf) for leaf in counted} - {None}
+    if told:
+        (needed,) = told
+        # Published objective perturbation pays for a Jacobian out of the same epsilon, so it needs a little more noise.
+        more = 1.1 if isinstance(algorithm, ObjectivePerturbation) and form == "published" else 1 + 1e-12
+        assert needed * (1 - 1e-12) <= statement.sigma <= needed * more
+        return
+    # Plain Gaussian steps: the closed form says what they must be.
+    assert {type(leaf) for leaf in counted} == {Gaussian}
+    mu = math.sqrt(counted.total()) / statement.sigma
+    allowed = delta_of(mu, statement.epsilon)
+    assert allowed == pytest.approx(1e-5, rel=1e-5)
+    assert statement.epsilon <= 2.0 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 5}, {"batch_size": 5, "sampling": "poisson"}])
+def test_the_stated_sigma_is_that_of_the_noise_added(options):
+    """One step with z = 1 less the same with z = 0 is sigma s / (2 rho |N_i| + eta), s the step's sensitivity."""
+    held = sites()
+    algorithm = sv.IPADMM(epsilon=2.0, rounds=1, local_steps=1, diameter=9.0, rho=0.05, **options)
+    site = algorithm.oracle(held, GRAPH)
+    ones, none = (
+        sv.simulate(algorithm, held, GRAPH, seed=1, noise=lambda _, z=z: np.full((1, 3, 1, 5), z)).last[0]
+        for z in (1.0, 0.0)
+    )
+    of = np.array(SIZES)[:, None] if not options else 5
+    scale = 2 * 0.05 * 2 + algorithm.eta(1, site)[0, :, :, 0]
+    sigma = (ones - none) * scale * of / (2 * 1.0)  # logistic loss, rows of norm 1: c1 = 1
+    np.testing.assert_allclose(sigma, algorithm.statement(site).sigma, rtol=1e-9)
