@@ -4,14 +4,10 @@ A line says how an algorithm is called in files and tables, how it is drawn, wha
 settings matter most to it. Every line has a grid of the same size, so that no algorithm is tuned harder than another.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
-from hashlib import sha256
 from itertools import product
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -127,18 +123,6 @@ def make(name: str, settings: Settings) -> Algorithm[Any]:
     # Files write whole numbers where a class wants any number.
     given: dict[str, Any] = {key: _as_field(kind, key, value) for key, value in settings.items()}
     return kind(**given)
-
-
-@cache
-def fingerprint(name: str) -> str:
-    """A hash of the source files that define an algorithm, so that results of an earlier version are not reused.
-
-    Kernels and oracles are left out: they are tested to agree with a reference, and may only change the last digits.
-    Read once: the files may change while we run, what we run does not.
-    """
-    within = [base for base in entry(name).kind.__mro__ if base.__module__.startswith("sottovoce.algorithms")]
-    files = sorted({Path(inspect.getfile(base)) for base in within})
-    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def _as_field(kind: type[Algorithm[Any]], key: str, value: Value) -> Value:
