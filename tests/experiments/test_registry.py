@@ -1,10 +1,13 @@
 import inspect
 from dataclasses import fields
+from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 
 from sottovoce import algorithms
 from sottovoce.algorithms import Algorithm
+from sottovoce.errors import InputError
 from sottovoce.experiments import cells, registry
 from sottovoce.experiments.cells import Problem, cell
 from sottovoce.experiments.panels import QUICK, Panel, add
@@ -23,9 +26,23 @@ def test_every_line_fits_its_class_and_has_twenty_points(name):
             assert made.rounds == point["rounds"]
 
 
-def test_every_algorithm_of_the_library_has_a_line():
-    there = {kind for kind in vars(algorithms).values() if inspect.isclass(kind) and issubclass(kind, Algorithm)}
-    assert {line.kind for line in REGISTRY.values()} == {kind for kind in there if not inspect.isabstract(kind)}
+def test_every_algorithm_of_the_library_has_a_line_and_every_line_an_algorithm():
+    files = [import_module(f"sottovoce.algorithms.{file.name}") for file in iter_modules(algorithms.__path__)]
+    there = {
+        kind
+        for file in files
+        for kind in vars(file).values()
+        if inspect.isclass(kind) and issubclass(kind, Algorithm) and not inspect.isabstract(kind)
+    }
+    assert {line.kind for line in REGISTRY.values()} == there
+    assert len(there) == len(REGISTRY) >= 12
+
+
+@pytest.mark.parametrize("at", ["ipadmn.IPADMM", "ipadmm.IPADMN", "ipadmm", "ipadmm.State", "ipadmm.math"])
+def test_a_line_that_leads_nowhere_is_refused_by_name(at):
+    line = Entry(at=at, label="Odd", colour="#000000", group="beyond", grid={"rounds": (1,)})
+    with pytest.raises(InputError, match=f"a file in sottovoce/algorithms, a dot, .* got at='{at}'"):
+        _ = line.kind
 
 
 def test_labels_and_colours_are_different():
@@ -34,7 +51,7 @@ def test_labels_and_colours_are_different():
 
 
 def test_a_setting_that_an_algorithm_does_not_have_is_refused_by_name(monkeypatch):
-    line = Entry(kind=algorithms.ADMM, label="Odd", colour="#000000", group="beyond", grid={"momentum": (1.0,)})
+    line = Entry(at="admm.ADMM", label="Odd", colour="#000000", group="beyond", grid={"momentum": (1.0,)})
     monkeypatch.setitem(REGISTRY, "odd", line)
     panel = Panel(name="x", title="", caption="", xlabel="", shape="sweep")
     add(panel, QUICK, "odd", x=1.0, epsilon=1.0, own=line.points()[0])
