@@ -7,6 +7,8 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import algorithms as al
+from sottovoce.algorithms.draws import NORM_LAPLACE_NORMALS
+from sottovoce.noise import GivenNoise, SeededNoise, Shape
 from sottovoce.privacy import Gaussian, GaussianObjective
 from sottovoce.privacy.releases import leaves
 
@@ -72,3 +74,39 @@ def test_a_run_is_charged_round_by_round(name, sites):
     for k in range(1, algorithm.rounds + 1):
         private = sum(q <= k for q in PRIVATE[name])
         assert sum(leaves(algorithm.price(k, site)).values()) == 2 * private
+
+
+PUBLISHED = {
+    "dvp": al.DVP(rounds=3, rho=1.0, lam=0.3, form="published", epsilon=4.0),
+    "dvp, with a ridge": al.DVP(rounds=3, rho=0.01, lam=0.3, form="published"),
+    "m-admm": al.MADMM(rounds=3, rho=1.0, lam=0.3, growth=1.3, form="published", epsilon=4.0),
+    "r-admm": al.RADMM(rounds=3, rho=1.0, lam=0.3, form="published", epsilon=4.0),
+}
+
+
+def released(algorithm, site, radius_of_b, radius_of_o):
+    """What round 1 sends if the two l2-Laplace vectors, before their scales, are so long along the first axis."""
+    along, z = np.array([1.0, 0, 0]), np.zeros((1, 5, 2 * NORM_LAPLACE_NORMALS, 3))
+    for first, radius in ((0, radius_of_b), (NORM_LAPLACE_NORMALS, radius_of_o)):
+        z[:, :, first], z[:, :, first + 1] = along, np.sqrt(2 * radius) * along
+    noise = GivenNoise(lambda _: z, SeededNoise(0, Shape(5, 3, 1)))
+    return algorithm.release(1, algorithm.start(site, 1), site, noise)[0]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_two_noises_and_the_jacobian_share_one_pure_epsilon(name, sites):
+    """Both scales are read off what is sent, not off the formulas that set them."""
+    algorithm = PUBLISHED[name]
+    site = algorithm.oracle(sites, GRAPH)
+    mu = 0.3 / 5 + 2 * algorithm.rho * GRAPH.degrees.reshape(-1, 1, 1) + algorithm.ridge(1, site)
+    still, moved = released(algorithm, site, 0.0, 0.0), released(algorithm, site, 1.0, 0.0)
+    # At the argmin, b is what is left of the gradient; nothing was heard yet.
+    b = -(site.gradient(moved) + (mu - 0.3 / 5) * moved)
+    o = released(algorithm, site, 0.0, 1.0) - still
+    price_of_b = site.sensitivity() / np.linalg.norm(b, axis=1, keepdims=True)
+    price_of_o = 2 * TAU / mu / np.linalg.norm(o, axis=1, keepdims=True)
+    spent = price_of_b + algorithm.jacobian(1, site) + price_of_o
+    share = algorithm.epsilon / (2 if name == "r-admm" else 3)  # R-ADMM looks at rows in rounds 1 and 3 only
+    np.testing.assert_allclose(spent, np.full((5, 1, 1), share), rtol=1e-5)
+    # The proof needs ln(1 + kappa); a paper may take more.
+    assert np.all(algorithm.jacobian(1, site) >= np.log1p(C / (np.array(SIZES).reshape(-1, 1, 1) * mu)))
