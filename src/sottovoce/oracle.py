@@ -27,7 +27,8 @@ from sottovoce.regularisers import Regulariser
 from sottovoce.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
-_MOST = float(np.finfo(np.float64).max)
+# Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
+_SHORTEST = 1e-150
 
 
 class Batch(NamedTuple):
@@ -168,8 +169,8 @@ class Oracle:
         """A record's gradient is slope * a, so clipping its norm is clipping the slope's at max_grad_norm / ||a||."""
         if self.max_grad_norm is None:
             return None
-        with np.errstate(divide="ignore"):
-            return (self.max_grad_norm / self.sites.rows.norms())[:, None]
+        with np.errstate(over="ignore"):  # no cap at all then
+            return (self.max_grad_norm / np.maximum(self.sites.rows.norms(), _SHORTEST))[:, None]
 
     def _predictions(self, w: Array) -> Array:
         """<w, a> for every row: (rows, runs), and the outputs on a last axis where there are several."""
@@ -183,8 +184,13 @@ class Oracle:
         return means + self.weight * self.regulariser.value(w)
 
     def gradient(self, w: Array, weights: Array | None = None) -> Array:
-        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of 1 / m_i."""
-        slopes = self.loss.slope(self._predictions(w), self._labels, self.loss.theta)
+        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of 1 / m_i.
+
+        Formal guarantees: whatever w is, every record's part is finite and no longer than c1 (1 + 1e-12).
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = settled(self._predictions(w))
+        slopes = self.loss.slope(z, self._labels, self.loss.theta)
         weights = self._share if weights is None else weights
         of_rows = self._scalar_sum if self.loss.outputs == 1 else self._vector_sum
         return of_rows(slopes, weights) + self.weight * self.regulariser.gradient(w)
@@ -198,8 +204,9 @@ class Oracle:
     def _vector_sum(self, slopes: Array, weights: Array) -> Array:
         """The same for slopes (rows, runs, outputs), which are shortened to the cap and keep their direction."""
         if self._slope_cap is not None:
-            cap = np.minimum(self._slope_cap, _MOST)
-            weights = weights * (cap / np.maximum(np.sqrt(np.sum(slopes * slopes, axis=-1)), cap))
+            lengths = np.maximum(np.sqrt(np.sum(slopes * slopes, axis=-1)), np.finfo(slopes.dtype).tiny)
+            with np.errstate(over="ignore"):
+                weights = weights * np.minimum(self._slope_cap / lengths, 1.0)
         return self.sites.rows.adjoint_vectors(slopes * weights[..., None])
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
@@ -266,6 +273,15 @@ def refuse_single(dtype: str) -> None:
             f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
             "row move a sum over many by more than the noise is calibrated for. Use float64."
         )
+def settled(z: Array) -> Array:
+    """Predictions as a slope takes them: within +-sqrt(the largest number), and what is no number at the lower end.
+
+    <w, a> of a finite w may overflow, or be inf - inf. By this rule, which asks neither the row nor its label, a
+    record's slope is finite and within its bound for every w; no site's message then says whose product overflowed.
+    """
+    far = float(np.sqrt(np.finfo(z.dtype).max))
+    within: Array = np.fmin(np.fmax(z, -far), far)
+    return within
 
 
 def onto_ball(w: Array, radius: float) -> Array:

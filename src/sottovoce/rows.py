@@ -67,7 +67,7 @@ class Rows(ABC):
 
     @abstractmethod
     def norms(self) -> Floats:
-        """Euclidean norm of every row."""
+        """Euclidean norm of every row; inf where its square overflows."""
 
     @abstractmethod
     def scaled(self, factors: Floats) -> "Rows":
@@ -141,7 +141,9 @@ class SparseRows(Rows):
         return self.matrix[first:last]
 
     def norms(self) -> Floats:
-        squares = sp.csr_array((self.matrix.data**2, self.matrix.indices, self.matrix.indptr), self.matrix.shape)
+        with np.errstate(over="ignore"):
+            squared = self.matrix.data**2
+        squares = sp.csr_array((squared, self.matrix.indices, self.matrix.indptr), self.matrix.shape)
         return np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64))
 
     def scaled(self, factors: Floats) -> "SparseRows":

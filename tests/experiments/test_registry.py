@@ -1,11 +1,14 @@
 import inspect
 from dataclasses import fields
+from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 
 from sottovoce import algorithms
 from sottovoce.algorithms import Algorithm
-from sottovoce.experiments import registry
+from sottovoce.errors import InputError
+from sottovoce.experiments import cells, registry
 from sottovoce.experiments.cells import Problem, cell
 from sottovoce.experiments.panels import QUICK, Panel, add
 from sottovoce.experiments.registry import COMMON, REGISTRY, Entry
@@ -23,9 +26,23 @@ def test_every_line_fits_its_class_and_has_twenty_points(name):
             assert made.rounds == point["rounds"]
 
 
-def test_every_algorithm_of_the_library_has_a_line():
-    there = {kind for kind in vars(algorithms).values() if inspect.isclass(kind) and issubclass(kind, Algorithm)}
-    assert {line.kind for line in REGISTRY.values()} == {kind for kind in there if not inspect.isabstract(kind)}
+def test_every_algorithm_of_the_library_has_a_line_and_every_line_an_algorithm():
+    files = [import_module(f"sottovoce.algorithms.{file.name}") for file in iter_modules(algorithms.__path__)]
+    there = {
+        kind
+        for file in files
+        for kind in vars(file).values()
+        if inspect.isclass(kind) and issubclass(kind, Algorithm) and not inspect.isabstract(kind)
+    }
+    assert {line.kind for line in REGISTRY.values()} == there
+    assert len(there) == len(REGISTRY) >= 12
+
+
+@pytest.mark.parametrize("at", ["ipadmn.IPADMM", "ipadmm.IPADMN", "ipadmm", "ipadmm.State", "ipadmm.math"])
+def test_a_line_that_leads_nowhere_is_refused_by_name(at):
+    line = Entry(at=at, label="Odd", colour="#000000", group="beyond", grid={"rounds": (1,)})
+    with pytest.raises(InputError, match=f"a file in sottovoce/algorithms, a dot, .* got at='{at}'"):
+        _ = line.kind
 
 
 def test_labels_and_colours_are_different():
@@ -34,7 +51,7 @@ def test_labels_and_colours_are_different():
 
 
 def test_a_setting_that_an_algorithm_does_not_have_is_refused_by_name(monkeypatch):
-    line = Entry(kind=algorithms.ADMM, label="Odd", colour="#000000", group="beyond", grid={"momentum": (1.0,)})
+    line = Entry(at="admm.ADMM", label="Odd", colour="#000000", group="beyond", grid={"momentum": (1.0,)})
     monkeypatch.setitem(REGISTRY, "odd", line)
     panel = Panel(name="x", title="", caption="", xlabel="", shape="sweep")
     add(panel, QUICK, "odd", x=1.0, epsilon=1.0, own=line.points()[0])
@@ -68,13 +85,9 @@ def test_what_an_algorithm_does_not_have_is_no_part_of_its_name():
     assert set(COMMON) <= {f.name for f in fields(algorithms.IPADMM)}
 
 
-def test_a_changed_file_changes_the_hash(monkeypatch, tmp_path):
+def test_fields_that_no_cell_names_are_part_of_the_hash(monkeypatch):
+    """Most fields are left at their defaults. What these are is in the result all the same, and so is the class."""
+    monkeypatch.setattr(cells, "fingerprint", lambda *_: "the same code")
     before = made().key
-    copy = tmp_path / "ipadmm.py"
-    copy.write_text("changed")
-    monkeypatch.setattr(registry.inspect, "getfile", lambda _: str(copy))
-    assert made().key == before  # what runs is what was imported
-    registry.fingerprint.cache_clear()
-    after = made().key
-    registry.fingerprint.cache_clear()
-    assert after != before
+    monkeypatch.setattr(registry, "make", lambda name, given: REGISTRY[name].kind(**given, radius=5.0))
+    assert made().key != before

@@ -4,6 +4,7 @@ from math import log, sqrt
 
 import dp_accounting
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
@@ -32,6 +33,13 @@ def test_epsilon_is_never_below_the_truth_and_within_1e_9(mu, delta):
     assert true_delta(mu, found) <= delta
     with mpmath.workdps(50):
         assert found <= 1e-9 or true_delta(mu, mpmath.mpf(found) - mpmath.mpf("1e-9")) > delta
+
+
+def test_delta_at_the_found_epsilon_is_within_delta_to_the_last_bit():
+    """What rests on epsilon_of_mu compares by delta_of_mu, so the two must agree exactly."""
+    rng = np.random.default_rng(0)
+    for mu, delta in zip(10 ** rng.uniform(-3, 1.5, 300), 10 ** rng.uniform(-12, -0.5, 300), strict=True):
+        assert delta_of_mu(mu, epsilon_of_mu(mu, delta)) <= delta
 
 
 @pytest.mark.parametrize("mu", MUS)

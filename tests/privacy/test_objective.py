@@ -114,6 +114,18 @@ def test_the_crude_bound_is_its_formula_and_takes_over_beyond_bound_b():
     assert epsilon(GaussianObjective(50.0, 0.5), 1e-5) < 0.6  # bound B alone cannot go below log(1e5) / 2
 
 
+def test_the_price_is_the_smaller_of_the_two_bounds_and_no_less():
+    """Both formulas as they stand on the proof page: what is charged is neither below them nor above."""
+    by_b = 0
+    for sigma, kappa in [(0.5, 0.05), (3.0, 0.02), (40.0, 1e-3), (2.0, 0.4), (10.0, 1.5), (1.0, 8.0)]:
+        for share in (0.02, 0.3, 0.7, 0.95):
+            alpha = 1 + share / kappa
+            stated = min(bound_b(sigma, kappa, alpha), float(crude(sigma, kappa, alpha - 1)))
+            by_b += stated == bound_b(sigma, kappa, alpha)
+            assert stated * (1 - 1e-12) <= renyi(GaussianObjective(sigma, kappa), alpha) <= stated * (1 + 1e-9)
+    assert 8 < by_b < 24
+
+
 def test_the_jacobian_term_is_needed():
     """With steep curvature the divergence is well above what the noise alone would give."""
     sigma, kappa, alpha = 2.17, 1.224, 1.07

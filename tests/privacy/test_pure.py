@@ -48,6 +48,29 @@ def test_the_pure_total():
     assert pure_epsilon(Repeated(Gaussian(1.0), 0)) == 0
 
 
+def true_optimal_delta(each, times, eps):
+    """The formula of Kairouz, Oh & Viswanath with 60 digits."""
+    with mpmath.workdps(60):
+        e, eps = mpmath.mpf(each), mpmath.mpf(eps)
+        terms = [
+            mpmath.binomial(times, i) * max(mpmath.exp((times - i) * e) - mpmath.exp(eps + i * e), 0)
+            for i in range(times + 1)
+        ]
+        return mpmath.fsum(terms) / (1 + mpmath.exp(e)) ** times
+
+
+@pytest.mark.parametrize("times", [1, 3, 10, 41])
+@pytest.mark.parametrize("each", [1e-3, 0.1, 1 / 3, 0.7, 2.3])
+def test_the_optimal_delta_is_never_below_the_formula_even_a_hair_from_a_loss(each, times):
+    """Just below a loss that a composition can have, its distance from epsilon is all rounding."""
+    for wrong in range((times + 1) // 2):
+        loss = (times - 2 * wrong) * each
+        for eps in (loss * (1 - 1e-9), loss * (1 - 3e-16), np.nextafter(loss, 0), loss, loss * (1 + 1e-15), 0.9 * loss):
+            found, true = optimal_delta(each, times, float(eps)), true_optimal_delta(each, times, float(eps))
+            assert found >= true
+            assert found <= true * (1 + 1e-9) + 1e-12
+
+
 def response_event(each):
     return dp_accounting.dp_event.RandomizedResponseDpEvent(2 / (1 + exp(each)), 2)
 

@@ -25,7 +25,7 @@ from sottovoce.privacy import (
     profile,
 )
 from sottovoce.privacy.composition import Losses
-from sottovoce.privacy.sampled import Step, multiplicities
+from sottovoce.privacy.sampled import Step, discretise, multiplicities
 
 REPLACE = NeighboringRelation.REPLACE_ONE
 SAMPLINGS = [
@@ -172,3 +172,33 @@ def test_the_grid_says_how_fine_it_is():
     event = Repeated(SampledGaussian(4.0, Sampling("poisson", 100, 10)), 100)
     assert "apart" in composed(event, 1e-5).describe()
     assert composed(event, 1e-5).delta(1.0) <= exp(-1)
+
+
+def discrete_profile(masses, infinite, interval, at):
+    """delta at grid point `at` of losses on a grid, with 50 digits."""
+    size = len(masses) // 2
+    with mpmath.workdps(50):
+        h = mpmath.mpf(interval)
+        above = [mpmath.mpf(float(masses[size + j])) * (1 - mpmath.exp((at - j) * h)) for j in range(at + 1, size + 1)]
+        return mpmath.fsum(above) + mpmath.mpf(infinite)
+
+
+@pytest.mark.parametrize("sampling", [Sampling("poisson", 50, 5), Sampling("replacement", 20, 20)], ids=str)
+def test_the_grid_is_never_below_the_bound_not_even_by_rounding(sampling):
+    """Thousands of steps are composed of these numbers: what each lacks would add up."""
+    interval, size, sigma = 2.0**-6, 200, 6.0
+    masses, infinite = discretise(Step.sampled(SampledGaussian(sigma, sampling), beyond=1e-40), interval, size)
+    for at in range(0, size, 3):
+        true = true_bound(sampling, sigma, mpmath.mpf(at) * interval)
+        # Losses beyond the grid count in full.
+        assert true <= discrete_profile(masses, infinite, interval, at) <= true * (1 + 1e-6) + infinite + 1e-12
+
+
+def test_multiplicities_that_are_given_up_are_priced_as_if_they_gave_the_row_away():
+    sampling, interval, size = Sampling("replacement", 20, 20), 2.0**-4, 200
+    step = Step.sampled(SampledGaussian(0.7, sampling), beyond=1e-2)
+    assert 1e-4 < step.beyond <= 1e-2
+    masses, infinite = discretise(step, interval, size)
+    assert infinite >= step.beyond
+    for at in range(0, size, 20):
+        assert discrete_profile(masses, infinite, interval, at) >= true_bound(sampling, 0.7, mpmath.mpf(at) * interval)

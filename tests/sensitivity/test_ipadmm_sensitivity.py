@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import sottovoce as sv
 from sottovoce.noise import SeededNoise, Shape
+from sottovoce.privacy import Repeated, SampledGaussian, Sampling, epsilon
 
 D = 4
 LOSSES = [sv.losses.by_name(name) for name in sv.losses.NAMES]
@@ -95,3 +96,16 @@ def test_clipping_bounds_every_record_whatever_the_rows():
     assert np.all(np.linalg.norm(gradient, axis=1) <= 0.25 * (1 + 1e-12))
     with pytest.raises(sv.InputError, match="max_grad_norm"):
         sv.IPADMM(diameter=1.0).oracle(sites, sv.graphs.complete(2))
+
+
+@pytest.mark.parametrize("sampling", ["replacement", "poisson"])
+def test_batches_hide_a_row_at_every_node(sampling):
+    """A row is drawn most often where there are fewest: the noise and what is charged for it must hold there too."""
+    rng, sizes = np.random.default_rng(0), (60, 6, 25)
+    sites = sv.Sites([rng.normal(size=(m, D)) / 10 for m in sizes], [np.ones(m) for m in sizes])
+    algorithm = sv.IPADMM(epsilon=1.0, rounds=5, local_steps=2, batch_size=3, sampling=sampling, diameter=5.0)
+    site = algorithm.oracle(sites, sv.graphs.complete(3))
+    sigma, spent = algorithm.sigma(site), algorithm.spent(5, site)
+    at_nodes = [epsilon(Repeated(SampledGaussian(sigma, Sampling(sampling, m, 3)), 10), algorithm.delta) for m in sizes]
+    assert max(at_nodes) <= spent <= 1.0
+    assert min(at_nodes) < 0.5

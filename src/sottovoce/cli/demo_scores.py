@@ -17,8 +17,10 @@ from rich.text import Text
 from sottovoce import models
 from sottovoce.arrays import Floats
 from sottovoce.cli.output import up
+from sottovoce.datasets import Dataset
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.simulate import simulate
+from sottovoce.losses import Loss
 from sottovoce.schema import Schema, files
 from sottovoce.sites import Sites
 
@@ -71,9 +73,9 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
     schema = agreement.encoding
     assert schema is not None
     tested = files.encode(test, schema)
-    right = tested.labels > 0
+    right = agreement.algorithm.loss.labels.numbers(tested.labels)
     learnt = {name: models.load(path) for name, path in results.items()}
-    answers = {name: model.decide(tested.features) > 0 for name, model in learnt.items()}
+    answers = {name: model.decide(tested.features) for name, model in learnt.items()}
     scored = tuple(
         SiteScore(
             site=name,
@@ -85,7 +87,7 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
         )
         for name, model in learnt.items()
     )
-    simulated = _simulated(agreement, _sites(agreement, schema, rows), tested.features, right, runs)
+    simulated = _simulated(agreement, _sites(agreement, schema, rows), tested, runs)
     majority = float(max(right.mean(), 1 - right.mean()))
     return Scores(scored, simulated, majority, len(right))
 
@@ -95,11 +97,11 @@ def _sites(agreement: Agreement, schema: Schema, rows: Mapping[str, Path]) -> Si
     return Sites([part.features for part in data], [part.labels for part in data], data_norm=schema.data_norm)
 
 
-def _simulated(agreement: Agreement, sites: Sites, features: Any, right: Any, runs: int) -> Simulated:
+def _simulated(agreement: Agreement, sites: Sites, tested: Dataset, runs: int) -> Simulated:
     result = simulate(agreement.algorithm, sites, agreement.graph, runs=runs, record=1)
-    accuracies = np.stack(
-        [_accuracies(_model(result.last, agreement, i), features, right) for i in range(len(agreement.names))]
-    )
+    learnt = [_model(result.last, agreement, i) for i in range(len(agreement.names))]
+    loss = agreement.algorithm.loss
+    accuracies = np.stack([_accuracies(weights, tested.features, loss, tested.labels) for weights in learnt])
     by_run = accuracies.mean(axis=0)
     return Simulated(runs, float(by_run.mean()), float(by_run.std(ddof=1)))
 
@@ -110,8 +112,8 @@ def _model(last: Any, agreement: Agreement, i: int) -> Floats:
     return model
 
 
-def _accuracies(weights: Floats, features: Any, right: Any) -> Floats:
-    found: Floats = np.mean((features @ weights.T > 0) == right[:, None], axis=0)
+def _accuracies(weights: Floats, features: Any, loss: Loss, labels: Floats) -> Floats:
+    found: Floats = loss.labels.hits(features @ weights.T, labels[:, None]).mean(axis=0)
     return found
 
 

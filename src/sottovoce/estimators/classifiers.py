@@ -89,15 +89,14 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         return np.asarray(self.predict(X) == column_or_1d(y), dtype=np.float64)
 
     def decision_function(self, X: Any) -> Floats:
-        """Two classes: one number for each row, above 0 for the second class. More: one for each row and class."""
+        """Two classes: one number for each row, from 0 on for the second class. More: one for each row and class."""
         z = self._outputs(X)
         return z if z.shape[1] > 1 else z[:, 0]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row."""
-        z = self._outputs(X)
-        chosen = z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] > 0).astype(np.int64)
-        found: NDArray[Any] = self.classes_[chosen]
+        z = self._outputs(X)  # first: it says so if nothing was fitted yet
+        found: NDArray[Any] = self.classes_[self.loss_.decide(z)]
         return found
 
 

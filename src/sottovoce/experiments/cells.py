@@ -15,12 +15,15 @@ from sottovoce.engines.devices import Precision
 from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import expect
 from sottovoce.experiments import registry
+from sottovoce.experiments.fingerprint import fingerprint
 from sottovoce.experiments.registry import Settings, Value
 from sottovoce.graphs import Graph
 from sottovoce.sites import Sites
 
 # Raised when stored results would no longer mean the same.
 FORMAT = 1
+# Where the work of a cell begins. It knows of cells, and so cannot be imported here.
+_COMPUTES = "sottovoce.experiments.measured"
 
 Pairs: TypeAlias = tuple[tuple[str, Value], ...]
 
@@ -63,9 +66,11 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The content hash: everything that the result depends on, and nothing else."""
-        code = registry.fingerprint(self.algorithm)
-        content = {"format": FORMAT, "code": code, "dtype": self.dtype, **asdict(self)}
+        """The content hash: everything that the result depends on."""
+        algorithm = registry.make(self.algorithm, dict(self.settings))
+        code = fingerprint(_COMPUTES, type(algorithm).__module__)
+        # The algorithm in full, so that a changed default counts, and another class under the same name.
+        content = {"format": FORMAT, "code": code, "made": repr(algorithm), "dtype": self.dtype, **asdict(self)}
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.algorithms import Outputs
+from sottovoce.algorithms.base import Outputs
 from sottovoce.arrays import Floats
 from sottovoce.compiled import CompiledOracle
 from sottovoce.engines.history import COLUMNS, measure, scored_nodes

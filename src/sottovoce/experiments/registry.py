@@ -4,20 +4,17 @@ A line says how an algorithm is called in files and tables, how it is drawn, wha
 settings matter most to it. Every line has a grid of the same size, so that no algorithm is tuned harder than another.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
-from hashlib import sha256
+from functools import cached_property
+from importlib import import_module
 from itertools import product
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from sottovoce import algorithms
-from sottovoce.algorithms import Algorithm
-from sottovoce.errors import InputError
+from sottovoce.algorithms.base import Algorithm
+from sottovoce.errors import InputError, expect
 
 Group: TypeAlias = Literal["paper", "beyond", "bound"]
 Value: TypeAlias = float | int | str | bool
@@ -32,7 +29,7 @@ class Entry:
     """One algorithm, as experiments see it.
 
     Args:
-        kind: its class.
+        at: where its class is: the file in sottovoce/algorithms, a dot, and the class.
         label, colour: how it is shown.
         group: "paper" (compared with there, and M-ADMM), "beyond" (later work), "bound" (a yardstick, see its file).
         grid: its most important settings and the values to try, twenty points in all.
@@ -42,7 +39,7 @@ class Entry:
         exact: whether it minimises exactly in every round, which needs double precision.
     """
 
-    kind: type[Algorithm[Any]]
+    at: str
     label: str
     colour: str
     group: Group
@@ -53,6 +50,18 @@ class Entry:
     )
     private: bool = True
     exact: bool = False
+
+    @cached_property
+    def kind(self) -> type[Algorithm[Any]]:
+        """The class. Looked up by name, so that a new algorithm needs no other line than its own."""
+        file, _, name = self.at.partition(".")
+        try:
+            kind = getattr(import_module(f"sottovoce.algorithms.{file}"), name, None)
+        except ModuleNotFoundError:
+            kind = None
+        good = isinstance(kind, type) and issubclass(kind, Algorithm)
+        expect(good, "a file in sottovoce/algorithms, a dot, and an algorithm in it", at=self.at)
+        return cast("type[Algorithm[Any]]", kind)
 
     def points(self) -> list[dict[str, Value]]:
         """The grid, point by point."""
@@ -72,26 +81,26 @@ _BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": _DI
 # and on black.
 # fmt: off
 REGISTRY: dict[str, Entry] = {
-    "ipadmm": Entry(kind=algorithms.IPADMM, label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
+    "ipadmm": Entry(at="ipadmm.IPADMM", label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
                     grid=_BY_BOTH, settings={"local_steps": 10}),
-    "admm": Entry(kind=algorithms.ADMM, label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
+    "admm": Entry(at="admm.ADMM", label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
                   grid=_BY_RHO, private=False, exact=True),
-    "pvp": Entry(kind=algorithms.PVP, label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),
-    "dvp": Entry(kind=algorithms.DVP, label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, exact=True),
-    "radmm": Entry(kind=algorithms.RADMM, label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, exact=True),
-    "dpadmm": Entry(kind=algorithms.DPADMM, label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_BOTH),
+    "pvp": Entry(at="pvp.PVP", label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),
+    "dvp": Entry(at="dvp.DVP", label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, exact=True),
+    "radmm": Entry(at="radmm.RADMM", label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, exact=True),
+    "dpadmm": Entry(at="dpadmm.DPADMM", label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_BOTH),
     # With a penalty that does not grow it would be DVP.
-    "madmm": Entry(kind=algorithms.MADMM, label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, exact=True,
+    "madmm": Entry(at="madmm.MADMM", label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, exact=True,
                    settings={"growth": 1.02}),
-    "ryu-kim": Entry(kind=algorithms.RyuKim, label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_BOTH,
+    "ryu-kim": Entry(at="ryukim.RyuKim", label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_BOTH,
                      settings={"local_steps": 10}),
-    "fixed-point": Entry(kind=algorithms.FixedPoint, label="Noisy fixed point", colour="#9467BD", group="beyond",
+    "fixed-point": Entry(at="fixedpoint.FixedPoint", label="Noisy fixed point", colour="#9467BD", group="beyond",
                          forms=_ONE_FORM, grid=_BY_RHO, exact=True),
-    "dp-dsgd": Entry(kind=algorithms.DPDSGD, label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
+    "dp-dsgd": Entry(at="dpdsgd.DPDSGD", label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
                      grid=_BY_DIAMETER),
-    "noisy-averaged-gd": Entry(kind=algorithms.NoisyAveragedGD, label="Averaged noisy gradients", colour="#6F86A6",
+    "noisy-averaged-gd": Entry(at="averaged.NoisyAveragedGD", label="Averaged noisy gradients", colour="#6F86A6",
                                group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
-    "trusted-curator": Entry(kind=algorithms.TrustedCurator, label="Trusted curator", colour="#A08C6A",
+    "trusted-curator": Entry(at="averaged.TrustedCurator", label="Trusted curator", colour="#A08C6A",
                              group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
 }
 # fmt: on
@@ -127,18 +136,6 @@ def make(name: str, settings: Settings) -> Algorithm[Any]:
     # Files write whole numbers where a class wants any number.
     given: dict[str, Any] = {key: _as_field(kind, key, value) for key, value in settings.items()}
     return kind(**given)
-
-
-@cache
-def fingerprint(name: str) -> str:
-    """A hash of the source files that define an algorithm, so that results of an earlier version are not reused.
-
-    Kernels and oracles are left out: they are tested to agree with a reference, and may only change the last digits.
-    Read once: the files may change while we run, what we run does not.
-    """
-    within = [base for base in entry(name).kind.__mro__ if base.__module__.startswith("sottovoce.algorithms")]
-    files = sorted({Path(inspect.getfile(base)) for base in within})
-    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def _as_field(kind: type[Algorithm[Any]], key: str, value: Value) -> Value:

@@ -17,7 +17,7 @@ from numba.core.imputils import lower_constant
 from numba.extending import NativeValue, models, overload, register_model, unbox
 
 from sottovoce.kernels.threads import piece
-from sottovoce.losses import Loss
+from sottovoce.losses import Loss, labels
 
 
 class FormulasType(types.Opaque):
@@ -25,9 +25,8 @@ class FormulasType(types.Opaque):
 
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
-        digest = sha256(
-            "".join(_text(f.__code__) for f in (loss.value, loss.slope, loss.curvature)).encode()
-        ).hexdigest()[:12]
+        compiled = (loss.value, loss.slope, loss.curvature, labels.sign)
+        digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
 
 
@@ -65,6 +64,10 @@ def _constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
 def _compiled(formula: FunctionType) -> Callable[..., Any]:
     compiled: Callable[..., Any] = piece(formula)
     return compiled
+
+
+# The predicted label of a margin loss, the same for all of them.
+sign = piece(labels.sign)
 
 
 def slope(of: Any, z: Any, b: Any, theta: Any) -> Any:

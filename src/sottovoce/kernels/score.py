@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.kernels.formulas import formulas, value
+from sottovoce.kernels.formulas import formulas, sign, value
 from sottovoce.kernels.simd import Lanes, at, broadcast, convert, store, width
 from sottovoce.kernels.threads import claim, kernel, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, copy_in, dot
@@ -34,8 +34,7 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, of: Any, theta: flo
             b = at(labels, j)
             z = dot(rows, j, tile, lanes)
             loss = loss + convert(value(of, z, b, theta), 0.0)
-            # The sign of z, where a tie goes to +1, as in `losses.Signs`.
-            right = right + convert(np.sign(z) + (z == 0) == b, 0.0)
+            right = right + convert(sign(z) == b, 0.0)
         store(sums, 0, loss)
         store(sums, size, right)
         for q in range(count):

@@ -17,7 +17,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.kernels.philox import tile_normals
 from sottovoce.kernels.simd import at, broadcast, load, store, where, width
-from sottovoce.kernels.steps import NARROW, NONE, SEEDED, Data, Draws, Penalty, add, move, shrink
+from sottovoce.kernels.steps import NARROW, NONE, SEEDED, Data, Draws, Penalty, add, move, settled, shrink
 from sottovoce.kernels.threads import claim, kernel, part, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, dot, scatter
 from sottovoce.losses import Softmax
@@ -114,11 +114,11 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
         end = begin + classes * step
         b = load(block.labels, row, rows)
         zero = broadcast(z.dtype.type(0), rows)
-        top, total, rest, squares = load(z, begin, rows), zero, zero, zero
+        top, total, rest, squares = settled(load(z, begin, rows)), zero, zero, zero
         for place in range(begin + step, end, step):
-            top = np.maximum(top, load(z, place, rows))
+            top = np.maximum(top, settled(load(z, place, rows)))
         for place in range(begin, end, step):
-            e = np.exp(load(z, place, rows) - top)
+            e = np.exp(settled(load(z, place, rows)) - top)
             total = total + e
             store(z, place, e)
         inverse = 1 / total

@@ -27,6 +27,11 @@ __device__ inline double over(double a, double b) { return a / b; }
 template <typename T> __device__ inline T least(T a, T b) { return a < b ? a : b; }
 template <typename T> __device__ inline T most(T a, T b) { return a > b ? a : b; }
 
+// Predictions as a slope takes them, by the rule of oracle.settled: what is no number is not above -far.
+__device__ inline float far(float) { return 1.8446743e19f; }
+__device__ inline double far(double) { return 1.3407807929942596e154; }
+template <typename T> __device__ inline T settled(T z) { return least(most(z, -far(z)), far(z)); }
+
 struct Logistic {
   template <typename T> __device__ static T slope(T z, T b, T) {
     T m = b * z, e = exp_(-fabs(m));
@@ -148,7 +153,7 @@ __device__ inline void add_gradient(const Rows<T>& rows, const T* __restrict__ w
     T slope[ROWS];
 #pragma unroll
     for (int p = 0; p < ROWS; ++p) {
-      slope[p] = Loss::template slope<T>(z[p], rows.labels[j + p], theta);
+      slope[p] = Loss::template slope<T>(settled(z[p]), rows.labels[j + p], theta);
       if (rows.cap) slope[p] = least(most(slope[p], -rows.cap[j + p]), rows.cap[j + p]);
       const int id = weights ? rows.ids[j + p] : 0;
       slope[p] *= weights ? (id < 0 ? T(0) : weights[(size_t)id * runs + q]) : share;

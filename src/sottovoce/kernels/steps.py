@@ -14,6 +14,7 @@ nor on which runs are computed together.
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from numba.extending import overload
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.kernels.formulas import formulas, slope
 from sottovoce.kernels.philox import tile_normals
-from sottovoce.kernels.simd import Lanes, any_lane, at, broadcast, load, store, width
+from sottovoce.kernels.simd import Lanes, any_lane, at, broadcast, load, store, where, width
 from sottovoce.kernels.threads import claim, kernel, part, piece, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, copy_in, copy_out, dot, scatter
 from sottovoce.losses import Loss, expect_one_output
@@ -89,6 +90,22 @@ def _weights(weights: Any, r: int, j: int, first: int, runs: int, room: Any, lan
     return load(room, 0, lanes)
 
 
+def settled(z: Any) -> Any:
+    """Predictions as a slope takes them, by the rule of `oracle.settled`."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(settled, jit_options={"forceinline": True})
+def _settled(z: Any) -> Any:
+    far = math.sqrt(np.finfo(str(z.dtype)).max)
+
+    def within(z: Any) -> Any:
+        # In this order each of the two is one instruction, and what is no number is not above -far.
+        return np.minimum(where(z > -far, z, -far), far)
+
+    return within
+
+
 def _slopes(
     data: Any, of: Any, theta: Any, weights: Any, share: Any, at_: Any, n: Any, scratch: Any, lanes: Any
 ) -> Any:
@@ -108,7 +125,7 @@ def _slopes_of(
             for q in range(n):
                 j, place = at(scratch.which, q), q * width(lanes)
                 cap = at(data.cap, j)
-                s = slope(of, load(scratch.slopes, place, lanes), at(data.labels, j), theta)
+                s = slope(of, settled(load(scratch.slopes, place, lanes)), at(data.labels, j), theta)
                 weight = broadcast(share, lanes)
                 if weights.shape[0] > 0:
                     weight = _weights(weights, at_[0], j, at_[1], at_[2], scratch.weights, lanes)
@@ -126,7 +143,7 @@ def _slopes_of(
             scratch.shares[q] = weights[at_[0], j, at_[1]] if weights.shape[0] > 0 else share
         for q in range(0, n, width(NARROW)):
             cap = load(scratch.cap, q, NARROW)
-            s = slope(of, load(scratch.slopes, q, NARROW), load(scratch.labels, q, NARROW), theta)
+            s = slope(of, settled(load(scratch.slopes, q, NARROW)), load(scratch.labels, q, NARROW), theta)
             clipped = np.minimum(np.maximum(s, -cap), cap)
             store(scratch.slopes, q, clipped * load(scratch.shares, q, NARROW))
 

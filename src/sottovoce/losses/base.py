@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.losses.labels import LabelSet
 
@@ -73,6 +73,10 @@ class Loss(ABC):
     def predict(self, z: Array) -> Array:
         """The label that the prediction z stands for: a sign or a class, and z itself in regression."""
         return self.labels.predict(z)
+
+    def decide(self, z: Array) -> Ints:
+        """The number of the class that each row of z (rows, outputs) stands for, from 0 on."""
+        return self.labels.numbers(self.predict(z if self.outputs > 1 else z[:, 0]))
 
 
 def _norm(data_norm: float) -> float:

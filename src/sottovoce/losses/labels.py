@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.arrays import Array
-from sottovoce.errors import expect
+from sottovoce.arrays import Array, Ints
+from sottovoce.errors import UnsupportedError, expect
 
 
 class LabelSet(ABC):
@@ -22,8 +22,18 @@ class LabelSet(ABC):
         """The label that the prediction z stands for; of vectors (last axis), one label each."""
 
     @abstractmethod
+    def numbers(self, labels: Array) -> Ints:
+        """The number of each label's class, from 0 on; 0 where a label is missing (NaN)."""
+
+    @abstractmethod
     def hits(self, z: Array, b: Array) -> Array:
         """1 where the predicted label is b, else 0; nan in regression. The mean is the accuracy."""
+
+
+def sign(z: Array) -> Array:
+    """The sign of z, where a tie (z = 0) goes to +1. Kernels compile these lines too: there is no other rule."""
+    signs: Array = np.sign(z) + (z == 0)
+    return signs
 
 
 def _check_rows(labels: Array, good: Array, expected: str) -> None:
@@ -44,8 +54,11 @@ class Signs(LabelSet):
 
     def predict(self, z: Array) -> Array:
         """The sign of z; a tie (z = 0) goes to +1."""
-        signs: Array = np.sign(z) + (z == 0)
-        return signs
+        return sign(z)
+
+    def numbers(self, labels: Array) -> Ints:
+        """-1 is the first class, +1 the second."""
+        return (labels > 0).astype(np.int64)
 
     def hits(self, z: Array, b: Array) -> Array:
         """1 where the sign is right, 0 where it is wrong."""
@@ -65,6 +78,10 @@ class Reals(LabelSet):
     def predict(self, z: Array) -> Array:
         """The prediction itself."""
         return z
+
+    def numbers(self, labels: Array) -> Ints:  # noqa: ARG002
+        """Refused."""
+        raise UnsupportedError("Numbers of classes need a loss of classes, got one of regression. Use the prediction.")
 
     def hits(self, z: Array, b: Array) -> Array:
         """Accuracy has no meaning in regression: nan."""
@@ -87,6 +104,10 @@ class Classes(LabelSet):
         """The class with the largest number; of several, the first. NaN where a number is missing."""
         largest: Array = np.where(np.isnan(z).any(axis=-1), np.nan, np.argmax(z, axis=-1))
         return largest
+
+    def numbers(self, labels: Array) -> Ints:
+        """They are numbers already."""
+        return np.nan_to_num(labels).astype(np.int64)
 
     def hits(self, z: Array, b: Array) -> Array:
         """1 where the class is right, 0 where it is wrong."""

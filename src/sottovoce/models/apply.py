@@ -78,7 +78,7 @@ def evaluate(model: Model, path: Path) -> Evaluation:
     assert model.classes is not None
     kept = z if z.shape[1] > 1 else z[:, 0]
     risk = float(np.mean(model.loss.value(kept, labels, model.loss.theta)))
-    true = labels.astype(np.int64) if len(model.classes) > 2 else (labels > 0).astype(np.int64)
+    true = model.loss.labels.numbers(labels)
     confusion = np.zeros((len(model.classes), len(model.classes)), dtype=np.int64)
     np.add.at(confusion, (true, model.decide(data.features).astype(np.int64)), 1)
     counts = confusion.sum(axis=1)

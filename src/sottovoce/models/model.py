@@ -77,10 +77,7 @@ class Model:
     def decide(self, features: "Features") -> Ints | Floats:
         """The number of the class of every row, or the predicted value."""
         z = self.outputs(features)
-        if self.classes is None:
-            return z[:, 0]
-        chosen: Ints = z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] >= 0).astype(np.int64)
-        return chosen
+        return z[:, 0] if self.classes is None else self.loss.decide(z)
 
     @cached_property
     def has_probabilities(self) -> bool:

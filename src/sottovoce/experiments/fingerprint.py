@@ -1,0 +1,68 @@
+"""What a stored result depends on besides its settings: the code that computed it and the packages it stands on.
+
+All sources that a cell can reach by imports are hashed as they are, byte by byte. A changed comment therefore counts as
+a change: computing once too often is cheap, reusing a stale result is not. Packaged data are covered by their
+checksums, which stand in the sources and are compared whenever data are loaded.
+"""
+
+import ast
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).parents[1]
+PACKAGES = ("networkx", "numba", "numpy", "scipy")  # what the numbers come from besides our own lines
+# These name every algorithm, and would tie each one's results to all others' files. What a cell takes from them is one
+# algorithm with its settings, and that is in its key.
+_LISTS = ("sottovoce", "sottovoce.algorithms", "sottovoce.experiments.registry")
+
+
+@cache
+def fingerprint(*modules: str, root: Path = HERE) -> str:
+    """A hash of these modules, of all modules of the package that they can reach, and of the packages' versions.
+
+    Read once: the files may change while we run, what we run does not.
+    """
+    digest = sha256(repr([(name, version(name)) for name in PACKAGES]).encode())
+    for name in sorted(reached(modules, root)):
+        content = _file(name, root).read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def reached(modules: tuple[str, ...], root: Path = HERE) -> set[str]:
+    """These modules and all that they import, directly or not, at any time."""
+    found: set[str] = set()
+    todo = set(modules)
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        todo |= _imported(name, root) - found
+    return found
+
+
+@cache
+def _imported(name: str, root: Path) -> set[str]:
+    """The modules of the package that a module imports, and the packages that they lie in."""
+    asked: set[str] = set()
+    for node in ast.walk(ast.parse(_file(name, root).read_bytes())):
+        if isinstance(node, ast.Import):
+            asked |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # A name may be a module or stand in one; an import from a list as such reaches all that is listed.
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {one for one in inner if _exists(one, root)}
+            asked |= modules | ({node.module} if modules != inner else set())
+    ours = {one for one in asked if one.startswith("sottovoce.") and one != _LISTS[-1]}
+    around = {".".join(one.split(".")[:depth]) for one in ours for depth in range(1, one.count(".") + 1)}
+    return {one for one in ours | (around - set(_LISTS)) if _exists(one, root)}
+
+
+def _file(name: str, root: Path) -> Path:
+    path = root.joinpath(*name.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _exists(name: str, root: Path) -> bool:
+    return name.startswith("sottovoce") and _file(name, root).exists()
