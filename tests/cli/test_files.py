@@ -146,3 +146,10 @@ def test_a_budget_is_charged_before_and_never_overdrawn(clinic, tmp_path, cli, a
     assert answer(*given[:-4], "--epsilon", 2, "--budget", budget)["privacy"]["epsilon"] <= 2
     assert 8 < answer("budget", "show", budget)["spent"] <= 10
     assert "No such file" in cli(*given[:-1], tmp_path / "none.json")[2]
+
+
+def test_a_budget_for_mixtures_says_so(tmp_path, cli, answer):
+    for name, more, kind in (("a", (), "plain Gaussian noise only"), ("b", ("--mixed",), "charges of any kind")):
+        assert cli("budget", "new", tmp_path / name, "--epsilon", 1, *more)[0] == 0
+        assert kind in cli("budget", "show", tmp_path / name)[1]
+        assert answer("budget", "show", tmp_path / name)["mixed"] == bool(more)

@@ -8,11 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+from sottovoce.cli.site_files import Cap, open_ledger
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import Gaussian
 from sottovoce.privacy.ledger import Ledger
 
 EVENT = Gaussian(1e4)
+OURS = ("ledger", "site_files")  # in the names of the files whose lines are counted
 
 
 def in_child(work):
@@ -37,24 +39,29 @@ def said(child, read):
     return os.waitpid(child, 0)[1], data
 
 
+def die_at(line):
+    """Die before that line of our code, counted from now."""
+    left = line
+
+    def trace(frame, kind, _):
+        nonlocal left
+        if not any(name in Path(frame.f_code.co_filename).name for name in OURS):
+            return None
+        if kind == "line":
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+
+
 def kill_at_line(path, round_, line):
     """Reserve and release one round, and die before that line of the ledger's code."""
 
     def work(say):
         ledger = Ledger.open(path)
-        left = line
-
-        def trace(frame, kind, _):
-            nonlocal left
-            if "ledger" not in frame.f_code.co_filename:
-                return None
-            if kind == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
-
-        sys.settrace(trace)
+        die_at(line)
         ledger.reserve("lines", round_, EVENT)
         say(b"r")
         ledger.released("lines", round_, "digest")
@@ -75,6 +82,38 @@ def every_line(path):
                 "killed": os.WIFSIGNALED(status), "status": status, "returned": data.decode(), "found": len(found),
                 "bound": sum(r.message is not None for r in found), "entries": ledger.head.entries,
             })  # fmt: skip
+    return seen
+
+
+def making(folder, remade):
+    """What is left of a ledger whose maker died at every line, and what a site gets then that asks for another cap.
+
+    With `remade` there was one before, with another cap and no entry.
+    """
+    data, seen = folder / "rows.csv", []
+    data.write_text("age\n30\n")
+    while not seen or seen[-1]["killed"]:
+        line = len(seen) + 1
+        path = folder / str(line) / "rows.ledger"
+        if remade:
+            open_ledger(path, data, Cap(1.0, 1e-5)).close()
+
+        def work(_, path=path, line=line):
+            die_at(line)
+            open_ledger(path, data, Cap(2.0, 1e-5, mixed=True)).close()
+
+        status, _ = said(*in_child(work))
+        left = sorted(file.name for file in path.parent.iterdir()) if path.parent.exists() else []
+        with open_ledger(path, data, Cap(3.0, 1e-5)) as ledger:
+            cap = ledger.header.epsilon
+            ledger.reserve("run", 1, EVENT)
+        with open_ledger(path, data, Cap(None, None)) as ledger:
+            entries = ledger.head.entries
+        files = sorted(file.name for file in path.parent.iterdir())
+        seen.append({
+            "killed": os.WIFSIGNALED(status), "status": status, "left": left, "cap": cap, "entries": entries,
+            "files": files,
+        })  # fmt: skip
     return seen
 
 
@@ -117,4 +156,8 @@ def second_process(path):
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     Ledger.create(place, "digest", 5.0, 1e-5).close()
-    print(json.dumps({"second": second_process(place), "lines": every_line(place), "times": any_time(place, 15)}))
+    done = {"second": second_process(place), "lines": every_line(place), "times": any_time(place, 15)}
+    for name in ("made", "remade"):
+        (place.parent / name).mkdir()
+        done[name] = making(place.parent / name, name == "remade")
+    print(json.dumps(done))

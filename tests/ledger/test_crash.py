@@ -47,6 +47,21 @@ def test_killed_before_any_line_of_a_reservation(crashes):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("how", ["made", "remade"])
+def test_killed_before_any_line_of_making_a_ledger(crashes, how):
+    """Whatever is left is no ledger yet: the next try makes one with the cap that it asks for, and that is in force."""
+    seen = crashes[how]
+    assert len(seen) > 50
+    assert [s["killed"] for s in seen] == [True] * (len(seen) - 1) + [False]
+    assert seen[-1]["status"] == 0
+    for s in seen:
+        assert (s["cap"], s["entries"]) == (3.0, 1)
+        assert s["files"] == ["rows.ledger", "rows.ledger.head", "rows.ledger.salt"]
+    left = {tuple(s["left"]) for s in seen}
+    if how == "made":  # the salt comes last
+        assert left > {(), ("rows.ledger",), ("rows.ledger", "rows.ledger.head"), tuple(seen[-1]["files"])}
+
+
 def test_killed_at_any_time(crashes):
     for reported, found in crashes["times"]:
         assert 1 <= reported <= found <= reported + 1

@@ -39,6 +39,7 @@ def test_show(path, say):
     said = float(out.split("epsilon = ")[1].split()[0])
     assert total <= said < total * (1 + 1e-5)
     assert "of 2, at delta = 1e-05" in out
+    assert "Takes: after the first round, plain Gaussians only." in out
     assert f"4 entries, head {head.hash}" in out
     assert [line.split()[:4] for line in out.splitlines() if "run 1" in line] == [["run", "1", "2", "1"]]
     assert "[bold]run 2" in out

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.privacy import Gaussian, Laplace
+from sottovoce.privacy import Gaussian
 from sottovoce.privacy.ledger import Ledger
 
 
@@ -179,11 +179,32 @@ def test_a_deleted_ledger_is_not_made_anew(path):
     assert not path.exists()
 
 
-def test_an_existing_ledger_is_not_made_anew(tmp_path):
+def test_a_ledger_in_force_is_not_made_anew(tmp_path):
     path = tmp_path / "rows.ledger"
     Ledger.create(path, "digest", 5.0, 1e-5).close()
+    assert Ledger.unused(path)
+    with Ledger.create(path, "other", 9.0, 1e-5, mixed=True) as ledger:
+        assert (ledger.header.epsilon, ledger.header.data_digest) == (9.0, "other")
+        with pytest.raises(PrivacyError, match="in use"):
+            Ledger.create(path, "digest", 5.0, 1e-5)
+        ledger.note("from here on it counts")
+    assert not Ledger.unused(path)
+    with pytest.raises(PrivacyError, match="tells of 1 entries"):
+        Ledger.create(path, "other", 9.0, 1e-5, mixed=True)
+    head_of(path).unlink()
     with pytest.raises(InputError, match="Open it instead"):
-        Ledger.create(path, "digest", 9.0, 1e-5)
+        Ledger.create(path, "other", 9.0, 1e-5, mixed=True)
+
+
+def test_what_was_in_force_is_never_unused(path):
+    edit(path, "DELETE FROM entries")
+    assert not Ledger.unused(path)
+    head_of(path).unlink()
+    assert not Ledger.unused(path)
+    with pytest.raises(InputError, match="Open it instead"):
+        Ledger.create(path, "digest", 5.0, 1e-5)
+    with pytest.raises(PrivacyError, match="Expected the head of the ledger"):
+        Ledger.open(path)
 
 
 @pytest.mark.parametrize("keep", [0, 3000, 5000])
@@ -240,4 +261,4 @@ def test_the_wrong_data_set_is_refused(path):
     with pytest.raises(PrivacyError, match=r"data_digest='other', got one of 'digest'"):
         Ledger.open(path, "other")
     with Ledger.open(path, "digest") as ledger:
-        ledger.reserve("run 2", 1, Laplace(1e3))
+        ledger.reserve("run 2", 1, Gaussian(1e3))

@@ -29,6 +29,7 @@ from sottovoce.engines.network.notices import most_messages
 from sottovoce.engines.network.server import Hosting, server_config
 from sottovoce.engines.network.wire import message_size
 from sottovoce.errors import BudgetError, InputError, PrivacyError
+from sottovoce.privacy import Gaussian
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.schema import Schema
 
@@ -195,8 +196,14 @@ def test_a_ledger_belongs_to_its_rows(world, tmp_path):
     state = tmp_path / "state"
     with pytest.raises(BudgetError):
         site_run(**options(world, "berlin", state, quiet=True, cap_epsilon=1.0))
-    with pytest.raises(InputError, match=r"the cap that the ledger was made with, epsilon=1, delta=0\.0001"):
-        site_run(**options(world, "berlin", state, quiet=True))
+    # What was refused has fixed no cap.
+    with pytest.raises(transport.UnreachableError):
+        site_run(**options(world, "berlin", state, quiet=True, server="tls://127.0.0.1:1", patience=0.3))
+    with Ledger.open(state / "rows.ledger") as ledger:
+        assert ledger.header.epsilon == 2.0
+        ledger.reserve("another run", 1, Gaussian(1e3))
+    with pytest.raises(InputError, match=r"the cap that the ledger was made with, epsilon=2, delta=0\.0001"):
+        site_run(**options(world, "berlin", state, quiet=True, cap_epsilon=1.0))
     other = changed_file(world, tmp_path, "berlin.csv", "m", "f")
     with pytest.raises(InputError, match=r"Expected the ledger of the rows in .* got that of another file"):
         site_run(**options(world, "berlin", state, quiet=True, data=other))

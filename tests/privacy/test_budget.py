@@ -167,14 +167,53 @@ def test_no_noise_needs_infinite_books():
     assert books.total().epsilon == inf
 
 
+def test_after_the_first_charge_only_gaussians_unless_it_is_made_for_mixtures():
+    sampled, other = SampledGaussian(2.0, Sampling("poisson", 500, 20)), GaussianObjective(9.0, 0.01)
+    accountant = BudgetAccountant(5.0, DELTA, [sampled, FIT])
+    assert not accountant.mixed
+    assert accountant.total().epsilon == epsilon(Sequence((sampled, FIT)), DELTA)
+    for event in (other, sampled, Laplace(1e6)):
+        with pytest.raises(
+            BudgetError, match=r"plain Gaussian releases after the first charge, got event=.*mixed=True"
+        ):
+            accountant.spend(event)
+        assert accountant.remaining_times(event) == 0
+    assert accountant.events == (sampled, FIT)
+    mixed = BudgetAccountant(5.0, DELTA, [sampled, other, FIT, sampled, Laplace(1e6)], mixed=True)
+    assert mixed.mixed
+    assert 0 < mixed.total().epsilon < 5.0
+    # A plan is one charge.
+    BudgetAccountant(5.0, DELTA, [Sequence((sampled, FIT, sampled)), FIT])
+
+
 def test_mixtures_that_nobody_can_price():
     sampled, other = SampledGaussian(2.0, Sampling("poisson", 500, 20)), GaussianObjective(9.0, 0.01)
-    accountant = BudgetAccountant(5.0, DELTA, [sampled])
     with pytest.raises(UnsupportedError, match="No accountant for sampled"):
-        accountant.spend(other)
-    assert accountant.events == (sampled,)
-    books = BudgetAccountant(inf, DELTA, [sampled, other])
-    assert len(books) == 2
+        BudgetAccountant(5.0, DELTA).spend(Sequence((sampled, other)))
+    assert len(BudgetAccountant(inf, DELTA, [sampled, other])) == 2
+
+
+@pytest.mark.parametrize("cap", [0.3, 1.0, 5.0])
+def test_in_a_mixed_budget_what_is_said_is_what_is_refused(cap):
+    accountant = BudgetAccountant(cap, DELTA, mixed=True)
+    assert accountant.total().epsilon == 0
+    charges = [Gaussian(sigma_for(0.3 * cap, DELTA, 1)), Laplace(20 / cap), Laplace(20 / cap)]
+    for event in charges:
+        before = accountant.total().epsilon
+        accountant.spend(event)
+        assert before < accountant.total().epsilon <= cap
+    assert epsilon(Sequence(tuple(charges)), DELTA) < accountant.total().epsilon
+    left = accountant.remaining().epsilon
+    accountant.check(Gaussian(sigma_for(left, DELTA, 1)))
+    with pytest.raises(BudgetError, match=rf"at most epsilon={cap}.*left for one more Gaussian fit={left:.3g}"):
+        accountant.spend(Gaussian(sigma_for(1.01 * left, DELTA, 1)))
+    accountant.spend(Repeated(Gaussian(sigma_for(left, DELTA, 7)), 7))
+    assert cap * (1 - 1e-3) < accountant.total().epsilon <= cap
+    # The budget that is named as the least takes all, and one that is a little smaller does not.
+    least = accountant.total().epsilon
+    BudgetAccountant(least, DELTA, accountant.events, mixed=True)
+    with pytest.raises(BudgetError):
+        BudgetAccountant(least * 0.98, DELTA, accountant.events, mixed=True)
 
 
 def test_past_events_must_fit_too():
@@ -298,11 +337,13 @@ EVENTS = [
 
 def test_there_and_back(tmp_path):
     path = tmp_path / "rows.budget"
-    accountant = BudgetAccountant(2.0, DELTA, EVENTS)
+    accountant = BudgetAccountant(2.0, DELTA, EVENTS, mixed=True)
     accountant.save(path)
     read = BudgetAccountant.load(str(path))
     assert (read.epsilon, read.delta, read.events) == (2.0, DELTA, accountant.events)
     assert read.total() == accountant.total()
+    assert read.mixed
+    assert read.remaining() == accountant.remaining()
     assert [file.name for file in tmp_path.iterdir()] == ["rows.budget"]
     data = json.loads(path.read_text())
     assert data["unit"] == "one row of one site replaced by any other row"
@@ -358,7 +399,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 def saved(tmp_path, change):
     path = tmp_path / "rows.budget"
-    BudgetAccountant(2.0, DELTA, EVENTS).save(path)
+    BudgetAccountant(2.0, DELTA, EVENTS, mixed=True).save(path)
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
@@ -379,8 +420,10 @@ def saved(tmp_path, change):
         (lambda d: d.update(delta=0), "delta strictly between"),
         (lambda d: d.update(events={}), "events to be a list"),
         (lambda d: d["events"].append({"kind": "Free"}), "kind to be one of"),
-        (lambda d: d.update(version=2), "version 1 and the unit"),
-        (lambda d: d.update(unit="one site"), "version 1 and the unit"),
+        (lambda d: d.update(version=3), "version 1 or 2 and the unit"),
+        (lambda d: d.update(unit="one site"), "version 1 or 2 and the unit"),
+        (lambda d: d.update(order=-1.0), "an order that is positive"),
+        (lambda d: d.update(order=None), r"plain Gaussian charges after the first in path=.*keep the file as a record"),
         (lambda d: d.update(format="ledger"), "a file of format 'sottovoce budget'"),
         (lambda d: d.pop("spent"), "with just the fields"),
         (lambda d: d.update(slack=1), "with just the fields"),
@@ -389,6 +432,26 @@ def saved(tmp_path, change):
 def test_a_changed_file_is_refused(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         BudgetAccountant.load(saved(tmp_path, change))
+
+
+def test_files_of_the_first_version_are_read(tmp_path):
+    def as_first(data):
+        data.update(version=1)
+        del data["order"]
+
+    path = tmp_path / "rows.budget"
+    BudgetAccountant(2.0, DELTA, [FIT, FIT]).save(path)
+    data = json.loads(path.read_text())
+    as_first(data)
+    path.write_text(json.dumps(data))
+    read = BudgetAccountant.load(path)
+    assert (read.events, read.mixed) == ((FIT, FIT), False)
+    read.spend(FIT)
+    read.save(path)
+    assert json.loads(path.read_text())["version"] == 2
+    path.unlink()
+    with pytest.raises(InputError, match=r"got others, whose total no proof covers.*charge nothing more"):
+        BudgetAccountant.load(saved(tmp_path, as_first))
 
 
 @pytest.mark.parametrize(

@@ -24,29 +24,41 @@ def new(
     file: _File,
     epsilon: Annotated[float, typer.Option(help="For everything together.")],
     delta: Annotated[float, typer.Option(help="For everything together.")] = 1e-5,
+    mixed: Annotated[
+        bool,
+        typer.Option("--mixed", help="Take charges of any kind at any time, for about a tenth more epsilon."),
+    ] = False,
 ) -> None:
-    """Start a budget. Every data set has one, for all time: start it before anything is trained."""
+    """Start a budget. Every data set has one, for all time: start it before anything is trained.
+
+    The first charge may be anything, all later ones must have plain Gaussian noise, unless it is made with --mixed.
+    """
     from sottovoce.privacy import BudgetAccountant
 
     if file.exists():
         raise InputError(f"Expected a new file, got {str(file)!r}, which exists. What was spent cannot be taken back.")
-    BudgetAccountant(epsilon, delta).save(file)
-    print(f"Budget of epsilon = {epsilon:g}, delta = {delta:g} in {file}.")
+    BudgetAccountant(epsilon, delta, mixed=mixed).save(file)
+    print(f"Budget of epsilon = {epsilon:g}, delta = {delta:g} in {file}{', for mixtures' if mixed else ''}.")
 
 
 @budget_app.command()
 def show(file: _File, json: _Json = False) -> None:
-    """Say what was spent and what is left. Costs compose exactly; they do not just add up."""
+    """Say what was spent and what is left. Costs do not just add up.
+
+    What was spent is the smallest budget of this kind that takes all charges, at the same delta.
+    """
     from sottovoce.cli.output import up
     from sottovoce.privacy import BudgetAccountant
 
     accountant = BudgetAccountant.load(file)
     spent, left = accountant.total(), accountant.remaining()
     if json:
-        figures = {"epsilon": accountant.epsilon, "delta": accountant.delta, "releases": len(accountant)}
+        figures: dict[str, object] = {"epsilon": accountant.epsilon, "delta": accountant.delta}
+        figures |= {"mixed": accountant.mixed, "releases": len(accountant)}
         print(json_module.dumps({**figures, "spent": spent.epsilon, "remaining": left.epsilon}))
         return
-    print(f"Budget: epsilon = {accountant.epsilon:g}, delta = {accountant.delta:g}.")
+    kind = "charges of any kind" if accountant.mixed else "after the first charge, plain Gaussian noise only"
+    print(f"Budget: epsilon = {accountant.epsilon:g}, delta = {accountant.delta:g}; {kind}.")
     print(f"Spent: epsilon = {up(spent.epsilon)} in {len(accountant)} charges.")
     print(f"Left: one more Gaussian release, or run, of epsilon = {left.epsilon:.4g} at the same delta.")
 

@@ -104,7 +104,9 @@ def _show(ledger: "Ledger") -> None:
     h, console = ledger.header, Console(highlight=False)
     console.print(Text(f"Data set {h.data_digest}, since {h.created}."), soft_wrap=True)
     console.print(Text(f"Unit of protection: {h.unit}."), soft_wrap=True)
+    kind = "any kind of round" if h.order is not None else "after the first round, plain Gaussians only"
     console.print(f"Spent: epsilon = {up(ledger.total())} of {exactly(h.epsilon)}, at delta = {exactly(h.delta)}.")
+    console.print(f"Takes: {kind}.")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("run", "rounds", "released", "each"):
         table.add_column(heading)

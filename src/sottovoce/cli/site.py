@@ -43,6 +43,14 @@ def site_run(
         float | None, _option("First use of these rows: what all runs on them may cost, for all time.", _DATA)
     ] = None,
     cap_delta: Annotated[float | None, _option("First use of these rows: the delta of that cap.", _DATA)] = None,
+    cap_mixed: Annotated[
+        bool,
+        typer.Option(
+            "--cap-mixed",
+            help="First use of these rows: allow runs of any kind, such as with sampled batches, for a tenth more.",
+            rich_help_panel=_DATA,
+        ),
+    ] = False,
     certificates: Annotated[
         Path | None,
         _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
@@ -71,7 +79,7 @@ def site_run(
     from sottovoce.engines.network.runner import result_of
     from sottovoce.engines.network.seat import Seat
 
-    pace, cap = Pace(server=patience), site_files.Cap(cap_epsilon, cap_delta)
+    pace, cap = Pace(server=patience), site_files.Cap(cap_epsilon, cap_delta, cap_mixed)
     agreement = agreement_file.load(federation)
     agreement.member(site)
     countersign.verify_signatures(agreement, federation, signatures)

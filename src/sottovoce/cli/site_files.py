@@ -7,6 +7,9 @@
 
 A ledger belongs to one data set, which it knows by a keyed digest of the data file: HMAC-SHA256 with a salt that lies
 beside the ledger. Without a secret salt, whoever sees a ledger and knows all rows but one could try out the last one.
+
+The salt is written last, as a whole. So a salt without a ledger tells of one that was lost, and a ledger without a salt
+and without entries is one that was never finished.
 """
 
 import hashlib
@@ -21,13 +24,14 @@ from typing import final
 import numpy as np
 
 from sottovoce.engines.network.agreement import Agreement
-from sottovoce.engines.network.identity import read_secret, write_secret
+from sottovoce.engines.network.identity import read_secret
 from sottovoce.engines.network.journal import Journal
 from sottovoce.engines.network.seat import booking, owner_of
 from sottovoce.engines.network.stops import DamagedError
 from sottovoce.errors import InputError, expect
 from sottovoce.models.from_site import label_scale
 from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.ledger_head import write_whole
 from sottovoce.sites import Sites
 
 _SALT_BYTES = 32
@@ -40,10 +44,13 @@ class Cap:
 
     epsilon: float | None
     delta: float | None
+    mixed: bool = False  # runs of any kind, not only with plain Gaussian noise
 
     def __post_init__(self) -> None:
         both = (self.epsilon is None) == (self.delta is None)
         expect(both, "--cap-epsilon and --cap-delta together", cap_epsilon=self.epsilon, cap_delta=self.delta)
+        alone = self.mixed and self.epsilon is None
+        expect(not alone, "--cap-mixed together with --cap-epsilon and --cap-delta", cap_mixed=self.mixed)
 
 
 def rows_of(agreement: Agreement, path: Path) -> Sites:
@@ -94,10 +101,13 @@ def open_journal(folder: Path, agreement: Agreement, site: str) -> Journal:
 
 
 def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
-    """The ledger of this data file. It is made on first use, if a cap is given."""
-    if not path.exists():
-        return _new_ledger(path, data, cap)
+    """The ledger of this data file. It is made on first use, if a cap is given.
+
+    A ledger without entries binds nobody: with a cap it is made anew, whether a crash left it, or a refused run.
+    """
     with booking():
+        if not Ledger.exists(path) or (cap.epsilon is not None and Ledger.unused(path)):
+            return _new_ledger(path, data, cap)
         ledger = Ledger.open(path)
     try:
         _check_ledger(ledger, path, data, cap)
@@ -108,6 +118,7 @@ def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
 
 
 def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    _expect_none_lost(path)
     if cap.epsilon is None or cap.delta is None:
         raise InputError(
             f"Expected a ledger of these rows at {str(path)!r}, got none. If they were ever used before, give that "
@@ -115,10 +126,27 @@ def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
             "and --cap-delta."
         )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _salt_path(path).exists():
-        write_secret(_salt_path(path), secrets.token_bytes(_SALT_BYTES))
-    with booking():
-        return Ledger.create(path, data_digest(path, data), cap.epsilon, cap.delta)
+    known = _salt_path(path).exists()
+    salt = read_salt(path) if known else secrets.token_bytes(_SALT_BYTES)
+    ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed)
+    try:
+        if not known:
+            write_whole(_salt_path(path), salt, 0o600)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _expect_none_lost(path: Path) -> None:
+    """What was spent stays spent: a ledger that is gone must not be followed by a new one."""
+    salt = _salt_path(path)
+    if salt.exists() and not Ledger.exists(path):
+        raise DamagedError(
+            f"Expected the ledger that {str(salt)!r} belongs to, got none at {str(path)!r}. What was spent stays "
+            "spent: restore it, with its .head file. Only if nothing was ever released from these rows, remove the "
+            "salt."
+        )
 
 
 def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
@@ -130,23 +158,40 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
             "spends the same budget: keep the old file for this run."
         )
     if cap.epsilon is not None:
+        mixed = header.order is not None
         expect(
-            (cap.epsilon, cap.delta) == (header.epsilon, header.delta),
-            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}",
+            cap == Cap(header.epsilon, header.delta, mixed),
+            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}",
             cap_epsilon=cap.epsilon,
             cap_delta=cap.delta,
+            cap_mixed=cap.mixed,
         )
 
 
 def data_digest(ledger: Path, data: Path) -> str:
     """By which a ledger knows its data set."""
-    salt = _salt_path(ledger)
-    if not salt.exists():
+    return _keyed(read_salt(ledger), data)
+
+
+def read_salt(ledger: Path) -> bytes:
+    """The secret that goes with a ledger."""
+    place = _salt_path(ledger)
+    if not place.exists():
         raise DamagedError(
-            f"Expected the salt of the ledger, got no file {str(salt)!r}. Without it nobody can tell which rows the "
+            f"Expected the salt of the ledger, got no file {str(place)!r}. Without it nobody can tell which rows the "
             "ledger is of: restore it."
         )
-    return f"hmac-sha256:{_hashed(data, hmac.new(read_secret(salt), digestmod=hashlib.sha256))}"
+    salt = read_secret(place)
+    if len(salt) != _SALT_BYTES:
+        raise DamagedError(
+            f"Expected a salt of {_SALT_BYTES} bytes, got {len(salt)} bytes in {str(place)!r}. It was damaged: "
+            "restore it."
+        )
+    return salt
+
+
+def _keyed(salt: bytes, data: Path) -> str:
+    return f"hmac-sha256:{_hashed(data, hmac.new(salt, digestmod=hashlib.sha256))}"
 
 
 def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import exp, fsum, inf, isfinite, log, sqrt, tanh
 
+import numpy as np
+
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.privacy.composition import NEGLIGIBLE, Composed, Losses
 from sottovoce.privacy.events import (
@@ -26,7 +28,7 @@ from sottovoce.privacy.gaussian import UNIT, delta_of_mu, epsilon_of_mu
 from sottovoce.privacy.pure import optimal_delta, optimal_epsilon, pure_cost, pure_sum
 from sottovoce.privacy.releases import GaussianObjective, PureRelease
 from sottovoce.privacy.releases import leaves as leaves
-from sottovoce.privacy.renyi import renyi_epsilon, renyi_log_delta, renyi_profile
+from sottovoce.privacy.renyi import leaf_curve, renyi_epsilon, renyi_log_delta, renyi_profile
 from sottovoce.privacy.sampled import Step
 from sottovoce.privacy.selection import (
     Profile,
@@ -37,12 +39,15 @@ from sottovoce.privacy.selection import (
     tabulated_losses,
 )
 
+_CUTS = (1e-4, 1e-7, 1e-10)  # shares of delta that may be cut off the losses of one release to tame their moments
+
 
 def epsilon(event: Event, delta: float) -> float:
     """An epsilon with which the event is (epsilon, delta)-DP for one replaced row.
 
     Formal guarantees:
-        Never below the smallest such epsilon. Adaptive composition is covered.
+        Never below the smallest such epsilon. Adaptive composition is covered: what each release computes may depend
+        on all earlier results. Which releases there are, and their noise, may not; for that there is `filter`.
 
         | events | result |
         | --- | --- |
@@ -83,6 +88,35 @@ def plain_mu(event: Event) -> float | None:
     """The mu of an event of plain Gaussian releases only, rounded up; None if there is anything else in it."""
     counts = leaves(event)
     return None if any(_plain_mu(leaf) is None for leaf in counts) else _mu(counts)
+
+
+def moments(release: Event, lam: float, delta: float) -> list[tuple[float, float]]:
+    """Pairs (K, m) of one indivisible release: but for a part of mass m its losses have a log-moment of at most K.
+
+    That is, its law on the rows is P' + P'' with E_Q[(P'/Q)^{1 + lambda}] <= e^K and P'' of mass m, Q its law on any
+    neighbour. Draws with replacement have no finite moment to speak of unless their rarest losses are cut off.
+    """
+    mu = _plain_mu(release)
+    if mu is not None or isinstance(release, NonPrivate):
+        return [(inf if mu is None else lam * (1 + lam) / 2 * mu * mu * (1 + 8 * UNIT), 0.0)]
+    found = [] if isinstance(release, SampledGaussian) else _by_curve(release, lam)
+    if isinstance(release, SampledGaussian | RepeatAndSelect):
+        cut = [_alone(release, share * delta) for share in _CUTS]
+        found += [(losses.log_moment(lam) + 1e-12, losses.infinite) for losses in cut]
+    return found
+
+
+def _by_curve(release: Event, lam: float) -> list[tuple[float, float]]:
+    try:
+        return [(float(leaf_curve(release, np.array([lam]))[0]), 0.0)]
+    except UnsupportedError:  # a search among sampled runs
+        return []
+
+
+@lru_cache(maxsize=16)
+def _alone(release: Event, beyond: float) -> Losses:
+    counts = Counter({release: 1})
+    return _tabulated(counts, beyond) if _mixed(counts) else Losses.of(_steps(counts, beyond), beyond)
 
 
 def composed(event: Event, delta: float) -> Composed:

@@ -1,10 +1,11 @@
 """A budget for the rows of one data set, and all that was ever charged to it.
 
-    total = epsilon( all events charged so far, delta )  <=  the budget's epsilon
+    total = the least epsilon, at the same delta, of a budget that takes all that was charged  <=  the budget's epsilon
 
-by the composition of `accounting.epsilon`, not by adding epsilons up. The unit is one row of one site replaced by any
-other row. Sites hold disjoint rows, so a fit at all of them costs what it costs the worst site: one event, not one for
-each site. What is charged stays charged: a crash, an exception or an unused model gives nothing back.
+What is charged next is chosen with sight of earlier results, so what accepts and refuses is a `filter`, not a sum of
+epsilons. The unit is one row of one site replaced by any other row. Sites hold disjoint rows, so a fit at all of them
+costs what it costs the worst site: one event, not one for each site. What is charged stays charged: a crash, an
+exception or an unused model gives nothing back.
 """
 
 import json
@@ -12,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from math import inf, isclose, isfinite, sqrt
+from math import inf, isclose, isfinite
 from pathlib import Path
 from tempfile import mkstemp
 from threading import Lock, RLock
@@ -21,15 +22,16 @@ from typing import NamedTuple, NoReturn, Self, final
 
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError, expect
 from sottovoce.privacy.accounting import epsilon as epsilon_of
-from sottovoce.privacy.accounting import leaves, plain_mu
-from sottovoce.privacy.calibration import noise_for, sigma_for
-from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequence
-from sottovoce.privacy.gaussian import epsilon_of_mu, mu_for
+from sottovoce.privacy.accounting import leaves
+from sottovoce.privacy.calibration import sigma_for
+from sottovoce.privacy.events import Event, Gaussian, Sequence
+from sottovoce.privacy.filter import Charges, Filter, order_for
+from sottovoce.privacy.gaussian import epsilon_of_mu
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
 FORMAT = "sottovoce budget"
-VERSION = 1
+VERSION = 2  # 1 had no order
 LARGEST_FILE = 2**26  # bytes
 MOST_TIMES = 2**53
 
@@ -45,25 +47,28 @@ class Budget(NamedTuple):
 class BudgetAccountant:
     """Charges events to one data set and refuses what would pass (epsilon, delta).
 
+    The first charge may be any event, all later ones plain Gaussians, priced exactly. With `mixed` any charge may be of
+    any kind, at about a tenth more epsilon. Releases that are planned together can be charged first, as one `Sequence`.
+
     `epsilon=math.inf` only keeps the books: all is charged, nothing refused. `spent` are events of the past. In a
     `with` block it is the accountant of every estimator that was given none.
 
     Formal guarantees:
-        Every event that `spend` or `reserve` accepted, adaptively chosen, is within (epsilon, delta) together with all
-        others, for one replaced row. Calls from several threads take turns. A copy is the same accountant, and there
-        is none in another process: pickling is refused, so is spending after a fork.
+        All that was done under what `spend` or `reserve` accepted is (epsilon, delta)-DP for one replaced row, even if
+        each event was chosen with sight of all earlier results. Calls from several threads take turns. A copy is the
+        same accountant, and there is none in another process: pickling is refused, so is spending after a fork.
     """
 
-    def __init__(self, epsilon: float, delta: float, spent: Iterable[Event] = ()) -> None:
+    def __init__(self, epsilon: float, delta: float, spent: Iterable[Event] = (), *, mixed: bool = False) -> None:
         expect(epsilon > 0, "epsilon > 0 (math.inf to only keep the books)", epsilon=epsilon)
         expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)
         self._limit = Budget(float(epsilon), float(delta))
+        order = order_for(epsilon, delta) if mixed and isfinite(epsilon) else None
+        self._filter = Filter(*self._limit, order) if isfinite(epsilon) else None
         self._events: tuple[Event, ...] = ()
         self._lock, self._process = RLock(), os.getpid()
-        past = tuple(spent)
-        if past:
-            self.check(Sequence(past))
-            self._events = past
+        for event in spent:
+            self.spend(event)
 
     @property
     def epsilon(self) -> float:
@@ -80,23 +85,33 @@ class BudgetAccountant:
         """All that was charged, in order."""
         return self._events
 
+    @property
+    def mixed(self) -> bool:
+        """Whether charges after the first may be other than plain Gaussians."""
+        return self._filter is None or self._filter.order is not None
+
     def total(self) -> Budget:
-        """What was spent: the exact composition of all events, at the budget's delta."""
-        return Budget(self.get_epsilon(self.delta), self.delta)
+        """What was spent: the smallest budget of this kind, at the same delta, that takes all that was charged.
+
+        Without `mixed` it is the exact composition of all events. While there is more to come, what is guaranteed is
+        the budget, not the total so far: who goes on until a result suits them chooses the total by the result.
+        """
+        if self._filter is None:
+            return Budget(self.get_epsilon(self.delta), self.delta)
+        return Budget(self._filter.price(self._charges), self.delta)
 
     def get_epsilon(self, delta: float) -> float:
-        """What was spent, at another delta."""
+        """The price, at any delta, of the same list of events if it had been fixed beforehand."""
         return epsilon_of(Sequence(self._events), delta)
 
     def check(self, event: Event) -> None:
-        """BudgetError if the total with this event would pass the budget. Nothing is charged."""
+        """BudgetError if this event does not fit with all that was charged. Nothing is charged."""
         expect(isinstance(event, Event), "an Event", event=event)
-        known = leaves(event)
-        if isfinite(self.epsilon):
+        leaves(event)  # refuses what nobody knows
+        if self._filter is not None:
             with self._lock:
-                together = inf if NonPrivate() in known else self._with(event)
-                if together > self.epsilon:
-                    self._refuse(event, together)
+                if not self._filter.fits(self._charges.with_(event)):
+                    self._refuse(self._filter, event)
 
     def spend(self, event: Event) -> None:
         """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit."""
@@ -125,25 +140,27 @@ class BudgetAccountant:
         Formal guarantees:
             `check(Gaussian(sigma_for(result.epsilon, delta, 1)))` passes, if result.epsilon > 0.
         """
-        if not isfinite(self.epsilon):
+        if self._filter is None:
             return self._limit
         with self._lock:
-            left, step = self._left(), 1e-9
-            while left > 0 and self._with(Gaussian(sigma_for(left, self.delta, 1))) > self.epsilon:
+            charges, step = self._charges, 1e-9
+            left = epsilon_of_mu(self._filter.room(charges), self.delta) * (1 - step)
+            while left > 0 and not self._filter.fits(charges.with_(Gaussian(sigma_for(left, self.delta, 1)))):
                 left, step = max(0.0, left * (1 - step)), 2 * step
             return Budget(left, self.delta)
 
     def remaining_times(self, event: Event) -> float:
         """How often this event still fits: a whole number; inf if it costs nothing, or if nothing is refused."""
-        if not isfinite(self.epsilon) or not leaves(event):
+        book = self._filter
+        if book is None or not leaves(event):
             return inf
         with self._lock:
-            good, stride = 0, 1
-            while good + stride <= MOST_TIMES and self._with(Repeated(event, good + stride)) <= self.epsilon:
+            charges, good, stride = self._charges, 0, 1
+            while good + stride <= MOST_TIMES and book.fits(charges.with_(event, good + stride)):
                 good, stride = good + stride, 2 * stride
             while stride > 1:
                 stride //= 2
-                if self._with(Repeated(event, good + stride)) <= self.epsilon:
+                if book.fits(charges.with_(event, good + stride)):
                     good += stride
             return good
 
@@ -161,7 +178,10 @@ class BudgetAccountant:
         data = _read(Path(path))
         limit = inf if data["epsilon"] is None else _number(data, "epsilon")
         accountant = cls(limit, _number(data, "delta"))
+        if accountant._filter is not None and data["order"] is not None:
+            accountant._filter = Filter(*accountant._limit, _number(data, "order"))
         accountant._events = tuple(event_from_dict(event) for event in _listed(data, "events"))
+        accountant._expect_proved(path)
         real, written = accountant._price(), None if data["spent"] is None else _number(data, "spent")
         expect(
             _same(real, written),
@@ -221,8 +241,9 @@ class BudgetAccountant:
             "and load() one after the other. To pickle an estimator, set its accountant to None first."
         )
 
-    def _with(self, event: Event) -> float:
-        return epsilon_of(Sequence((*self._events, event)), self.delta)
+    @property
+    def _charges(self) -> Charges:
+        return Charges.of(self._events)
 
     def _price(self) -> float | None:
         """The total, None if it is infinite or unknown: both happen only in books that refuse nothing."""
@@ -232,25 +253,30 @@ class BudgetAccountant:
             return None
         return total if isfinite(total) else None
 
-    def _left(self) -> float:
-        past = Sequence(self._events)
-        spent = plain_mu(past)
-        if spent is not None:
-            square = mu_for(self.epsilon, self.delta) ** 2 - spent**2
-            return epsilon_of_mu(sqrt(square), self.delta) * (1 - 1e-9) if square > 0 else 0.0
-        try:
-            sigma = noise_for(lambda s: Sequence((past, Gaussian(s))), self.epsilon, self.delta)
-        except PrivacyError:  # no noise is enough
-            return 0.0
-        return epsilon_of(Gaussian(sigma), self.delta)
+    def _expect_proved(self, path: Path | str) -> None:
+        """Version 1 took any kind of charge at any time, on no proof."""
+        if self._filter is not None and not self._filter.knows(self._charges):
+            raise InputError(
+                f"Expected plain Gaussian charges after the first in path={str(path)!r}, which was not made for "
+                "mixtures, got others, whose total no proof covers. What was spent stays spent: keep the file as a "
+                "record, and charge nothing more to these rows."
+            )
 
-    def _refuse(self, event: Event, together: float) -> NoReturn:
-        alone, spent = epsilon_of(event, self.delta), self.total().epsilon
-        quick = plain_mu(Sequence(self._events)) is not None
-        left = f", left for one more Gaussian fit={self.remaining().epsilon:.4g}" if quick else ""
+    def _refuse(self, book: Filter, event: Event) -> NoReturn:
+        together = self._charges.with_(event)
+        if not book.knows(together):
+            raise BudgetError(
+                f"Expected plain Gaussian releases after the first charge, got event={event.describe()!r}. What is "
+                "charged later is chosen with sight of earlier results, and this budget is not made for mixtures. "
+                "Nothing was computed, nothing charged. Make one that is (mixed=True, --mixed) before its first "
+                "charge, or charge all that is planned first, as one Sequence."
+            )
+        alone = book.price(Charges.of([event]))
+        left = f", left for one more Gaussian fit={self.remaining().epsilon:.4g}"
         raise BudgetError(
-            f"Expected a total of at most epsilon={self.epsilon!r} at delta={self.delta!r}, got {together:.10g}: "
-            f"asked={alone:.6g}, spent={spent:.6g} by {len(self)} events{left}. Nothing was computed, nothing charged. "
+            f"Expected a total of at most epsilon={self.epsilon!r} at delta={self.delta!r}, got "
+            f"{book.price(together):.10g}: asked={alone:.6g}, spent={self.total().epsilon:.6g} by {len(self)} "
+            f"events{left}. Nothing was computed, nothing charged. "
             "Ask for a smaller epsilon or fewer rounds, or agree on a larger budget with those whose rows these are."
         )
 
@@ -261,6 +287,7 @@ class BudgetAccountant:
             "unit": UNIT_OF_PRIVACY,
             "epsilon": self.epsilon if isfinite(self.epsilon) else None,
             "delta": self.delta,
+            "order": None if self._filter is None else self._filter.order,
             "spent": self._price(),
             "events": [event.to_dict() for event in self._events],
         }
@@ -268,7 +295,7 @@ class BudgetAccountant:
     def _expect_forerunner(self, place: Path) -> None:
         """What lies there must be an earlier state of this accountant."""
         there = BudgetAccountant.load(place)
-        if there._limit != self._limit or there._events != self._events[: len(there)]:
+        if (there._limit, there._filter) != (self._limit, self._filter) or there._events != self._events[: len(there)]:
             raise PrivacyError(
                 f"Expected path={str(place)!r} to hold an earlier state of this accountant, got {there!r}, with events "
                 "or limits that this one does not have. Somebody else has spent, or it is another data set's. Load "
@@ -321,12 +348,15 @@ def _read(place: Path) -> dict[str, object]:
         data = json.loads(text.decode(), parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise InputError(f"Expected a budget file in JSON at path={str(place)!r}, got: {error}.") from error
-    fields = {"format", "version", "unit", "epsilon", "delta", "spent", "events"}
+    old = isinstance(data, dict) and data.get("version") == 1
+    fields = {"format", "version", "unit", "epsilon", "delta", "spent", "events"} | (set() if old else {"order"})
     good = isinstance(data, dict) and set(data) == fields and data["format"] == FORMAT
     expect(good, f"a file of format {FORMAT!r} with just the fields {sorted(fields)}", path=str(place))
-    known = data["version"] == VERSION and data["unit"] == UNIT_OF_PRIVACY
-    expect(known, f"version {VERSION} and the unit {UNIT_OF_PRIVACY!r}", version=data["version"], unit=data["unit"])
-    return dict(data)
+    known = data["version"] in (1, VERSION) and data["unit"] == UNIT_OF_PRIVACY
+    expect(
+        known, f"version 1 or {VERSION} and the unit {UNIT_OF_PRIVACY!r}", version=data["version"], unit=data["unit"]
+    )
+    return {"order": None, **data}
 
 
 def _no_constant(name: str) -> NoReturn:

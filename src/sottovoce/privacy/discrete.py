@@ -29,16 +29,29 @@ def discretisation_divergence(draws: int, scale: float) -> float:
 
 
 def delta_of_divergence(divergence: float, epsilon: float) -> float:
-    """What has to be added to delta for noise that is off by this KL divergence in all: (1 + e^eps) sqrt(KL / 2).
+    """What has to be added to delta for noise that is off by this KL divergence in all.
+
+    (1 + e^eps) sqrt(KL / 2) or (1 + 2 e^{eps/2}) sqrt(KL / 2), whichever is less.
 
     Formal guarantees:
         If the ideal transcript is (epsilon, delta)-DP, the real one is (epsilon, delta + result)-DP.
     """
     expect(divergence >= 0 and isfinite(divergence), "a finite divergence >= 0", divergence=divergence)
-    expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     if divergence == 0:
         return 0.0
-    return min(1.0, (1 + exp(min(epsilon, 700.0))) * sqrt(divergence / 2) * _UP)
+    return min(1.0, _weight(epsilon) * sqrt(divergence / 2) * _UP)
+
+
+def divergence_within(delta: float, epsilon: float) -> float:
+    """About the largest divergence that adds at most this to delta, rounded down."""
+    expect(0 <= delta < 1, "0 <= delta < 1", delta=delta)
+    return 2 * (delta / _weight(epsilon)) ** 2 / _UP**4
+
+
+def _weight(epsilon: float) -> float:
+    expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+    e = min(epsilon, 700.0)  # e^e is still a number, and no divergence is small enough for it
+    return 1 + min(exp(e), 2 * exp(e / 2))
 
 
 def discretisation_delta(draws: int, scale: float, epsilon: float) -> float:

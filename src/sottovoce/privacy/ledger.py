@@ -1,12 +1,16 @@
 """The privacy ledger: all that was ever reserved for the rows of one data set, across all runs, under one cap.
 
 Before a round touches a row it is reserved here, and the reservation is on the disk before noise is drawn. A round that
-would take the composition of all reservations past the cap is refused. So a crash can only count too much.
+would take all reservations past the cap is refused. So a crash can only count too much.
 
-    total = epsilon( all reserved events, delta - (1 + e^cap) sqrt(K / 2) )  <=  cap,
+Runs are chosen with sight of earlier ones, so what refuses is a `filter`, exact or mixed, at the delta
 
-K the summed divergences of the real noise from the ideal one (docs/proofs/discrete-gaussian.md). The files are in
-`ledger_store`, what they can and cannot show in docs/explanation/ledger.md.
+    delta - slack,     slack = min( delta / 1000, what 10^10 times the divergence of the first round adds to delta ),
+
+and the divergences of the real noise from the ideal one may add up to what slack pays for
+(docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be shifted to and fro with
+sight of results would be none (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
+docs/explanation/ledger.md.
 """
 
 import json
@@ -22,15 +26,17 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from sottovoce.errors import BudgetError, PrivacyError, expect
-from sottovoce.privacy.accounting import epsilon
-from sottovoce.privacy.discrete import delta_of_divergence
-from sottovoce.privacy.events import Event, Repeated, Sequence
+from sottovoce.privacy.discrete import delta_of_divergence, divergence_within
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.filter import Charges, Filter, order_for
 from sottovoce.privacy.ledger_head import Head
 from sottovoce.privacy.ledger_store import FORMAT, Entry, Header, Store
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
 RESERVE, RELEASED, NOTE = "reserve", "released", "note"
+_LARGEST_SLACK = 1e-3  # as a share of delta
+_ROUNDS = 1e10  # like the first that slack pays for, if it may: far more than there ever are
 
 
 class Cost(NamedTuple):
@@ -55,12 +61,14 @@ class Ledger:
     """An open ledger. One process holds it at a time; `close` it, or use `with`.
 
     Formal guarantees:
-        The composition of all reservations is (cap.epsilon, cap.delta)-DP for one replaced row, for the noise as it is
-        really drawn. A reservation that was returned survives a crash.
+        All that reserved rounds ever show is (cap.epsilon, cap.delta)-DP for one replaced row, for the noise as it is
+        really drawn, and even if runs, rounds and stops are chosen with sight of all that came before. A reservation
+        that was returned survives a crash.
 
     | what happens | then |
     | --- | --- |
     | a round would pass the cap | BudgetError; nothing is written |
+    | a round that is no plain Gaussian, after the first reservation, in a ledger not made for mixtures | the same |
     | the same round with the same cost again | its reservation, as it was |
     | the same round with another cost, or with another message | PrivacyError |
     | a changed, missing or reordered entry, a missing head | PrivacyError when opened |
@@ -84,14 +92,26 @@ class Ledger:
         """Whether a ledger was made there. What a crash in `create` leaves is none: create it again."""
         return Store.exists(Path(path))
 
+    @staticmethod
+    def unused(path: Path | str) -> bool:
+        """Whether nothing was ever written to a ledger there. If so, `create` makes it anew, with any cap."""
+        return Store.unused(Path(path))
+
     @classmethod
-    def create(cls, path: Path | str, data_digest: str, epsilon: float, delta: float) -> "Ledger":
-        """A new ledger for the data set with that digest. The cap is for all time."""
+    def create(
+        cls, path: Path | str, data_digest: str, epsilon: float, delta: float, *, mixed: bool = False
+    ) -> "Ledger":
+        """A new ledger for the data set with that digest. From its first entry on, the cap is for all time.
+
+        The first reservation may be of any kind, all later ones must be plain Gaussians. With `mixed` any may be of any
+        kind, such as with sampled batches, at about a tenth more epsilon.
+        """
         expect(epsilon > 0 and isfinite(epsilon), "a cap epsilon that is positive and finite", epsilon=epsilon)
         expect(0 < delta < 1, "a cap delta strictly between 0 and 1", delta=delta)
         _expect_text(data_digest=data_digest)
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        header = Header(FORMAT, data_digest, UNIT_OF_PRIVACY, float(epsilon), float(delta), created)
+        order = order_for(epsilon, delta) if mixed else None
+        header = Header(FORMAT, data_digest, UNIT_OF_PRIVACY, float(epsilon), float(delta), created, order)
         return cls(Store.create(Path(path), header))
 
     @classmethod
@@ -145,7 +165,7 @@ class Ledger:
             self._store.append_free("", 0, NOTE, {"text": text})
 
     def check_run(self, run: str, event: Event, rounds: int, divergence: float = 0.0) -> float:
-        """The total after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
+        """The `total` after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
 
         Nothing is written. It also makes the run's reservations quick: what is part of a run that fits, fits.
         """
@@ -170,12 +190,16 @@ class Ledger:
         return self._store.head
 
     def total(self) -> float:
-        """Epsilon of all reservations, at the cap's delta."""
+        """The least cap, at the same delta, that would have taken all reservations; inf if none would.
+
+        For plain Gaussians it is the exact price of such a list. What is guaranteed while runs are still being chosen
+        is the cap, not this.
+        """
         return self._price(self._spent)
 
     def slack(self) -> float:
-        """The part of delta that goes to the gap between the real noise and the ideal one."""
-        return self._slack(self._spent)
+        """The part of delta that is kept for the gap between the real noise and the ideal one; 0 before any round."""
+        return self._rule(self._spent).slack
 
     def would_cost(self, event: Event, rounds: int = 1, divergence: float = 0.0) -> float:
         """The total if so many rounds more were reserved. Nothing is written, nothing refused."""
@@ -183,13 +207,16 @@ class Ledger:
 
     def rounds_left(self, event: Event, divergence: float = 0.0) -> int:
         """How many more such rounds fit under the cap, at most 10^9."""
+
+        def fits(rounds: int) -> bool:
+            return self._within(self._spent + Counter({Cost(event, divergence): rounds}))
+
         low, high = 0, 1
-        while high <= 10**9 and self.would_cost(event, high, divergence) <= self.header.epsilon:
+        while high <= 10**9 and fits(high):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.would_cost(event, middle, divergence) <= self.header.epsilon
-            low, high = (middle, high) if fits else (low, middle)
+            low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
     def reservations(self) -> tuple[Reservation, ...]:
@@ -269,27 +296,73 @@ class Ledger:
         wanted = self._spent + more
         if wanted <= self._fits:  # part of what fits
             return
-        price = self._price(wanted)
-        if not price <= self.header.epsilon:
-            h = self.header
-            raise BudgetError(
-                f"Expected to stay within the cap epsilon={h.epsilon!r} at delta={h.delta!r}, got {what}: all "
-                f"reservations with it would cost epsilon={price:.6g}, without it {self.total():.6g}. Nothing was "
-                "reserved. Use fewer rounds, or more noise."
-            )
+        if not self._within(wanted):
+            raise BudgetError(f"{self._why_not(wanted, what)} Nothing was reserved.")
         self._fits = wanted
 
-    def _price(self, costs: Counter[Cost]) -> float:
-        events = tuple(Repeated(cost.event, times) for cost, times in costs.items())
-        slack = self._slack(costs)
-        if slack >= self.header.delta:
-            return inf
-        rest = self.header.delta if slack == 0 else nextafter(self.header.delta - slack, 0.0)
-        return epsilon(Sequence(events), rest)
+    def _within(self, costs: Counter[Cost]) -> bool:
+        rule = self._rule(costs)
+        return _divergence(costs) <= rule.divergence and rule.filter.fits(self._charges(costs))
 
-    def _slack(self, costs: Counter[Cost]) -> float:
-        divergence = fsum(times * cost.divergence for cost, times in costs.items())
-        return delta_of_divergence(divergence, self.header.epsilon)
+    def _price(self, costs: Counter[Cost]) -> float:
+        rule = self._rule(costs)
+        return rule.filter.price(self._charges(costs)) if _divergence(costs) <= rule.divergence else inf
+
+    def _why_not(self, wanted: Counter[Cost], what: str) -> str:
+        h, rule, charges = self.header, self._rule(wanted), self._charges(wanted)
+        if _divergence(wanted) > rule.divergence:
+            return (
+                f"Expected noise on a grid that is fine enough for the cap epsilon={h.epsilon!r} at delta={h.delta!r} "
+                f"and for the first round: divergences of at most {rule.divergence:.3g} in all, got "
+                f"{_divergence(wanted):.3g} with {what}. Agree on more grid_bits, or, before a ledger's first entry, "
+                "make it with a smaller epsilon or a larger delta."
+            )
+        if not rule.filter.knows(charges):
+            return (
+                "Expected plain Gaussian rounds after the first reservation, since what comes later is chosen with "
+                f"sight of what was released, got {what}, which has other rounds. A ledger that takes any kind is made "
+                "for it, before its first entry (--cap-mixed)."
+            )
+        return (
+            f"Expected to stay within the cap epsilon={h.epsilon!r} at delta={h.delta!r}, got {what}: all "
+            f"reservations with it would cost epsilon={self._price(wanted):.6g}, without it {self.total():.6g}. Use "
+            "fewer rounds, or more noise."
+        )
+
+    def _first(self, costs: Counter[Cost]) -> Cost | None:
+        """The first reservation. Before it, all that is asked for is of one kind."""
+        return next(iter(self._rounds.values())).cost if self._rounds else next(iter(costs), None)
+
+    def _rule(self, costs: Counter[Cost]) -> "_Rule":
+        first = self._first(costs)
+        return _rule(self.header, 0.0 if first is None else first.divergence)
+
+    def _charges(self, costs: Counter[Cost]) -> Charges:
+        counts: Counter[Event] = Counter()
+        for cost, times in costs.items():
+            counts[cost.event] += times
+        first = self._first(costs)
+        return Charges(None if first is None else first.event, counts)
+
+
+class _Rule(NamedTuple):
+    """What is refused, by the cap and the first round."""
+
+    filter: Filter
+    divergence: float  # the most, of all rounds together
+    slack: float  # the part of delta that it takes
+
+
+@lru_cache(maxsize=64)
+def _rule(header: Header, first: float) -> _Rule:
+    most = min(_ROUNDS * first, divergence_within(_LARGEST_SLACK * header.delta, header.epsilon))
+    slack = delta_of_divergence(most, header.epsilon)
+    rest = nextafter(header.delta - slack, 0.0) if slack > 0 else header.delta
+    return _Rule(Filter(header.epsilon, rest, header.order), most, slack)
+
+
+def _divergence(costs: Counter[Cost]) -> float:
+    return fsum(times * cost.divergence for cost, times in costs.items())
 
 
 def _checked(run: str, round_: int, event: Event, divergence: float) -> Cost:

@@ -52,14 +52,20 @@ def read_head(ledger: Path) -> Head:
 
 def write_head(ledger: Path, head: Head) -> None:
     """A new file in the place of the head, or of none. It is on the disk when this returns."""
-    place = head_path(ledger)
+    write_whole(head_path(ledger), head.to_bytes(), 0o666)
+
+
+def write_whole(place: Path, content: bytes, mode: int) -> None:
+    """A file that is there as a whole or not at all, whatever happens meanwhile. On the disk when this returns."""
     unfinished = place.with_name(f"{place.name}.new")
-    with unfinished.open("wb") as file:
-        file.write(head.to_bytes())
+    unfinished.unlink(missing_ok=True)  # of a process that died here
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, place)
-    _sync_folder(ledger)
+    _sync_folder(place)
 
 
 @final

@@ -10,6 +10,9 @@ small file `<ledger>.head` holds the number of entries and the last hash (`ledge
 An entry is committed first (WAL, synced), then the head is overwritten. It is synced with every entry that spends, so
 no round is begun that a cut tail could hide. The head of an entry that spends nothing is synced with the next one. So a
 crash leaves the ledger at most two entries ahead of its head, and never behind.
+
+A ledger is in force from its first entry on. Until then nothing was spent, and it can be made anew, whatever a crash
+has left of it.
 """
 
 import hashlib
@@ -25,15 +28,17 @@ from urllib.parse import quote
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.privacy.ledger_head import Head, OpenHead, head_path, read_head, write_head
 
-FORMAT = 1
+FORMAT = 2  # 1 had no order in its header
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
 # does not make a file longer takes a fraction of the time.
 _MERGED_AFTER = 64
 _FURTHEST = 2  # entries that a crash can leave the ledger ahead of its head
 _FIELDS = "idx, run, round, kind, body, time, previous, hash"
-_SCHEMA = (
+_HEADER_1 = (
     "CREATE TABLE header (format INTEGER NOT NULL, data_digest TEXT NOT NULL, unit TEXT NOT NULL, "
-    "epsilon REAL NOT NULL, delta REAL NOT NULL, created TEXT NOT NULL) STRICT",
+    "epsilon REAL NOT NULL, delta REAL NOT NULL, created TEXT NOT NULL) STRICT"
+)
+_REST = (
     "CREATE TABLE entries (idx INTEGER PRIMARY KEY, run TEXT NOT NULL, round INTEGER NOT NULL, kind TEXT NOT NULL, "
     "body TEXT NOT NULL, time TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT",
     *(
@@ -43,6 +48,8 @@ _SCHEMA = (
         for verb in ("UPDATE", "DELETE")
     ),
 )
+_SCHEMA = (_HEADER_1.replace(") STRICT", ", renyi_order REAL) STRICT"), *_REST)
+_SCHEMAS = {1: (_HEADER_1, *_REST), FORMAT: _SCHEMA}
 
 
 @dataclass(frozen=True)
@@ -55,11 +62,12 @@ class Header:
     epsilon: float
     delta: float
     created: str
+    order: float | None = None  # of a ledger for mixtures, see `filter`
 
     @property
     def hash(self) -> str:
         """What the first entry is chained to."""
-        return _digest(astuple(self))
+        return _digest(astuple(self)[: 6 if self.format == 1 else 7])
 
 
 class Entry(NamedTuple):
@@ -106,25 +114,45 @@ class Store:
         finally:
             connection.close()
 
+    @staticmethod
+    def unused(path: Path) -> bool:
+        """Whether nothing was ever written to a ledger there: none was made, or not to the end, or it has no entry."""
+        if _told(path) > 0:
+            return False
+        if not path.is_file():
+            return True
+        connection = _locked(path, "rw")
+        try:
+            return _is_unused(connection, path)
+        except sqlite3.Error as error:
+            _refuse(path, error)
+        finally:
+            connection.close()
+
     @classmethod
     def create(cls, path: Path, header: Header) -> "Store":
-        """A new ledger, locked for this process. A crash leaves an empty file, where another try succeeds."""
-        if head_path(path).exists() and read_head(path).entries > 0:
+        """A new ledger, locked for this process, in the place of none or of one that is not in force.
+
+        A crash leaves one that is not in force, where another try succeeds.
+        """
+        if _told(path) > 0:
             raise PrivacyError(
                 f"Expected no trace of an earlier ledger, got {str(head_path(path))!r}, which tells of "
-                f"{read_head(path).entries} entries. What was spent stays spent: open the ledger, or put it back."
+                f"{_told(path)} entries. What was spent stays spent: open the ledger, or put it back."
             )
         connection = _locked(path, "rwc")
         try:
-            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+            if not _is_unused(connection, path):
                 raise InputError(f"Expected no ledger where one is made, got path={str(path)!r}. Open it instead.")
             _make_durable(connection)
             # The head comes first: no ledger that was ever used is without one.
             write_head(path, Head(0, header.hash))
             connection.execute("BEGIN")
+            for table in ("header", "entries"):
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in _SCHEMA:
                 connection.execute(statement)
-            connection.execute("INSERT INTO header VALUES (?, ?, ?, ?, ?, ?)", astuple(header))
+            connection.execute("INSERT INTO header VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(header))
             connection.execute("COMMIT")
             return cls(path, connection, _read_header(connection, path))
         except BaseException as error:
@@ -254,16 +282,36 @@ def _canonical(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
+def _told(path: Path) -> int:
+    """How many entries the head tells of; 0 if there is none."""
+    return read_head(path).entries if head_path(path).exists() else 0
+
+
+def _format(connection: sqlite3.Connection) -> int | None:
+    """Of which format the tables and triggers are; 0 if there are none, None if they are no ledger's."""
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-    if found != set(_SCHEMA):
+    known = [number for number, schema in _SCHEMAS.items() if set(schema) == found]
+    return known[0] if known else None if found else 0
+
+
+def _is_unused(connection: sqlite3.Connection, path: Path) -> bool:
+    """No tables, or a head and no entries. Tables without a head were not left by a crash: the head comes first."""
+    tables = _format(connection)
+    if not tables:
+        return tables == 0
+    return head_path(path).exists() and connection.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+
+
+def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
+    tables = _format(connection)
+    if not tables:
         raise PrivacyError(
-            f"Expected a ledger of format {FORMAT}, got path={str(path)!r} with other tables or triggers. It is no "
-            "ledger, is of another version, or was tampered with."
+            f"Expected a ledger of format 1 or {FORMAT}, got path={str(path)!r} with other tables or triggers. It is "
+            "no ledger, is of another version, or was tampered with."
         )
     rows = connection.execute("SELECT * FROM header").fetchall()
-    if len(rows) != 1 or rows[0][0] != FORMAT:
-        raise PrivacyError(f"Expected one header of format {FORMAT}, got {rows!r} in path={str(path)!r}.")
+    if len(rows) != 1 or rows[0][0] != tables:
+        raise PrivacyError(f"Expected one header of format {tables}, got {rows!r} in path={str(path)!r}.")
     return Header(*rows[0])
 
 
