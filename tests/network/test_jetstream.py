@@ -60,7 +60,9 @@ def test_nothing_can_be_deleted(world):
 
 def test_a_run_that_was_never_made_shows_when_connecting(server):
     async def scene():
-        with pytest.raises(UnreachableError, match=r"run to be open on .* Ask the operator to run: sottovoce federation open"):
+        with pytest.raises(
+            UnreachableError, match=r"run to be open on .* Ask the operator to run: sottovoce federation open"
+        ):
             await JetStreamTransport.connect(server.url, "unknown", "a", [], LARGEST, timeout=SHORT)
 
     play(scene())
