@@ -3,10 +3,12 @@
 import asyncio
 import json
 import logging
+import time
 
 import nats
 import pytest
 
+from hostile_server import hostile
 from network_server import NatsServer, free_port
 from network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, play
 from sottovoce.engines.network import certificates, link
@@ -351,6 +353,83 @@ def test_no_server_at_all():
         url = f"nats://127.0.0.1:{free_port()}"
         with pytest.raises(UnreachableError, match="connection refused"):
             await JetStreamTransport.connect(url, "r", "a", [], LARGEST, timeout=SHORT)
+
+    play(scene())
+
+
+# -- what people are told ---------------------------------------------------------------------------------------------
+
+
+async def told_by(url, seconds, tls=None):
+    """What is said while a site tries for so long, with the time at which it was said; and the error in the end."""
+    said, began = [], time.monotonic()
+
+    def told(words, left):
+        said.append((words, left, time.monotonic() - began))
+
+    with pytest.raises(UnreachableError) as caught:
+        await JetStreamTransport.connect(url, "r", "a", ["b"], LARGEST, tls=tls, timeout=seconds, told=told)
+    for text in (str(caught.value), *(words for words, _, _ in said)):
+        assert "$JS" not in text
+        assert "sv.r" not in text
+    return said, str(caught.value)
+
+
+def test_nobody_waits_for_a_dead_server_without_being_told():
+    url = f"nats://127.0.0.1:{free_port()}"
+    said, error = play(told_by(url, 1.5))
+    words, left, at = said[0]
+    assert words == f"message server {url} does not answer (connection refused)"
+    assert at < 0.5
+    assert abs(left + at - 1.5) < 0.2
+    assert len(said) <= 3  # not at every attempt
+    assert "connection refused" in error
+
+
+def test_nobody_waits_for_a_mute_server_without_being_told():
+    async def scene():
+        async def mute(_reader, _writer):
+            await asyncio.sleep(60)
+
+        async with hostile(mute, None) as (url, _):
+            said, error = await told_by(url, 2.0)
+        assert "silence for 1.5 s so far" in said[0][0]
+        assert said[0][2] < 2.0
+        assert "got none (no connection within 2 s)" in error or "silence" in error
+
+    play(scene())
+
+
+def test_nobody_waits_for_a_run_that_is_not_open_without_being_told(server):
+    said, error = play(told_by(server.url, 1.0))
+    words, left, at = said[0]
+    assert words == (
+        f"the run is not open on message server {server.url} yet: ask the operator to run: sottovoce federation open"
+    )
+    assert at < 0.5
+    assert left <= 1.0
+    assert "Ask the operator to run: sottovoce federation open" in error
+
+
+def test_people_are_told_when_a_server_goes_and_when_it_is_back(world):
+    said = []
+
+    async def scene():
+        await (await world.site("a")).close()  # makes the run
+        site = await JetStreamTransport.connect(
+            world.server.url, world.run_id, "a", ["b"], LARGEST, told=lambda *words: said.append(words)
+        )
+        async with site:
+            await site.get(1, "b", SHORT)
+            assert said == []
+            await world.stop()
+            with pytest.raises(UnreachableError):
+                await site.get(1, "b", SHORT)
+            assert ("does not answer (" in said[0][0], said[0][1]) == (True, None)
+            await world.start()
+            await site.get(1, "b", LONG / 5)
+            assert said[-1] == (None, None)
+            assert [words for words, _ in said].count(None) == 1
 
     play(scene())
 

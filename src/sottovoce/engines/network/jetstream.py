@@ -35,6 +35,15 @@ FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
 FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of a cluster that lags behind
 
 
+# Words about the server, None once it answers again; and the seconds until it is given up, where that is known.
+Told: TypeAlias = Callable[[str | None, float | None], None]
+
+
+def untold(words: str | None, left: float | None) -> None:
+    """For those who need not be told."""
+    del words, left
+
+
 # -- setting a run up -------------------------------------------------------------------------------------------------
 
 
@@ -48,6 +57,7 @@ async def create_stream(
     tls: ssl.SSLContext | None = None,
     inbox_prefix: str = "_INBOX",
     timeout: float = 10.0,
+    told: Told = untold,
 ) -> None:
     """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
 
@@ -60,15 +70,18 @@ async def create_stream(
         tls: how to recognise the server and to be recognised.
         inbox_prefix: below this the answer is awaited.
         timeout: in seconds.
+        told: is called while the server does not answer.
     """
     check_run_id(run_id)
     check_timeout(timeout)
     expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
     wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
+    deadline = now() + timeout
     link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
+    link.told = _until(deadline, told)
     try:
         subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
-        answer = await link.request(subject, now() + timeout, _parsed, json.dumps(wanted).encode())
+        answer = await link.request(subject, deadline, _parsed, json.dumps(wanted).encode())
         _check_payload(link, run_id, max_message_size)
     finally:
         await link.close()
@@ -102,6 +115,10 @@ def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict
             "dest": push(run_id, "{{wildcard(1)}}", "{{wildcard(2)}}"),
         },
     }
+
+
+def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
+    return lambda words: told(words, max(deadline - now(), 0.0))
 
 
 def _ignore(message: Message) -> None:
@@ -192,15 +209,6 @@ def _stored(message: Message) -> bytes | None:
 # -- the transport ----------------------------------------------------------------------------------------------------
 
 
-# Words about the server, and the seconds until it is given up, where that is known.
-Told: TypeAlias = Callable[[str, float | None], None]
-
-
-def untold(words: str, left: float | None) -> None:
-    """For those who need not be told."""
-    del words, left
-
-
 @final
 class JetStreamTransport(Transport):
     """One site's way to the mailboxes of a run."""
@@ -245,7 +253,7 @@ class JetStreamTransport(Transport):
                     arrivals.add(digits, name, message.data)
 
         link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart), max_message_size)
-        link.told = lambda words: told(words, max(deadline - now(), 0.0))
+        link.told = _until(deadline, told)
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
             await transport._look(slot(0, site), deadline)

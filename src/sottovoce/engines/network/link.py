@@ -34,8 +34,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def unheard(words: str) -> None:
-    """For those who need not be told."""
+def _unheard(words: str | None) -> None:
     del words
 
 
@@ -57,12 +56,12 @@ class Link:
         server: where to, and how.
         pushes: what to listen to.
         largest: in bytes, of the messages of this run. The server may send nothing that is much larger.
-        told: is called with a few words whenever there is no answer. May be replaced.
     """
 
-    def __init__(self, server: Server, pushes: Pushes, largest: int = 0, told: Callable[[str], None] = unheard) -> None:
-        self.server, self.told = server, told
-        self._pushes, self._largest = pushes, largest
+    def __init__(self, server: Server, pushes: Pushes, largest: int) -> None:
+        self.server, self._pushes, self._largest = server, pushes, largest
+        # Called with a few words whenever there is no answer, and with None once there is. May be replaced.
+        self.told: Callable[[str | None], None] = _unheard
         self._connection: Connection | None = None
         # Tasks return errors instead of raising them: nobody may be there to hear.
         self._dialling: asyncio.Task[Connection | Exception] | None = None
@@ -136,7 +135,9 @@ class Link:
 
     def _well(self) -> None:
         """The server does what it is asked: the next trouble is a new one."""
-        self._words = ""
+        if self._words:
+            self._words = ""
+            self.told(None)
         self._rest = 0.0
         self._ask_patience = max(FIRST_PATIENCE, min(self._far, LONGEST_PATIENCE))
 
