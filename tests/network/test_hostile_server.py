@@ -3,15 +3,22 @@
 import asyncio
 import logging
 import os
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+import sottovoce as sv
+from guarded_server import federation_of, program_of
 from hostile_server import CHUNK, INFO, answer, empty, flood, greet, hostile, papers, questions
-from network_worlds import LARGEST, play
+from network_worlds import LARGEST, LONG, play
+from sottovoce.algorithms import IPADMM
+from sottovoce.cli import main
 from sottovoce.engines.network.jetstream import JetStreamTransport
-from sottovoce.engines.network.transport import TransportError
+from sottovoce.engines.network.transport import Outcome, TransportError
 
+ALGORITHM = IPADMM(rounds=2, local_steps=1, epsilon=1.5, delta=1e-5, diameter=10.0)
 TIME = 0.5  # seconds of every call
 MOST = 8 << 20  # bytes that a site may grow by
 DEEP = b"[" * 100_000
@@ -72,6 +79,11 @@ def answering(make, then=b""):
     return script
 
 
+def behaving():
+    """The control: what a good server would say."""
+    return answering(plainly(b'{"stream":"SV_r","seq":1}'))
+
+
 def plainly(data):
     return lambda reply: b"MSG %s 1 %d\r\n%s\r\n" % (reply, len(data), data)
 
@@ -115,7 +127,7 @@ SCRIPTS = {
     "blank lines": says(then=b"\r\n" * (CHUNK // 2)),
     "an endless line later": after_greeting(b"MSG ", then=b"x" * CHUNK),
     "an endless error": after_greeting(b"-ERR '", then=b"x" * CHUNK),
-    "an endless payload": after_greeting(b"MSG a 1 999999999999\r\n", then=b"x" * CHUNK),
+    "an endless payload": after_greeting(b"MSG a 1 9999999999\r\n", then=b"x" * CHUNK),
     "an endless payload of any size": after_greeting(b"MSG a 1 " + b"9" * 5000 + b"\r\n", then=b"x" * CHUNK),
     "endless headers": after_greeting(b"HMSG a 1 999999999 999999999\r\nNATS/1.0\r\n", then=b"a: b\r\n" * 10_000),
     "headers longer than the message": after_greeting(b"HMSG a 1 90 20\r\n", then=b"a: b\r\n" * 10_000),
@@ -134,7 +146,8 @@ SCRIPTS = {
     "negative numbers": after_greeting(b"MSG a 1 -5\r\nhello\r\n"),
     "odd letters": after_greeting(b"MSG \xff\xfe 1 5\r\nhello\r\nHMSG \xff 1 3 5\r\n\xff\xff\xffab\r\n"),
     "no end of a message": after_greeting(b"MSG a 1 5\r\nhello, world\r\n"),
-    "nested answers": answering(plainly(DEEP)),
+    "nested answers": answering(plainly(DEEP[:60_000])),
+    "answers longer than agreed": answering(plainly(DEEP)),
     "nested answers, balanced": answering(plainly(DEEP[:900] + b"]" * 900)),
     "a nested reason": answering(plainly(b'{"error":{"code":1,"description":%s%s}}' % (DEEP[:900], b"]" * 900))),
     "answers in bits": drip_answers(),
@@ -212,3 +225,58 @@ def test_a_site_stays_small_and_calm(tls, caplog, what):
         assert text.isprintable()
         assert "sv.r." not in text  # names of subjects are nobody's business
         assert "_INBOX" not in text
+
+
+def test_the_same_server_without_harm(tls):
+    async def scene():
+        async with hostile(behaving(), tls[0]) as (url, calls):
+            site = await JetStreamTransport.connect(url, "r", "a", ["b"], LARGEST, tls=tls[1], timeout=LONG)
+            async with site:
+                assert (await site.put_once(1, "a", b"one", LONG)).outcome is Outcome.STORED
+                assert await site.get(1, "b", TIME) is None
+            assert len(calls) == 1
+
+    play(scene())
+
+
+# -- the program ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("nested INFO", "it sent a line of more than 32768 bytes"),
+        ("INFO with a list", "it sent a greeting that is not one of a NATS server"),
+        ("an endless payload", "it sent a message of 9999999999 bytes, where at most"),
+        ("nested answers", "Expected an answer of the message server, got b'[[["),
+    ],
+)
+def test_the_program_ends_with_one_line(tmp_path, capfd, what, words):
+    federation = federation_of(("a", "b"), sv.graphs.complete(2), ALGORITHM, {})
+    script, server = SCRIPTS[what], papers(tmp_path)[0]
+    began, ending = threading.Event(), None
+
+    async def serve():
+        nonlocal ending
+        ending = asyncio.get_running_loop().create_future()
+        async with hostile(script, server) as (url, _):
+            found.append(url)
+            began.set()
+            await ending
+
+    found = []
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        with federation:
+            assert began.wait(LONG)
+            given = program_of(federation, "a", SimpleNamespace(url=found[0], papers=tmp_path), tmp_path)
+            given[given.index("--patience") + 1] = "1"
+            assert main(["site", "run", *given, "--quiet"]) == 7
+    finally:
+        ending.get_loop().call_soon_threadsafe(ending.set_result, None)
+        thread.join()
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("sottovoce: error: Expected")
+    assert words in lines[0]

@@ -214,6 +214,28 @@ def test_headers_that_look_like_a_status_hide_nothing(world):
     play(scene())
 
 
+def test_a_status_that_a_member_made_up_hides_nothing(world):
+    """An empty message whose headers begin as the server's own word would: it is there, and it is empty."""
+
+    async def scene():
+        async with await world.site("b", ["a"]) as b:
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port)
+            writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
+            for k, status in ((1, b"404"), (2, b"503"), (3, b"100")):
+                headers = b"NATS/1.0 %s Made Up\r\n\r\n" % status
+                subject = mailbox(world.run_id, k, "a").encode()
+                writer.write(b"HPUB %s %d %d\r\n%s\r\n" % (subject, len(headers), len(headers), headers))
+            writer.write(b"PING\r\n")
+            await reader.readuntil(b"PONG\r\n")
+            for k in (1, 2, 3):
+                for _ in range(2):  # pushed, then read
+                    assert await b.get(k, "a", LONG) == b""
+            writer.close()
+            await writer.wait_closed()
+
+    play(scene())
+
+
 def test_arrivals_are_few_and_early_and_handed_out_once():
     async def scene():
         arrivals = Arrivals(["a"], LARGEST)

@@ -131,9 +131,9 @@ class Connection(asyncio.Protocol):
         self._numbers = count()
         self._waiting: dict[str, tuple[str, asyncio.Future[Message | Exception]]] = {}
         self._transport: asyncio.Transport | None = None
-        self._ready: asyncio.Future[Exception | None] = loop.create_future()
+        self._ready: asyncio.Future[None] = loop.create_future()
         self._gone: asyncio.Future[None] = loop.create_future()
-        self._broken = False
+        self._end: Exception | None = None  # why it is of no more use
         self._pinging: asyncio.TimerHandle | None = None
         self._unanswered = 0
         # The largest message that the server takes, headers included; 0 before it has said so.
@@ -152,14 +152,12 @@ class Connection(asyncio.Protocol):
         }  # fmt: skip
         try:
             await asyncio.get_running_loop().create_connection(lambda: made, server.host, server.port, **secure)
-            problem = await made._ready
-            if problem is not None:
-                raise problem
-        except OSError as error:
-            raise _explained(server, error) from error
-        finally:
-            if not made.alive:
-                await made.shut()
+            await asyncio.wait([made._ready])  # a plain await would cancel it along with the caller
+            if made._end is not None:
+                raise made._end
+        except BaseException as error:
+            await made.shut()
+            raise (_explained(server, error) if isinstance(error, OSError) else error) from None
         return made
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ class Connection(asyncio.Protocol):
     @property
     def alive(self) -> bool:
         """As far as is known."""
-        return not self._broken and self.max_payload > 0 and self._ready.done()
+        return self._end is None and self._ready.done()
 
     async def ask(self, subject: str, data: bytes, headers: bytes) -> Message:
         """One question, one answer, or `SilenceError`. Whoever calls this limits the time."""
@@ -197,8 +195,9 @@ class Connection(asyncio.Protocol):
         self._write(b"".join((line.encode(), b"\r\n", headers, data, b"\r\n")))
 
     def _write(self, data: bytes) -> None:
-        if self._transport is None or self._broken:
-            raise SilenceError("the connection was lost")
+        if self._end is not None:
+            raise self._end
+        assert self._transport is not None, "made by dial"
         self._transport.write(data)
         if self._transport.get_write_buffer_size() > self._most_unsent:
             self._break_off(SilenceError("it does not read what it is sent"))
@@ -207,16 +206,16 @@ class Connection(asyncio.Protocol):
 
     def _break_off(self, error: Exception) -> None:
         """Throw the connection away; whoever still waits gets this error."""
-        if self._broken:
+        if self._end is not None:
             return
-        self._broken = True
+        self._end = error
         if self._pinging is not None:
             self._pinging.cancel()
         if self._transport is not None:
             self._transport.abort()
         for _, answer in self._waiting.values():
             _settle(answer, error)
-        _settle(self._ready, error)
+        _settle(self._ready, None)
 
     def drop(self, error: Exception) -> None:
         """The same, by whoever has given up on it. `shut` is still to be called."""
@@ -239,7 +238,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._frames.feed(data):
-                if self._broken:
+                if self._end is not None:
                     return
                 self._take(frame)
         except FrameError as error:

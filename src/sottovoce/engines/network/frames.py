@@ -140,7 +140,8 @@ class Frames:
     def _message(self, head: _Head) -> Message | None:
         if len(self._held) < head.size + len(_END):
             return None
-        headers, data = bytes(self._held[: head.headers]), bytes(self._held[head.headers : head.size])
+        with memoryview(self._held) as held:
+            headers, data = bytes(held[: head.headers]), bytes(held[head.headers : head.size])
         if self._held[head.size : head.size + len(_END)] != _END:
             raise FrameError("a message that is longer than it says")
         del self._held[: head.size + len(_END)]

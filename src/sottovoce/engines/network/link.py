@@ -176,7 +176,7 @@ class Link:
 
     async def _dial(self) -> Connection | Exception:
         if self._connection is not None:
-            LOG.info("the connection to message server %s was lost", self.server)
+            LOG.debug("the connection to message server %s was lost", self.server)
             self._shut(self._connection)
             self._connection = None
         await asyncio.sleep(self._rest)
