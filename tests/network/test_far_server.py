@@ -15,6 +15,7 @@ from sottovoce.engines.network.agreement import LostNeighbour
 from sottovoce.engines.network.jetstream import JetStreamTransport
 from sottovoce.engines.network.mail import Pace
 from sottovoce.engines.network.opening import room_for
+from sottovoce.engines.network.stops import LostNeighbourError
 from sottovoce.engines.network.transport import UnreachableError
 
 ALGORITHM = IPADMM(rounds=2, local_steps=1, epsilon=1.5, delta=1e-5, diameter=10.0)
@@ -69,6 +70,20 @@ def test_a_server_that_restarts_200_milliseconds_away_is_found_again(tmp_path):
 
     with federation, GuardedServer(tmp_path, [federation]) as server:
         assert {finished.rounds for finished in play(scene(server))} == {2}
+
+
+def test_a_neighbour_is_lost_also_where_the_server_is_further_away_than_it_is_judged_often(tmp_path):
+    """A server that is merely slow is no excuse: it has said just before that nothing is there."""
+    lost = LostNeighbour(policy="stop", wait_seconds=1.2)  # judged every 0.2 s
+    federation = federation_of(TWO, sv.graphs.complete(2), ALGORITHM, {}, lost_neighbour=lost)
+
+    async def scene(server):
+        async with Relay(server.port, 0.3) as relay:
+            world = FarWorld(server, relay, federation.agreement)
+            return await federation.site("berlin", world, pace=Pace(server=20.0))
+
+    with federation, GuardedServer(tmp_path, [federation]) as server, pytest.raises(LostNeighbourError, match="paris"):
+        play(scene(server))
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.25])

@@ -426,7 +426,8 @@ def test_nobody_waits_for_a_run_that_is_not_open_without_being_told(server):
     said, error = play(told_by(server.url, 1.0))
     words, left, at = said[0]
     assert words == (
-        f"the run is not open on message server {server.url} yet: ask the operator to run: sottovoce federation open"
+        f"the run is not open on message server {server.url} yet; if this lasts, ask the operator to run: sottovoce "
+        "federation open"
     )
     assert at < 0.5
     assert left <= 1.0

@@ -339,7 +339,7 @@ def _payload_limit(text: bytes) -> int:
     except (ValueError, RecursionError):
         info = None
     limit = info.get("max_payload") if isinstance(info, dict) else None
-    if not isinstance(info, dict) or not isinstance(limit, int) or limit < 1:
+    if not isinstance(info, dict) or type(limit) is not int or limit < 1:
         raise FrameError("a greeting that is not one of a NATS server")
     if info.get("headers") is not True:
         raise FrameError("a greeting of a server without headers. Use nats-server 2.10 or later")

@@ -6,6 +6,7 @@ missed: at first, after every new connection, and now and then while it waits. P
 """
 
 import json
+import math
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias, final
@@ -13,7 +14,7 @@ from typing import Any, Self, TypeAlias, final
 from sottovoce.engines.network.arrivals import Arrivals
 from sottovoce.engines.network.connection import Pushes, Server, SilenceError, plain
 from sottovoce.engines.network.frames import Message
-from sottovoce.engines.network.link import Link, now
+from sottovoce.engines.network.link import Link, UnderWayError, now
 from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
 from sottovoce.engines.network.transport import (
     Outcome,
@@ -150,7 +151,10 @@ class NotOpenError(SilenceError):
     """The server is there, and nobody on it knows the run."""
 
     def told(self, server: Server) -> str:
-        return f"the run is not open on message server {server} yet: ask the operator to run: sottovoce federation open"
+        return (
+            f"the run is not open on message server {server} yet; if this lasts, ask the operator to run: sottovoce "
+            "federation open"
+        )
 
     def given_up(self, server: Server, seconds: float) -> str:
         return (
@@ -216,6 +220,7 @@ class JetStreamTransport(Transport):
     def __init__(self, link: Link, arrivals: Arrivals, run_id: str, max_message_size: int) -> None:
         self._link, self._arrivals = link, arrivals
         self._run_id, self._max_message_size = run_id, max_message_size
+        self._empty: dict[Slot, float] = {}  # when the server last said that nothing is there
 
     @classmethod
     async def connect(
@@ -291,7 +296,7 @@ class JetStreamTransport(Transport):
         await self._link.close()
 
     async def _awaited(self, address: Slot, deadline: float) -> bytes | None:
-        answered = False
+        answered, began = False, now()
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
             pushed = await self._arrivals.wait(address, min(pause, deadline - now()))
@@ -301,15 +306,23 @@ class JetStreamTransport(Transport):
                 return None
             try:
                 stored = await self._look(address, deadline)
-            except UnreachableError:
-                if answered:
+            except UnreachableError as error:
+                if answered or (isinstance(error, UnderWayError) and self._lately(address, now() - began)):
                     return None
                 raise
             if stored is not None:
                 self._arrivals.had(address)
+                self._empty.pop(address, None)
                 return stored
-            answered = True
+            answered, self._empty[address] = True, now()
             pause = min(max(2 * pause, FIRST_LOOK), LONGEST_LOOK)
+
+    def _lately(self, address: Slot, waited: float) -> bool:
+        """Whether the server has said that this mailbox is empty, just before we began to wait.
+
+        A server that is further away than we wait answers every other time, and is not silent for that.
+        """
+        return now() - self._empty.get(address, -math.inf) <= waited + 2 * self._link.way
 
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
         """Into the mailbox itself."""

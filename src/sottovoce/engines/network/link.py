@@ -42,6 +42,10 @@ class _CutShortError(SilenceError):
     """The deadline came before the attempt ended: this says little about the server."""
 
 
+class UnderWayError(UnreachableError):
+    """The question was asked, nothing went wrong so far, and the answer may still come."""
+
+
 class _Question(NamedTuple):
     subject: str
     data: bytes
@@ -70,6 +74,7 @@ class Link:
         self._closed = False
         self._dial_patience = self._ask_patience = FIRST_PATIENCE
         self._far = 0.0  # seconds that the last dialling took
+        self.way = 0.0  # seconds that the last answer took
         self._rest = 0.0  # before the next dialling
         self._words, self._tell_next = "", 0.0
         # The largest message that the server takes, headers included; known once connected.
@@ -92,7 +97,8 @@ class Link:
             try:
                 answer = read(await self._answer(question, deadline))
             except _CutShortError as error:
-                raise UnreachableError((silence or error).given_up(self.server, now() - began)) from None
+                kind = UnderWayError if silence is None and self._live() else UnreachableError
+                raise kind((silence or error).given_up(self.server, now() - began)) from None
             except SilenceError as error:
                 silence = error
                 self._tell(silence)
@@ -149,7 +155,10 @@ class Link:
         try:
             connection = await self._connected()
             async with asyncio.timeout(patience):
-                return await connection.ask(*question)
+                began = now()
+                answer = await connection.ask(*question)
+                self.way = now() - began
+                return answer
         except TimeoutError:
             self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
             silence = SilenceError(f"silence for {patience:.3g} s")
@@ -159,9 +168,12 @@ class Link:
         except (SilenceError, TransportError) as error:
             return error
 
+    def _live(self) -> Connection | None:
+        return self._connection if self._connection is not None and self._connection.alive else None
+
     async def _connected(self) -> Connection:
-        if self._connection is not None and self._connection.alive:
-            return self._connection
+        if (live := self._live()) is not None:
+            return live
         if self._dialling is None or self._dialling.done():
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
         # Several attempts wait for it, and none of them may cancel it.
