@@ -147,6 +147,15 @@ def test_no_handshake(tls):
     assert left_behind(scene()) == []
 
 
+def test_a_handshake_that_is_broken_off_is_told_in_words(tls):
+    async def scene():
+        async with hostile(goodbye, None) as (url, _):
+            with pytest.raises(UnreachableError, match=r"\(it breaks off the TLS|\(connection reset by peer"):
+                await JetStreamTransport.connect(url, "r", "a", ["b"], LARGEST, tls=tls[1], timeout=TIME)
+
+    play(scene())
+
+
 def test_another_name(tmp_path):
     certificates.create_authority(tmp_path)
     files, site = certificates.issue_server(tmp_path, ["elsewhere"]), certificates.issue_site(tmp_path, "a")

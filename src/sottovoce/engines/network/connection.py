@@ -200,12 +200,12 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None, "made by dial"
         self._transport.write(data)
         if self._transport.get_write_buffer_size() > self._most_unsent:
-            self._break_off(SilenceError("it does not read what it is sent"))
+            self.drop(SilenceError("it does not read what it is sent"))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _break_off(self, error: Exception) -> None:
-        """Throw the connection away; whoever still waits gets this error."""
+    def drop(self, error: Exception) -> None:
+        """Throw the connection away; whoever still waits gets this error. `shut` is still to be called."""
         if self._end is not None:
             return
         self._end = error
@@ -217,13 +217,9 @@ class Connection(asyncio.Protocol):
             _settle(answer, error)
         _settle(self._ready, None)
 
-    def drop(self, error: Exception) -> None:
-        """The same, by whoever has given up on it. `shut` is still to be called."""
-        self._break_off(error)
-
     async def shut(self) -> None:
         """Until it is closed, whatever state it is in."""
-        self._break_off(SilenceError("the connection was closed"))
+        self.drop(SilenceError("the connection was closed"))
         if self._transport is None:
             await asyncio.sleep(0)  # asyncio has closed its socket, but does so in the next turn of the loop
         else:
@@ -242,13 +238,13 @@ class Connection(asyncio.Protocol):
                     return
                 self._take(frame)
         except FrameError as error:
-            self._break_off(SilenceError(f"it sent {error}"))
+            self.drop(SilenceError(f"it sent {error}"))
         except SilenceError as error:
-            self._break_off(error)
+            self.drop(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = SilenceError("the connection was lost") if exc is None else _explained(self._server, exc)
-        self._break_off(reason)
+        self.drop(reason)
         _settle(self._gone, None)
 
     def _take(self, frame: Frame) -> None:
@@ -281,7 +277,7 @@ class Connection(asyncio.Protocol):
 
     def _ping(self) -> None:
         if self._unanswered >= UNANSWERED_PINGS:
-            self._break_off(SilenceError(f"no sign of life for {self._unanswered * PING_EVERY:g} s"))
+            self.drop(SilenceError(f"no sign of life for {self._unanswered * PING_EVERY:g} s"))
             return
         self._unanswered += 1
         self._pinging = asyncio.get_running_loop().call_later(PING_EVERY, self._ping)
@@ -300,14 +296,14 @@ class Connection(asyncio.Protocol):
         if "permissions violation" in words:
             self._not_permitted(words)
         elif "authorization violation" in words or "authentication" in words:
-            self._break_off(
+            self.drop(
                 RefusedError(
                     f"Expected message server {self._server} to know us, got: {plain(words)}. Check the certificate "
                     "against its file."
                 )
             )
         else:
-            self._break_off(SilenceError(f"it says: {plain(words)}"))
+            self.drop(SilenceError(f"it says: {plain(words)}"))
 
     def _not_permitted(self, words: str) -> None:
         for subject, answer in self._waiting.values():
@@ -359,6 +355,8 @@ def _explained(server: Server, error: Exception) -> Exception:
 
 def _in_words(error: Exception) -> str:
     """What the system says, without the numbers around it."""
+    if isinstance(error, ssl.SSLError):  # its numbers are not the system's
+        return "it breaks off the TLS connection"
     if isinstance(error, socket.gaierror):
         return f"its name is not known: {plain(error.strerror).lower()}"
     # asyncio puts the errors of several addresses into one text.

@@ -154,6 +154,7 @@ class Link:
         patience = self._ask_patience
         try:
             connection = await self._connected()
+            patience = self._ask_patience
             async with asyncio.timeout(patience):
                 began = now()
                 answer = await connection.ask(*question)
