@@ -25,10 +25,11 @@ from site_runs import scratch
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.engines.network import agreement_file, certificates
 from sottovoce.engines.network.certificates import TLSFiles
+from sottovoce.engines.network.connection import Pushes, Server
 from sottovoce.engines.network.identity import OPERATOR
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.journal import Journal
-from sottovoce.engines.network.link import Link, Pushes, Server
+from sottovoce.engines.network.link import Link
 from sottovoce.engines.network.notices import most_messages
 from sottovoce.engines.network.seat import digest, owner_of
 from sottovoce.engines.network.server import Hosting, server_config
@@ -127,11 +128,12 @@ class Scene:
         return play(self._published(name))
 
     async def _published(self, name):
-        async def ignore(_):
+        def ignore(_):
             raise AssertionError("nothing is pushed to an operator")
 
         tls = TLSFiles.within(self.folder, OPERATOR).context()
-        link = Link(Server(self.server.url, tls, inbox(OPERATOR)), Pushes((), ignore, lambda: None))
+        pushes = Pushes((), ignore, lambda: None)
+        link = Link(Server(self.server.url, tls, inbox(OPERATOR)), pushes, 1 << 20)  # all subjects are in one answer
         run, wanted = self.agreement.run, json.dumps({"subjects_filter": mailbox(self.agreement.run, "*", name)})
         deadline = asyncio.get_running_loop().time() + 20.0
         try:

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import logging
+import time
 
 import nats
 import pytest
 
+from hostile_server import hostile
 from network_server import NatsServer, free_port
 from network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, play
 from sottovoce.engines.network import certificates, link
@@ -60,7 +62,9 @@ def test_nothing_can_be_deleted(world):
 
 def test_a_run_that_was_never_made_shows_when_connecting(server):
     async def scene():
-        with pytest.raises(UnreachableError, match="nobody answers there"):
+        with pytest.raises(
+            UnreachableError, match=r"run to be open on .* Ask the operator to run: sottovoce federation open"
+        ):
             await JetStreamTransport.connect(server.url, "unknown", "a", [], LARGEST, timeout=SHORT)
 
     play(scene())
@@ -110,7 +114,7 @@ def test_bad_urls(url):
 def test_passwords_are_not_shown():
     async def scene():
         url = f"nats://a:secret@127.0.0.1:{free_port()}"
-        with pytest.raises(UnreachableError, match=r"nats://127\.0\.0\.1:\d+ on") as caught:
+        with pytest.raises(UnreachableError, match=r"nats://127\.0\.0\.1:\d+ within") as caught:
             await JetStreamTransport.connect(url, "r", "a", [], LARGEST, timeout=SHORT)
         assert "secret" not in str(caught.value)
 
@@ -210,6 +214,28 @@ def test_headers_that_look_like_a_status_hide_nothing(world):
     play(scene())
 
 
+def test_a_status_that_a_member_made_up_hides_nothing(world):
+    """An empty message whose headers begin as the server's own word would: it is there, and it is empty."""
+
+    async def scene():
+        async with await world.site("b", ["a"]) as b:
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port)
+            writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
+            for k, status in ((1, b"404"), (2, b"503"), (3, b"100")):
+                headers = b"NATS/1.0 %s Made Up\r\n\r\n" % status
+                subject = mailbox(world.run_id, k, "a").encode()
+                writer.write(b"HPUB %s %d %d\r\n%s\r\n" % (subject, len(headers), len(headers), headers))
+            writer.write(b"PING\r\n")
+            await reader.readuntil(b"PONG\r\n")
+            for k in (1, 2, 3):
+                for _ in range(2):  # pushed, then read
+                    assert await b.get(k, "a", LONG) == b""
+            writer.close()
+            await writer.wait_closed()
+
+    play(scene())
+
+
 def test_arrivals_are_few_and_early_and_handed_out_once():
     async def scene():
         arrivals = Arrivals(["a"], LARGEST)
@@ -258,7 +284,7 @@ def test_the_listed_rights_are_enough_and_pushes_only_save_time(tmp_path, caplog
                     await site.put_once(k, name, name.encode(), LONG)
                     assert await site.get_many(k, others, LONG) == {other: other.encode() for other in others}
                 if name == "a":
-                    with pytest.raises(RefusedError, match=r"let us use sv\.rights\.3\.b"):
+                    with pytest.raises(RefusedError, match="let us use the mailbox of site='b' in round=3, got: perm"):
                         await site.put_once(3, "b", b"not b", LONG)
 
         await asyncio.gather(*map(live, names))
@@ -267,7 +293,8 @@ def test_the_listed_rights_are_enough_and_pushes_only_save_time(tmp_path, caplog
 
     with NatsServer(tmp_path, users("rights", names, hears=("a", "b"))) as server:
         play(scene(server))
-    assert 'permissions violation for subscription to "svp.rights.*.a"' in caplog.text
+    assert "does not let us hear the pushes of site='a'" in caplog.text
+    assert "sv.rights" not in caplog.text
 
 
 def test_tls_is_not_talked_away(server, tmp_path):
@@ -346,8 +373,86 @@ def test_a_connection_that_went_quiet_is_replaced(world, monkeypatch):
 def test_no_server_at_all():
     async def scene():
         url = f"nats://127.0.0.1:{free_port()}"
-        with pytest.raises(UnreachableError, match="Connect call failed"):
+        with pytest.raises(UnreachableError, match="connection refused"):
             await JetStreamTransport.connect(url, "r", "a", [], LARGEST, timeout=SHORT)
+
+    play(scene())
+
+
+# -- what people are told ---------------------------------------------------------------------------------------------
+
+
+async def told_by(url, seconds, tls=None):
+    """What is said while a site tries for so long, with the time at which it was said; and the error in the end."""
+    said, began = [], time.monotonic()
+
+    def told(words, left):
+        said.append((words, left, time.monotonic() - began))
+
+    with pytest.raises(UnreachableError) as caught:
+        await JetStreamTransport.connect(url, "r", "a", ["b"], LARGEST, tls=tls, timeout=seconds, told=told)
+    for text in (str(caught.value), *(words for words, _, _ in said)):
+        assert "$JS" not in text
+        assert "sv.r" not in text
+    return said, str(caught.value)
+
+
+def test_nobody_waits_for_a_dead_server_without_being_told():
+    url = f"nats://127.0.0.1:{free_port()}"
+    said, error = play(told_by(url, 1.5))
+    words, left, at = said[0]
+    assert words == f"message server {url} does not answer (connection refused)"
+    assert at < 0.5
+    assert abs(left + at - 1.5) < 0.2
+    assert len(said) <= 3  # not at every attempt
+    assert "connection refused" in error
+
+
+def test_nobody_waits_for_a_mute_server_without_being_told():
+    async def scene():
+        async def mute(_reader, _writer):
+            await asyncio.sleep(60)
+
+        async with hostile(mute, None) as (url, _):
+            said, error = await told_by(url, 2.0)
+        assert "silence for 1.5 s so far" in said[0][0]
+        assert said[0][2] < 2.0
+        assert "got none (no connection within 2 s)" in error or "silence" in error
+
+    play(scene())
+
+
+def test_nobody_waits_for_a_run_that_is_not_open_without_being_told(server):
+    said, error = play(told_by(server.url, 1.0))
+    words, left, at = said[0]
+    assert words == (
+        f"the run is not open on message server {server.url} yet; if this lasts, ask the operator to run: sottovoce "
+        "federation open"
+    )
+    assert at < 0.5
+    assert left <= 1.0
+    assert "Ask the operator to run: sottovoce federation open" in error
+
+
+def test_people_are_told_when_a_server_goes_and_when_it_is_back(world):
+    said = []
+
+    async def scene():
+        await (await world.site("a")).close()  # makes the run
+        site = await JetStreamTransport.connect(
+            world.server.url, world.run_id, "a", ["b"], LARGEST, told=lambda *words: said.append(words)
+        )
+        async with site:
+            await site.get(1, "b", SHORT)
+            assert said == []
+            await world.stop()
+            with pytest.raises(UnreachableError):
+                await site.get(1, "b", SHORT)
+            assert ("does not answer (" in said[0][0], said[0][1]) == (True, None)
+            await world.start()
+            await site.get(1, "b", LONG / 5)
+            assert said[-1] == (None, None)
+            assert [words for words, _ in said].count(None) == 1
 
     play(scene())
 

@@ -23,7 +23,7 @@ from sottovoce.engines.network.identity import write_secret
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.server import Hosting, server_config
 from sottovoce.engines.network.subjects import inbox, mailbox, push, reading, stream_name
-from sottovoce.engines.network.transport import Outcome
+from sottovoce.engines.network.transport import Outcome, RefusedError
 from sottovoce.errors import InputError
 
 SIZE = 1000
@@ -54,7 +54,7 @@ def federation(tmp_path_factory):
 
 
 @asynccontextmanager
-async def client(federation, name, tls=None):
+async def client(federation, name):
     """A raw connection, and a queue of the server's complaints."""
     complaints = asyncio.Queue()
 
@@ -63,7 +63,7 @@ async def client(federation, name, tls=None):
 
     connection = await nats.connect(
         federation.url,
-        tls=tls or TLSFiles.within(federation.folder, name).context(),
+        tls=TLSFiles.within(federation.folder, name).context(),
         tls_handshake_first=True,
         inbox_prefix=inbox(name),
         allow_reconnect=False,
@@ -73,6 +73,12 @@ async def client(federation, name, tls=None):
         yield connection, complaints
     finally:
         await connection.close()
+
+
+async def connected(federation, name, tls):
+    """A site's own way in. Where a refusal is expected, rather this: the client library leaves connections open."""
+    site = await JetStreamTransport.connect(federation.url, federation.run, name, [], SIZE, tls=tls, timeout=10)
+    await site.close()
 
 
 async def complaint_about(connection, complaints, subject):
@@ -230,13 +236,9 @@ def test_only_known_certificates_of_the_authority_connect(federation, tmp_path):
         "no certificate": bare,
     }
 
-    async def scenario(tls):
-        async with client(federation, "berlin", tls):
-            pass
-
     for tls in refused.values():
-        with pytest.raises((nats.errors.Error, OSError)):
-            asyncio.run(scenario(tls))
+        with pytest.raises(RefusedError, match=r"to know us|both sides accept each other's certificate"):
+            asyncio.run(connected(federation, "berlin", tls))
 
 
 def test_nothing_is_said_before_tls(federation):
@@ -255,29 +257,11 @@ def test_nothing_is_said_before_tls(federation):
     assert b"PONG" not in said
 
 
-def test_a_client_refuses_a_server_of_another_authority_or_name(federation, tmp_path):
+def test_a_client_refuses_a_server_of_another_authority(federation, tmp_path):
     certificates.create_authority(tmp_path)
-    files = TLSFiles.within(federation.folder, "berlin")
-    impostor = replace(files, authority=tmp_path / "ca.cert.pem").context()
-
-    async def scenario(tls, host):
-        await nats.connect(
-            federation.url,
-            tls=tls,
-            tls_handshake_first=True,
-            tls_hostname=host,
-            allow_reconnect=False,
-            error_cb=_quiet,
-        )
-
-    with pytest.raises(ssl.SSLCertVerificationError, match=r"self-signed certificate|unable to get local issuer"):
-        asyncio.run(scenario(impostor, "localhost"))
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        asyncio.run(scenario(files.context(), "elsewhere"))
-
-
-async def _quiet(error):
-    pass
+    impostor = replace(TLSFiles.within(federation.folder, "berlin"), authority=tmp_path / "ca.cert.pem").context()
+    with pytest.raises(RefusedError, match=r"self-signed certificate|unable to get local issuer"):
+        asyncio.run(connected(federation, "berlin", impostor))
 
 
 # -- an organisation's own authority ----------------------------------------------------------------------------------
@@ -324,11 +308,11 @@ def test_certificates_of_another_kind_are_mapped_by_subject_or_address(tmp_path)
             assert complaints.empty()
 
     with MessageServer(tmp_path, configured(tmp_path, [one], identities=identities)) as server:
-        federation = SimpleNamespace(folder=tmp_path, url=server.url)
+        federation = SimpleNamespace(folder=tmp_path, url=server.url, run=one.run)
         asyncio.run(may_write(federation, "berlin"))
         asyncio.run(may_write(federation, "paris"))
-        with pytest.raises((nats.errors.Error, OSError)):
-            asyncio.run(may_write(federation, "rome"))
+        with pytest.raises(RefusedError, match=r"to know us"):
+            asyncio.run(connected(federation, "rome", TLSFiles.within(tmp_path, "rome").context()))
 
 
 # -- without a server -------------------------------------------------------------------------------------------------

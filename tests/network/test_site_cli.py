@@ -5,7 +5,10 @@ import json
 import logging
 import re
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +17,9 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+import sottovoce as sv
 from federations import MessageServer, agreement, members
+from guarded_server import GuardedServer, federation_of, program_of
 from sottovoce import models
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import site as command
@@ -23,7 +28,7 @@ from sottovoce.cli.site import site_run
 from sottovoce.cli.site_view import Lines, View, duration
 from sottovoce.engines.network import agreement_file, certificates, countersign, stops, transport
 from sottovoce.engines.network.certificates import TLSFiles
-from sottovoce.engines.network.events import Facts, JsonLines, Logged, Several, Spending, Watcher
+from sottovoce.engines.network.events import Facts, JsonLines, LogFile, Logged, Several, Spending, Watcher
 from sottovoce.engines.network.jetstream import create_stream
 from sottovoce.engines.network.notices import most_messages
 from sottovoce.engines.network.server import Hosting, server_config
@@ -49,6 +54,7 @@ kind = "categorical"
 categories = ["f", "m"]
 """
 NAMES, SIZES = ("berlin", "paris", "rome"), (30, 20, 25)
+ALGORITHM = IPADMM(rounds=2, local_steps=1, epsilon=1.5, delta=1e-5, diameter=10.0)
 CAP = {"cap_epsilon": 2.0, "cap_delta": 1e-4}
 
 
@@ -263,6 +269,67 @@ def test_exit_codes(error, code):
     assert code in EXIT_CODES
 
 
+def test_a_server_that_is_not_there_is_told_at_once_in_view_and_log(world, tmp_path, capsys):
+    changes = {"server": "tls://127.0.0.1:1", "patience": 0.3, "log": tmp_path / "log"}
+    with pytest.raises(transport.UnreachableError):
+        site_run(**options(world, "berlin", tmp_path / "state", **changes))
+    reason = "message server tls://127.0.0.1:1 does not answer (connection refused)"
+    assert f"sottovoce: {reason}; trying again, giving up in 0 s\n" in capsys.readouterr().err
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    away = [line for line in lines if line["event"] == "server away"]
+    assert [(line["level"], line["reason"]) for line in away] == [("WARNING", reason)]
+
+
+# -- a full disk ------------------------------------------------------------------------------------------------------
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+
+
+@needs_full
+def test_a_log_that_cannot_be_written_stops_nobody(capfd):
+    logger = logging.getLogger("sottovoce.full")
+    handler = LogFile(Path("/dev/full"))
+    logger.addHandler(handler)
+    try:
+        for _ in range(3):
+            logger.warning("published", extra={"fields": {"round": 1, "text": "x" * 10_000}})
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    line = "sottovoce: cannot write the log /dev/full: No space left on device; going on without it\n"
+    assert capfd.readouterr() == ("", line)
+
+
+@needs_full
+def test_a_terminal_that_cannot_be_written_stops_nobody(monkeypatch):
+    full = open("/dev/full", "w")  # noqa: SIM115
+    monkeypatch.setattr(sys, "stderr", full)
+    tell(Lines())
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
+
+
+@needs_full
+def test_a_site_runs_to_the_end_on_a_full_disk(tmp_path):
+    """Logs and words are lost, the model is not."""
+    federation = federation_of(("berlin", "paris"), sv.graphs.complete(2), ALGORITHM, {})
+    with federation, GuardedServer(tmp_path, [federation]) as server:
+        programs, folder = [], tmp_path / "files"
+        folder.mkdir()
+        for name in federation.names:
+            command = [sys.executable, "-m", "sottovoce.cli", "site", "run"]
+            given = program_of(federation, name, server, folder)
+            given[given.index("--log") + 1] = "/dev/full"
+            programs.append(subprocess.Popen([*command, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        said = [program.communicate(timeout=120) for program in programs]
+    for program, (out, err) in zip(programs, said, strict=True):
+        assert program.returncode == 0
+        assert b"model.safetensors and statement.txt" in out
+        assert err.count(b"cannot write the log /dev/full: No space left on device; going on without it") == 1
+        assert b"Traceback" not in err
+        assert b"Logging error" not in err
+
+
 def test_help_has_a_line_for_every_exit_code(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     app = typer.Typer(rich_markup_mode="rich")
@@ -299,6 +366,11 @@ def tell(watcher):
     watcher.waiting(1, {"rome": 8.0})
     watcher.refused(1, "rome", "forged", "it is not signed")
     watcher.server_silent(9.0)
+    for left in (8.0, 7.0):
+        watcher.server_away(f"message server tls://x:1 does not answer (reason {left})", left)
+    watcher.server_away("the run is not open on message server tls://x:1 yet", None)
+    watcher.server_away(None, None)
+    watcher.server_away(None, None)
     watcher.noticed("paris", "waits for others in round 0")
     watcher.dropped(1, "rome")
     for k in range(1, 5):
@@ -312,8 +384,8 @@ def test_the_log_is_one_json_object_a_line(caplog):
         tell(Several(Logged(), Watcher()))
     lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert [line["event"] for line in lines] == [
-        "began", "round began", "published", "waiting", "refused", "server silent", "noticed", "dropped",
-        *["round done"] * 4, "finished", "stopped",
+        "began", "round began", "published", "waiting", "refused", "server silent", "server away", "server away",
+        "server back", "noticed", "dropped", *["round done"] * 4, "finished", "stopped",
     ]  # fmt: skip
     refused = lines[4]
     assert (refused["level"], refused["sender"], refused["round"], refused["reason"]) == (
@@ -321,6 +393,10 @@ def test_the_log_is_one_json_object_a_line(caplog):
         "rome",
         1,
         "forged",
+    )
+    assert (lines[6]["reason"], lines[6]["giving_up_in"]) == (
+        "message server tls://x:1 does not answer (reason 8.0)",
+        8.0,
     )
     assert lines[-1]["reason"] == "Expected less"
 
@@ -330,6 +406,10 @@ def test_the_table_shows_what_matters():
     with console.capture() as empty:
         console.print(view)
     assert "getting ready" in empty.get()
+    view.server_away("message server tls://x:1 does not answer (connection refused)", 600.0)
+    with console.capture() as early:
+        console.print(view)
+    assert "does not answer (connection refused); trying again, giving up in 600 s" in early.get()
     tell(view)
     view.waiting(5, {"rome": 65.0, "paris": 1.0})
     with console.capture() as shown:
@@ -345,6 +425,11 @@ def test_the_table_shows_what_matters():
     ):
         assert part in text
     assert "paris (0" not in text  # not late yet
+    assert "tls://x:1" not in text  # it is back
+    view.server_away("message server tls://x:1 does not answer (connection refused)", None)
+    with console.capture() as shown:
+        console.print(view)
+    assert "does not answer (connection refused); trying again" in shown.get()
 
 
 def test_without_a_terminal_there_are_a_few_lines(capsys):
@@ -356,4 +441,8 @@ def test_without_a_terminal_there_are_a_few_lines(capsys):
     assert "round 2/20" in text
     assert "round 3/20" not in text  # only every tenth of the way
     assert "all 20 rounds are done, without rome" in text
+    assert text.count("does not answer (reason 8.0); trying again, giving up in 8 s") == 1
+    assert "reason 7.0" not in text  # the same thing, said just before
+    assert "the run is not open on message server tls://x:1 yet; trying again" in text
+    assert text.count("the message server answers again") == 1
     assert duration(3725) == "1:02:05"

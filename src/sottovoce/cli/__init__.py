@@ -19,6 +19,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 _EXTRA = {
     **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
     **dict.fromkeys(("nats", "cryptography"), "site"),
+    **dict.fromkeys(("cryptography", "opendp"), "site"),
     "matplotlib": "cli,plots",
     "sklearn": "estimators",
 }

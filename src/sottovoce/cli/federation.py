@@ -178,12 +178,15 @@ def open_run(
     """Make the mailboxes of a run on the server, once, before the sites start. Done again, it changes nothing."""
     import asyncio
 
+    from sottovoce.cli.site_view import Lines
     from sottovoce.engines.network import agreement_file, opening
     from sottovoce.engines.network.certificates import TLSFiles
     from sottovoce.engines.network.identity import OPERATOR
 
     agreement, operator = agreement_file.load(federation), TLSFiles.within(certificates, OPERATOR)
-    room = asyncio.run(opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience))
+    told = Lines().server_away
+    opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
+    room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
     print("The sites can start, with: sottovoce site run")
 

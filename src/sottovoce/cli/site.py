@@ -132,8 +132,9 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
     a = seat.agreement
     largest = max(message_size(a.run, name, a.model_size) for name in a.names)
     transport = await JetStreamTransport.connect(
-        server, a.run, seat.site, seat.neighbours, largest, tls=tls.context(), timeout=pace.server
-    )
+        server, a.run, seat.site, seat.neighbours, largest, tls=tls.context(), timeout=pace.server,
+        told=watcher.server_away,
+    )  # fmt: skip
     async with transport:
         return await run_site(seat, transport, watcher=watcher, pace=pace)
 
@@ -148,12 +149,9 @@ def _end_gently() -> None:
 @contextmanager
 def _logging(path: Path | None) -> Iterator[None]:
     """Log to that file. Without one, warnings do not reach the terminal either: the view shows them."""
-    from sottovoce.engines.network.events import JsonLines
+    from sottovoce.engines.network.events import LogFile
 
-    handler: logging.Handler = logging.NullHandler()
-    if path is not None:
-        handler = logging.FileHandler(path, encoding="ascii")
-        handler.setFormatter(JsonLines())
+    handler = logging.NullHandler() if path is None else LogFile(path)
     # At the root: what the libraries below have to say goes to the same place.
     root, own = logging.getLogger(), logging.getLogger("sottovoce")
     before = own.level

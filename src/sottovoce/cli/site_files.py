@@ -14,15 +14,20 @@ and without entries is one that was never finished.
 
 import hashlib
 import hmac
+import math
 import secrets
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
+from zipfile import ZipFile
 
 import numpy as np
+from numpy.lib import format as npy
 
+from sottovoce.arrays import Floats
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.identity import read_secret
 from sottovoce.engines.network.journal import Journal
@@ -35,6 +40,7 @@ from sottovoce.privacy.ledger_head import write_whole
 from sottovoce.sites import Sites
 
 _SALT_BYTES = 32
+_ARRAYS = "an .npz file with a matrix `features` and a vector `labels`"
 
 
 @final
@@ -57,7 +63,7 @@ def rows_of(agreement: Agreement, path: Path) -> Sites:
     """The rows of a file, by the agreed schema. Without a schema: an .npz file with arrays `features` and `labels`."""
     schema = agreement.encoding
     if schema is None:
-        features, labels = _arrays(path)
+        features, labels = _arrays(agreement, path)
         return Sites([features], [labels], data_norm=agreement.data_norm)
     from sottovoce.schema import files
 
@@ -67,20 +73,45 @@ def rows_of(agreement: Agreement, path: Path) -> Sites:
     return Sites([data.features], [labels], data_norm=schema.data_norm)
 
 
-def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files} if isinstance(file, np.lib.npyio.NpzFile) else {}
-    except (ValueError, EOFError) as error:
-        raise InputError(f"Expected an .npz file of arrays, got {str(path)!r}: {error}.") from error
-    good = set(found) == {"features", "labels"} and found["features"].ndim == 2
-    expect(good, "an .npz file with a matrix `features` and a vector `labels`", file=str(path), arrays=sorted(found))
-    return found["features"].astype(np.float64), found["labels"].astype(np.float64)
+def _arrays(agreement: Agreement, path: Path) -> tuple[Floats, Floats]:
+    """The two arrays of an .npz file. Nothing is unpacked before its size was held against the agreement."""
+    with path.open("rb") as file:
+        try:
+            with ZipFile(file) as archive, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of headers by old versions
+                names = [name.removesuffix(".npy") for name in archive.namelist()]
+                expect(sorted(names) == ["features", "labels"], _ARRAYS, file=str(path), arrays=sorted(names)[:20])
+                most = max(site.rows for site in agreement.sites)
+                features = _array(archive, "features", most, (agreement.features,))
+                return features, _array(archive, "labels", len(features), ())
+        except InputError:
+            raise
+        except Exception as error:  # zipfile, zlib, struct and numpy know a dozen kinds
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise InputError(f"Expected an .npz file of arrays, got {str(path)!r}: {reason}.") from error
+
+
+def _array(archive: ZipFile, name: str, most: int, width: tuple[int, ...]) -> Floats:
+    """One array of numbers: at most so many rows, each of this shape."""
+    with archive.open(f"{name}.npy") as member:
+        version = npy.read_magic(member)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, by_columns, dtype = read(member)
+        fits = len(shape) == 1 + len(width) and 0 <= shape[0] <= most and shape[1:] == width
+        wanted = f"`{name}` as an array of numbers with {' x '.join(map(str, (f'at most {most}', *width)))} entries"
+        expect(fits and dtype.kind in "biuf", wanted, shape=shape, dtype=str(dtype))
+        size = math.prod(shape) * dtype.itemsize
+        data = member.read(size + 1)
+    expect(len(data) == size, f"`{name}` of {size} bytes, as its header says", bytes=len(data))
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 @contextmanager
 def unchanged(data: Path) -> Iterator[None]:
     """Refuse a file that changes meanwhile: its rows must be those that its ledger is of."""
+    if data.exists():  # a pipe would be waited for, a device read without end
+        expect(data.is_file(), "a data file", file=str(data))
     before = _hashed(data, hashlib.sha256())
     yield
     if _hashed(data, hashlib.sha256()) != before:

@@ -2,7 +2,6 @@
 terminal.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
@@ -15,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
-from sottovoce.engines.network.events import Facts, Spending, Watcher
+from sottovoce.engines.network.events import Facts, Rarely, Spending, Watcher, say
 
 _LATE = 3.0  # seconds after which a neighbour is called late
 
@@ -32,6 +31,11 @@ def watching(quiet: bool) -> Iterator[Watcher]:
         view = View()
         with Live(view, console=console, refresh_per_second=4, transient=True):
             yield view
+
+
+def away(words: str, left: float | None) -> str:
+    """What is the matter with the server, and for how long we put up with it."""
+    return f"{words}; trying again" if left is None else f"{words}; trying again, giving up in {round(left)} s"
 
 
 def duration(seconds: float) -> str:
@@ -64,6 +68,7 @@ class View(Watcher):
         self._doing = "getting ready"
         self._silent: dict[str, float] = {}
         self._told_at = 0.0
+        self._away: tuple[str, float | None] | None = None  # with the time at which it is given up
         self._news: list[str] = []
 
     def began(self, facts: Facts, spending: Spending) -> None:
@@ -80,6 +85,10 @@ class View(Watcher):
 
     def server_silent(self, seconds: float) -> None:
         self._doing = f"the message server has not answered for {duration(seconds)}"
+
+    def server_away(self, words: str | None, left: float | None) -> None:
+        until = None if left is None else monotonic() + left
+        self._away = None if words is None else (words, until)
 
     def refused(self, k: int, site: str, reason: str, explanation: str) -> None:  # noqa: ARG002
         self._add(f"refused a message of {site} in round {k}: {reason}")
@@ -102,7 +111,7 @@ class View(Watcher):
         table = Table.grid(padding=(0, 2))
         facts, clock, spending = self._facts, self._clock, self._spending
         if facts is None or clock is None or spending is None:
-            table.add_row(Text(self._doing))
+            table.add_row(self._server() or Text(self._doing))
             return table
         left = clock.left()
         table.add_row("site", Text(f"{facts.site}, run {facts.run[:12]}"))
@@ -111,11 +120,19 @@ class View(Watcher):
         table.add_row("round", bar)
         table.add_row("time left", "..." if left is None else duration(left))
         table.add_row("now", Text(self._doing))
+        if self._away is not None:
+            table.add_row("server", self._server())
         table.add_row("late", self._late())
         table.add_row("epsilon", Text(spent(facts, spending)))
         for line in self._news:
             table.add_row("", Text(line, style="yellow"))
         return table
+
+    def _server(self) -> Text | None:
+        if self._away is None:
+            return None
+        words, until = self._away
+        return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
 
     def _late(self) -> Text:
         more = monotonic() - self._told_at
@@ -139,11 +156,12 @@ class Lines(Watcher):
         self._facts: Facts | None = None
         self._clock: _Clock | None = None
         self._awaited, self._told_next = 0, _LATE
+        self._away = Rarely()
 
     def began(self, facts: Facts, spending: Spending) -> None:
         self._facts, self._clock = facts, _Clock(facts)
         resumed = f", resumed after round {facts.done}" if facts.done else ""
-        _say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
+        say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
 
     def waiting(self, k: int, silent: Mapping[str, float]) -> None:
         longest = max(silent.values(), default=0.0)
@@ -151,19 +169,26 @@ class Lines(Watcher):
             self._awaited, self._told_next = k, _LATE
         if longest >= self._told_next:
             self._told_next = 2 * longest
-            _say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
+            say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
 
     def server_silent(self, seconds: float) -> None:
-        _say(f"the message server has not answered for {duration(seconds)}")
+        say(f"the message server has not answered for {duration(seconds)}")
+
+    def server_away(self, words: str | None, left: float | None) -> None:
+        if words is None:
+            if self._away.over():
+                say("the message server answers again")
+        elif self._away.due(words):
+            say(away(words, left))
 
     def refused(self, k: int, site: str, reason: str, explanation: str) -> None:  # noqa: ARG002
-        _say(f"refused a message of {site} in round {k}: {reason}")
+        say(f"refused a message of {site} in round {k}: {reason}")
 
     def noticed(self, site: str, text: str) -> None:
-        _say(f"{site} {text}")
+        say(f"{site} {text}")
 
     def dropped(self, k: int, site: str) -> None:
-        _say(f"going on without {site} since round {k}")
+        say(f"going on without {site} since round {k}")
 
     def round_done(self, k: int, spending: Spending) -> None:
         facts, clock = self._facts, self._clock
@@ -173,12 +198,8 @@ class Lines(Watcher):
         if 10 * k // facts.rounds > 10 * before // facts.rounds:
             left = clock.left()
             rest = "" if left is None else f", {duration(left)} left"
-            _say(f"round {k}/{facts.rounds}{rest}, epsilon {up(spending.epsilon)} of {exactly(spending.cap)}")
+            say(f"round {k}/{facts.rounds}{rest}, epsilon {up(spending.epsilon)} of {exactly(spending.cap)}")
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         without = f", without {', '.join(absent)}" if absent else ""
-        _say(f"all {rounds} rounds are done{without}")
-
-
-def _say(text: str) -> None:
-    print(f"sottovoce: {text}", file=sys.stderr, flush=True)
+        say(f"all {rounds} rounds are done{without}")

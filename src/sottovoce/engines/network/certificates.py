@@ -65,7 +65,7 @@ class TLSFiles:
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         try:
             context.load_verify_locations(cafile=self.authority)
-            context.load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key, password=self._locked)
         except ssl.SSLError as error:
             raise InputError(
                 "Expected PEM files of an authority, a certificate and its key, got "
@@ -73,6 +73,10 @@ class TLSFiles:
                 f"{error.reason or 'not PEM'}."
             ) from error
         return context
+
+    def _locked(self) -> str:
+        """Else the passphrase would be asked for on a terminal at which nobody sits."""
+        raise InputError(f"Expected a private key without a passphrase, got {str(self.key)!r}. Take it off first.")
 
 
 def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> Path:

@@ -5,14 +5,19 @@ Nothing told here is read off a row. It is the clock, the public numbers of the 
 
 import json
 import logging
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
 from typing import final
 
 from sottovoce.errors import SottovoceError
 
 LOG = logging.getLogger("sottovoce.site")
+_FIRST_PAUSE = 5.0  # seconds
 
 
 @final
@@ -60,6 +65,12 @@ class Watcher:
     def server_silent(self, seconds: float) -> None:
         """The message server has not answered for so long."""
 
+    def server_away(self, words: str | None, left: float | None) -> None:
+        """What is the matter with the message server, and the seconds until the site gives up, if that is known.
+
+        None for words: it answers again.
+        """
+
     def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
         """A message that claims to be of that site and round was refused."""
 
@@ -106,6 +117,10 @@ class Several(Watcher):
         for watcher in self._watchers:
             watcher.server_silent(seconds)
 
+    def server_away(self, words: str | None, left: float | None) -> None:
+        for watcher in self._watchers:
+            watcher.server_away(words, left)
+
     def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
         for watcher in self._watchers:
             watcher.refused(k, site, reason, explanation)
@@ -131,6 +146,32 @@ class Several(Watcher):
             watcher.stopped(error)
 
 
+@final
+class Rarely:
+    """When to say again that the server is away: at once, and then ever more rarely, since it may last for days.
+
+    A server that makes up a new reason every time is told no more often. Only what comes before the bracket counts.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[str, tuple[float, float]] = {}
+
+    def due(self, words: str) -> bool:
+        """Whether to say it now."""
+        kind = words.partition(" (")[0]
+        at, pause = self._next.get(kind, (0.0, _FIRST_PAUSE))
+        if monotonic() < at:
+            return False
+        self._next[kind] = monotonic() + pause, 2 * pause
+        return True
+
+    def over(self) -> bool:
+        """It is no longer so; whether anything was said about it."""
+        said = bool(self._next)
+        self._next.clear()
+        return said
+
+
 # -- the log ----------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +181,7 @@ class Logged(Watcher):
 
     def __init__(self) -> None:
         self._awaited, self._told_next = 0, 0.0
+        self._away = Rarely()
 
     def began(self, facts: Facts, spending: Spending) -> None:
         _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap)
@@ -160,6 +202,13 @@ class Logged(Watcher):
 
     def server_silent(self, seconds: float) -> None:
         _log(logging.WARNING, "server silent", seconds=round(seconds, 3))
+
+    def server_away(self, words: str | None, left: float | None) -> None:
+        if words is None:
+            if self._away.over():
+                _log(logging.INFO, "server back")
+        elif self._away.due(words):
+            _log(logging.WARNING, "server away", reason=words, giving_up_in=None if left is None else round(left, 3))
 
     def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
         _log(logging.WARNING, "refused", round=k, sender=site, reason=reason, explanation=explanation)
@@ -199,3 +248,37 @@ class JsonLines(logging.Formatter):
         }  # fmt: skip
         fields = record.__dict__.get("fields", {})
         return json.dumps(line | {key: value for key, value in fields.items() if key not in line}, default=str)
+
+
+@final
+class LogFile(logging.FileHandler):
+    """A log of such lines, added to a file. If it cannot be written, as on a full disk, the run goes on without it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="ascii")
+        self.setFormatter(JsonLines())
+        self._complained = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """One line, once."""
+        del record
+        self._complain(sys.exc_info()[1])
+
+    def close(self) -> None:
+        """What is still to be written may not fit either."""
+        try:
+            super().close()
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: BaseException | None) -> None:
+        if not self._complained:
+            self._complained = True
+            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+            say(f"cannot write the log {self.baseFilename}: {reason}; going on without it")
+
+
+def say(text: str) -> None:
+    """A line for people. Nothing depends on it: a terminal that is gone, or a full disk behind it, stops nobody."""
+    with suppress(OSError, ValueError):
+        print(f"sottovoce: {text}", file=sys.stderr, flush=True)

@@ -6,14 +6,15 @@ missed: at first, after every new connection, and now and then while it waits. P
 """
 
 import json
+import math
 import ssl
-from collections.abc import Sequence
-from typing import Any, Self, final
-
-from nats.aio.msg import Msg
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias, final
 
 from sottovoce.engines.network.arrivals import Arrivals
-from sottovoce.engines.network.link import Link, Pushes, Server, SilenceError, now, plain
+from sottovoce.engines.network.connection import Pushes, Server, SilenceError, plain
+from sottovoce.engines.network.frames import Message
+from sottovoce.engines.network.link import Link, UnderWayError, now
 from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
 from sottovoce.engines.network.transport import (
     Outcome,
@@ -29,9 +30,19 @@ from sottovoce.engines.network.wire import check_run_id
 from sottovoce.errors import expect
 
 STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
+_NOBODY = 503  # the server's status where nobody listens
 # Seconds between two looks into a mailbox while its message is awaited.
 FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
 FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of a cluster that lags behind
+
+
+# Words about the server, None once it answers again; and the seconds until it is given up, where that is known.
+Told: TypeAlias = Callable[[str | None, float | None], None]
+
+
+def untold(words: str | None, left: float | None) -> None:
+    """For those who need not be told."""
+    del words, left
 
 
 # -- setting a run up -------------------------------------------------------------------------------------------------
@@ -47,6 +58,7 @@ async def create_stream(
     tls: ssl.SSLContext | None = None,
     inbox_prefix: str = "_INBOX",
     timeout: float = 10.0,
+    told: Told = untold,
 ) -> None:
     """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
 
@@ -59,22 +71,25 @@ async def create_stream(
         tls: how to recognise the server and to be recognised.
         inbox_prefix: below this the answer is awaited.
         timeout: in seconds.
+        told: is called while the server does not answer.
     """
     check_run_id(run_id)
     check_timeout(timeout)
     expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
     wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
-    link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None))
+    deadline = now() + timeout
+    link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
+    link.told = _until(deadline, told)
     try:
         subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
-        answer = await link.request(subject, now() + timeout, _parsed, json.dumps(wanted).encode())
+        answer = await link.request(subject, deadline, _parsed, json.dumps(wanted).encode())
         _check_payload(link, run_id, max_message_size)
     finally:
         await link.close()
     if "error" in answer:
         raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_described(answer)}.")
-    made = answer.get("config", {})
-    missed = sorted(key for key, value in wanted.items() if made.get(key) != value)
+    made = answer.get("config")
+    missed = sorted(key for key, value in wanted.items() if not isinstance(made, dict) or made.get(key) != value)
     if missed:
         raise RefusedError(
             f"Expected a stream as asked for, got other values for {', '.join(missed)}. Use nats-server 2.10 or later."
@@ -103,17 +118,21 @@ def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict
     }
 
 
-async def _ignore(message: Msg) -> None:
+def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
+    return lambda words: told(words, max(deadline - now(), 0.0))
+
+
+def _ignore(message: Message) -> None:
     del message
 
 
-def _headers(run_id: str) -> dict[str, str]:
-    return {"Nats-Expected-Stream": stream_name(run_id)}
+def _headers(run_id: str) -> bytes:
+    return f"NATS/1.0\r\nNats-Expected-Stream: {stream_name(run_id)}\r\n\r\n".encode()
 
 
 def _with_headers(run_id: str, size: int) -> int:
     """What a message of this size counts for in the server's limits."""
-    return size + len("NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n") for name, value in _headers(run_id).items())
+    return size + len(_headers(run_id))
 
 
 def _check_payload(link: Link, run_id: str, size: int) -> None:
@@ -128,14 +147,32 @@ def _check_payload(link: Link, run_id: str, size: int) -> None:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _parsed(message: Msg) -> dict[str, Any]:
+class NotOpenError(SilenceError):
+    """The server is there, and nobody on it knows the run."""
+
+    def told(self, server: Server) -> str:
+        return (
+            f"the run is not open on message server {server} yet; if this lasts, ask the operator to run: sottovoce "
+            "federation open"
+        )
+
+    def given_up(self, server: Server, seconds: float) -> str:
+        return (
+            f"Expected the run to be open on message server {server} within {seconds:.3g} s, got nobody there who "
+            "knows it. Ask the operator to run: sottovoce federation open."
+        )
+
+
+def _parsed(message: Message) -> dict[str, Any]:
     """The answer, unless it says: not now."""
+    if message.status == _NOBODY:
+        raise SilenceError("nobody answers there; is JetStream enabled?")
     try:
         answer = json.loads(message.data)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        raise RefusedError(f"Expected an answer of the message server, got {message.data[:80]!r}.")
+        raise RefusedError(f"Expected an answer of the message server, got {plain(repr(message.data[:80]))}.")
     error = answer.get("error")
     if isinstance(error, dict) and error.get("code") == 503 and error.get("err_code") != STORE_FAILED:
         raise SilenceError(_described(answer))
@@ -143,18 +180,34 @@ def _parsed(message: Msg) -> dict[str, Any]:
 
 
 def _described(answer: dict[str, Any]) -> str:
+    """Only texts are shown: what is nested could be nested too deep to be printed."""
     error = answer.get("error")
-    return plain(error.get("description", error) if isinstance(error, dict) else error)
+    reason = error.get("description") if isinstance(error, dict) else error
+    return plain(reason) if isinstance(reason, str) else "no reason that could be read"
 
 
-def _stored(message: Msg) -> bytes | None:
-    """The message in a mailbox; None if it is empty. A message whose headers look like a status still is a message."""
-    status = (message.headers or {}).get("Status")
-    if status is None or message.data:
-        return message.data
-    if status == "404":
-        return None
-    raise SilenceError(f"status {status}")
+def _acknowledged(message: Message) -> dict[str, Any]:
+    """The answer to a put."""
+    if message.status == _NOBODY:
+        raise NotOpenError("nobody answers for the run")
+    return _parsed(message)
+
+
+def _stored(message: Message) -> bytes | None:
+    """The message in a mailbox; None if it is empty.
+
+    A message whose headers look like a status still is a message: to what was stored the server adds headers that say
+    where.
+    """
+    status = None if b"\r\nNats-Sequence:" in message.headers else message.status
+    match status:
+        case None:
+            return message.data
+        case 404:
+            return None
+        case 503:
+            raise NotOpenError("nobody answers for the run")
+    raise SilenceError(f"it answers with status {status}")
 
 
 # -- the transport ----------------------------------------------------------------------------------------------------
@@ -167,6 +220,7 @@ class JetStreamTransport(Transport):
     def __init__(self, link: Link, arrivals: Arrivals, run_id: str, max_message_size: int) -> None:
         self._link, self._arrivals = link, arrivals
         self._run_id, self._max_message_size = run_id, max_message_size
+        self._empty: dict[Slot, float] = {}  # when the server last said that nothing is there
 
     @classmethod
     async def connect(
@@ -179,24 +233,41 @@ class JetStreamTransport(Transport):
         *,
         tls: ssl.SSLContext | None = None,
         timeout: float = 10.0,
+        told: Told = untold,
     ) -> Self:
-        """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once."""
+        """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once.
+
+        Args:
+            url: of the message server.
+            run_id: of the run.
+            site: who this is.
+            neighbours: whom it hears.
+            max_message_size: in bytes, of the largest message; `wire.message_size` says it.
+            tls: how to recognise the server and to be recognised.
+            timeout: in seconds, of this call.
+            told: is called while the server does not answer, now and for as long as the transport is used.
+        """
         check_timeout(timeout)
+        deadline = now() + timeout
         pushes = permissions(run_id, site, neighbours).pushes
         arrivals = Arrivals(neighbours, max_message_size)
 
-        async def heard(message: Msg) -> None:
-            _, _, digits, name = message.subject.split(".")
-            arrivals.add(digits, name, message.data)
+        def heard(message: Message) -> None:
+            match message.subject.split("."):
+                case [_, _, digits, name]:
+                    arrivals.add(digits, name, message.data)
 
-        link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart))
+        link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart), max_message_size)
+        link.told = _until(deadline, told)
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
-            await transport._look(slot(0, site), now() + timeout)
+            await transport._look(slot(0, site), deadline)
             _check_payload(link, run_id, max_message_size)
         except BaseException:
             await link.close()
             raise
+        # From now on whoever uses the transport decides how long to go on.
+        link.told = lambda words: told(words, None)
         return transport
 
     async def put_once(self, k: int, site: str, data: bytes, timeout: float) -> PutResult:
@@ -204,7 +275,7 @@ class JetStreamTransport(Transport):
         fits = len(data) <= self._max_message_size
         expect(fits, f"a message of at most {self._max_message_size} bytes", bytes=len(data))
         subject = mailbox(self._run_id, k, site)
-        answer = await self._link.request(subject, deadline, _parsed, data, _headers(self._run_id))
+        answer = await self._link.request(subject, deadline, _acknowledged, data, _headers(self._run_id))
         error = answer.get("error")
         if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
             return PutResult(Outcome.STORED, data)
@@ -214,7 +285,8 @@ class JetStreamTransport(Transport):
                 return PutResult(Outcome.ALREADY_THERE, held)
         raise RefusedError(
             f"Expected the server to store the message of site={site!r} in round={k}, got: "
-            f"{_described(answer) if error else plain(answer)}. Check the stream {stream_name(self._run_id)}."
+            f"{_described(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
+            "stream."
         )
 
     async def get(self, k: int, site: str, timeout: float) -> bytes | None:
@@ -224,7 +296,7 @@ class JetStreamTransport(Transport):
         await self._link.close()
 
     async def _awaited(self, address: Slot, deadline: float) -> bytes | None:
-        answered = False
+        answered, began = False, now()
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
             pushed = await self._arrivals.wait(address, min(pause, deadline - now()))
@@ -234,15 +306,23 @@ class JetStreamTransport(Transport):
                 return None
             try:
                 stored = await self._look(address, deadline)
-            except UnreachableError:
-                if answered:
+            except UnreachableError as error:
+                if answered or (isinstance(error, UnderWayError) and self._lately(address, now() - began)):
                     return None
                 raise
             if stored is not None:
                 self._arrivals.had(address)
+                self._empty.pop(address, None)
                 return stored
-            answered = True
+            answered, self._empty[address] = True, now()
             pause = min(max(2 * pause, FIRST_LOOK), LONGEST_LOOK)
+
+    def _lately(self, address: Slot, waited: float) -> bool:
+        """Whether the server has said that this mailbox is empty, just before we began to wait.
+
+        A server that is further away than we wait answers every other time, and is not silent for that.
+        """
+        return now() - self._empty.get(address, -math.inf) <= waited + 2 * self._link.way
 
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
         """Into the mailbox itself."""

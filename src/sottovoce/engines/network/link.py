@@ -1,94 +1,32 @@
 """A line to the message server that mends itself.
 
 There is one connection at a time. Whatever goes wrong with it (the server dies, the network goes quiet, an answer does
-not come), it is thrown away, and the next request dials afresh. So there is no state to repair, and requests must be
+not come), it is thrown away, and the next question dials afresh. So there is no state to repair, and requests must be
 such that asking twice does no harm. Nothing is trusted to wake up by itself: every attempt has a time limit of its own,
 and every request a deadline.
+
+Attempts outlive the requests that began them. Dialling takes several times the way to the server and back, an answer
+once; a request whose time is shorter than that would otherwise cut every attempt short, and never hear a server that is
+merely far away. The next request for the same thing joins what is under way.
 """
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import count
-from secrets import token_hex
-from typing import TypeVar, final
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, final
 
-import nats.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-
-from sottovoce.engines.network.transport import RefusedError, TransportError, UnreachableError
-from sottovoce.errors import expect
+from sottovoce.engines.network.connection import Connection, Pushes, Server, SilenceError
+from sottovoce.engines.network.frames import Message
+from sottovoce.engines.network.transport import TransportError, UnreachableError
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-Heard = Callable[[Msg], Awaitable[None]]
 
 # Seconds. An attempt is given up after a while that doubles, as does the rest before the next one.
 FIRST_PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
 FIRST_REST, LONGEST_REST = 0.02, 1.0
-# A connection without any sign of life is lost after about three of these.
-PING_EVERY = 5
-SHUTTING = 1.0
-
-
-class _Harmless(logging.Filter):
-    """asyncio complains of how the client library turns a connection into a TLS one, whenever such a one ends."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("returning true from eof_received()")
-
-
-logging.getLogger("asyncio").addFilter(_Harmless())
-
-
-class SilenceError(Exception):
-    """No useful answer this time; asking again may help."""
-
-
-class CutShortError(SilenceError):
-    """The deadline came before patience ran out: this says little about the server."""
-
-
-@final
-@dataclass(frozen=True)
-class Server:
-    """Where the message server is, and how to come in. Answers go to subjects below `inbox_prefix`."""
-
-    url: str
-    tls: ssl.SSLContext | None
-    inbox_prefix: str
-
-    def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            fits = parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            fits = False
-        expect(fits, "a server such as nats://host:4222", url=self.url.rpartition("@")[2])
-
-    def __str__(self) -> str:
-        """Where it is, without any password."""
-        return f"nats://{urlsplit(self.url).netloc.rpartition('@')[2]}"
-
-
-@final
-@dataclass(frozen=True)
-class Pushes:
-    """Subjects that the server sends by itself, what to do with them, and whom to tell that they start anew."""
-
-    subjects: Sequence[str]
-    heard: Heard
-    restarted: Callable[[], None]
-
-
-def plain(text: object) -> str:
-    """Words from outside, safe to print."""
-    return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:300])
+# After so long people are told that there is no answer yet, and so often the same thing.
+SOON, TELL_EVERY = 1.5, 1.0
 
 
 def now() -> float:
@@ -96,224 +34,204 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class _Connection:
-    """One dialled connection, and the questions that wait for an answer on it."""
+def _unheard(words: str | None) -> None:
+    del words
 
-    def __init__(self, server: Server) -> None:
-        self._client = Client()
-        self._server = server
-        # Nobody else can guess where answers are awaited.
-        self._inbox = f"{server.inbox_prefix}.{token_hex(8)}"
-        self._numbers = count()
-        self._waiting: dict[str, tuple[str, asyncio.Future[Msg | Exception]]] = {}
-        self._last_error: Exception | None = None
 
-    async def dial(self, pushes: Pushes) -> None:
-        """Connect and subscribe; `RefusedError` if the server does not want us, `SilenceError` if it is not there."""
-        try:
-            await self._client.connect(
-                [self._server.url],
-                tls=self._server.tls,
-                # Else a server, or whoever sits in between, could talk the client out of TLS.
-                tls_handshake_first=self._server.tls is not None,
-                inbox_prefix=self._server.inbox_prefix,
-                allow_reconnect=False,
-                max_reconnect_attempts=1,
-                reconnect_time_wait=0,
-                # Of each step on the way; the whole is limited by whoever waits for it.
-                connect_timeout=int(LONGEST_PATIENCE),
-                ping_interval=PING_EVERY,
-                error_cb=self._on_error,
-                closed_cb=self._on_closed,
-            )
-            await self._client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-            for subject in pushes.subjects:
-                await self._client.subscribe(subject, cb=pushes.heard)
-            await self._client.flush()
-        except (OSError, TimeoutError, nats.errors.Error) as error:
-            raise self._explained(error) from error
+class _CutShortError(SilenceError):
+    """The deadline came before the attempt ended: this says little about the server."""
 
-    def _explained(self, error: Exception) -> Exception:
-        reason = self._last_error if isinstance(error, nats.errors.NoServersError) and self._last_error else error
-        broken_off = isinstance(reason, ssl.SSLEOFError | ssl.SSLZeroReturnError)
-        if isinstance(reason, ssl.SSLError) and not broken_off:
-            return RefusedError(
-                f"Expected a TLS connection to {self._server} on which both sides accept each other's certificate, "
-                f"got: {plain(reason)}. Check the authority, the certificates, and handshake_first on the server."
-            )
-        if "authorization violation" in str(reason).lower():
-            return RefusedError(
-                f"Expected {self._server} to know us, got: {plain(reason)}. Check the certificate against its file."
-            )
-        return SilenceError(f"{type(reason).__name__}: {plain(reason)}")
 
-    @property
-    def alive(self) -> bool:
-        """As far as is known."""
-        return self._client.is_connected
+class UnderWayError(UnreachableError):
+    """The question was asked, nothing went wrong so far, and the answer may still come."""
 
-    @property
-    def max_payload(self) -> int:
-        """The largest message that the server takes, with headers."""
-        return self._client.max_payload
 
-    async def ask(self, subject: str, data: bytes, headers: dict[str, str] | None) -> Msg:
-        """One question, one answer, or `SilenceError`. Whoever calls this limits the time."""
-        number = str(next(self._numbers))
-        answer: asyncio.Future[Msg | Exception] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = (subject, answer)
-        try:
-            await self._send(subject, data, f"{self._inbox}.{number}", headers)
-            came = await answer
-        except (OSError, nats.errors.Error) as error:
-            raise SilenceError(f"{type(error).__name__}: {plain(error)}") from error
-        finally:
-            del self._waiting[number]
-        if isinstance(came, Exception):
-            raise came
-        return came
-
-    async def _send(self, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task else 0
-        await self._client.publish(subject, data, reply=reply, headers=headers)
-        if task and task.cancelling() > cancelled_before:
-            # The client swallows cancellations while it waits for a full buffer.
-            raise asyncio.CancelledError
-
-    def fail_all(self, error: Exception) -> None:
-        """Whoever still waits gets this error."""
-        for _, answer in self._waiting.values():
-            if not answer.done():
-                answer.set_result(error)
-
-    async def shut(self) -> None:
-        """Let go, within a short time, whatever state it is in."""
-        with suppress(Exception):
-            async with asyncio.timeout(SHUTTING):
-                await self._client.close()
-
-    async def _on_answer(self, message: Msg) -> None:
-        _, answer = self._waiting.get(message.subject.rpartition(".")[2], ("", None))
-        if answer is not None and not answer.done():
-            answer.set_result(message)
-
-    async def _on_closed(self) -> None:
-        self.fail_all(SilenceError("the connection was lost"))
-
-    async def _on_error(self, error: Exception) -> None:
-        self._last_error = error
-        text = str(error).lower()
-        if "permissions violation" not in text:
-            LOG.debug("message server: %s", plain(error))
-            return
-        LOG.warning("message server: %s", plain(error))
-        for subject, answer in self._waiting.values():
-            if f'"{subject.lower()}"' in text and not answer.done():
-                answer.set_result(
-                    RefusedError(f"Expected the server to let us use {subject}, got: {plain(error)}. Check its file.")
-                )
+class _Question(NamedTuple):
+    subject: str
+    data: bytes
+    headers: bytes
 
 
 @final
 class Link:
-    """Requests that survive the loss of a connection."""
+    """Requests that survive the loss of a connection.
 
-    def __init__(self, server: Server, pushes: Pushes) -> None:
-        self._server, self._pushes = server, pushes
-        self._connection: _Connection | None = None
-        self._dialling = asyncio.Lock()
-        self._shutting: set[asyncio.Task[None]] = set()
+    Args:
+        server: where to, and how.
+        pushes: what to listen to.
+        largest: in bytes, of the messages of this run. The server may send nothing that is much larger.
+    """
+
+    def __init__(self, server: Server, pushes: Pushes, largest: int) -> None:
+        self.server, self._pushes, self._largest = server, pushes, largest
+        # Called with a few words whenever there is no answer, and with None once there is. May be replaced.
+        self.told: Callable[[str | None], None] = _unheard
+        self._connection: Connection | None = None
+        # Tasks return errors instead of raising them: nobody may be there to hear.
+        self._dialling: asyncio.Task[Connection | Exception] | None = None
+        self._asking: dict[_Question, asyncio.Task[Message | Exception]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._dial_patience = self._ask_patience = FIRST_PATIENCE
+        self._far = 0.0  # seconds that the last dialling took
+        self.way = 0.0  # seconds that the last answer took
+        self._rest = 0.0  # before the next dialling
+        self._words, self._tell_next = "", 0.0
         # The largest message that the server takes, headers included; known once connected.
         self.max_payload = 0
+
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     async def request(
         self,
         subject: str,
         deadline: float,
-        read: Callable[[Msg], T],
+        read: Callable[[Message], T],
         data: bytes = b"",
-        headers: dict[str, str] | None = None,
+        headers: bytes = b"",
     ) -> T:
         """Ask until `read` accepts an answer; it raises `SilenceError` for one that says: not now."""
-        patience, rest, reason = FIRST_PATIENCE, FIRST_REST, ""
-        while (left := deadline - now()) > 0:
+        question, began, rest = _Question(subject, data, headers), now(), FIRST_REST
+        silence: SilenceError | None = None
+        while True:
             try:
-                return read(await self._attempt(subject, data, headers, min(patience, left), patience))
-            except SilenceError as silence:
-                reason = reason if reason and isinstance(silence, CutShortError) else str(silence)
-            LOG.info("no answer on %s, asking again: %s", subject, reason)
+                answer = read(await self._answer(question, deadline))
+            except _CutShortError as error:
+                kind = UnderWayError if silence is None and self._live() else UnreachableError
+                raise kind((silence or error).given_up(self.server, now() - began)) from None
+            except SilenceError as error:
+                silence = error
+                self._tell(silence)
+            else:
+                self._well()
+                return answer
             await asyncio.sleep(max(min(rest, deadline - now()), 0.0))
-            patience, rest = min(2 * patience, LONGEST_PATIENCE), min(2 * rest, LONGEST_REST)
-        raise UnreachableError(
-            f"Expected an answer from {self._server} on {subject} in time, got none ({reason or 'no time was left'}). "
-            "Check that the server runs, that both or neither use TLS, and that the run was created on it."
-        )
+            rest = min(2 * rest, LONGEST_REST)
 
-    async def _attempt(
-        self, subject: str, data: bytes, headers: dict[str, str] | None, within: float, patience: float
-    ) -> Msg:
-        connection = self._connection
+    async def _answer(self, question: _Question, deadline: float) -> Message:
+        """Of the attempt that is under way, or of a new one."""
+        self._check_open()
+        attempt = self._asking.get(question)
+        if attempt is None:
+            attempt = self._asking[question] = asyncio.get_running_loop().create_task(self._attempt(question))
+            attempt.add_done_callback(lambda _: self._asking.pop(question, None))
+        began, soon = now(), True
+        while not attempt.done():
+            left = deadline - now()
+            if left <= 0:
+                raise _CutShortError(f"silence for {now() - began:.3g} s")
+            await asyncio.wait([attempt], timeout=min(left, SOON) if soon else left)
+            if soon and not attempt.done() and left > SOON:
+                self._tell(SilenceError(f"silence for {SOON:g} s so far"))
+            soon = False
+        if attempt.cancelled():
+            self._check_open()
+            raise SilenceError("the attempt was abandoned")
+        came = attempt.result()
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    def _tell(self, silence: SilenceError) -> None:
+        """Many requests may hear of the same trouble."""
+        words = silence.told(self.server)
+        if words != self._words or now() >= self._tell_next:
+            self._words, self._tell_next = words, now() + TELL_EVERY
+            self.told(words)
+
+    def _well(self) -> None:
+        """The server does what it is asked: the next trouble is a new one."""
+        if self._words:
+            self._words = ""
+            self.told(None)
+        self._rest = 0.0
+        self._ask_patience = max(FIRST_PATIENCE, min(self._far, LONGEST_PATIENCE))
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, question: _Question) -> Message | Exception:
+        connection: Connection | None = None
+        patience = self._ask_patience
         try:
-            async with asyncio.timeout(within):
-                if connection is None or not connection.alive:
-                    connection = await self._connected()
-                answer = await connection.ask(subject, data, headers)
+            connection = await self._connected()
+            patience = self._ask_patience
+            async with asyncio.timeout(patience):
+                began = now()
+                answer = await connection.ask(*question)
+                self.way = now() - began
+                return answer
         except TimeoutError:
-            if within < patience:
-                raise CutShortError(f"silence for {within:.3g} s") from None
+            self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
+            silence = SilenceError(f"silence for {patience:.3g} s")
             if connection is not None:
-                self._drop(connection)
-            raise SilenceError(f"silence for {within:.3g} s") from None
-        if answer.headers and answer.headers.get("Status") == "503" and not answer.data:
-            raise SilenceError("nobody answers there")
-        return answer
+                connection.drop(silence)
+            return silence
+        except (SilenceError, TransportError) as error:
+            return error
 
-    async def _connected(self) -> _Connection:
-        async with self._dialling:
-            self._check_open()
-            if self._connection is not None and not self._connection.alive:
-                self._drop(self._connection)
-            if self._connection is None:
-                self._connection = await self._dialled()
-                self.max_payload = self._connection.max_payload
-                self._pushes.restarted()
-            return self._connection
+    def _live(self) -> Connection | None:
+        return self._connection if self._connection is not None and self._connection.alive else None
 
-    async def _dialled(self) -> _Connection:
-        connection = _Connection(self._server)
+    async def _connected(self) -> Connection:
+        if (live := self._live()) is not None:
+            return live
+        if self._dialling is None or self._dialling.done():
+            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        # Several attempts wait for it, and none of them may cancel it.
+        dialling = self._dialling
+        await asyncio.wait([dialling])
+        if dialling.cancelled():
+            raise SilenceError("the connection was closed")
+        came = dialling.result()
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    async def _dial(self) -> Connection | Exception:
+        if self._connection is not None:
+            LOG.debug("the connection to message server %s was lost", self.server)
+            self._shut(self._connection)
+            self._connection = None
+        await asyncio.sleep(self._rest)
+        # Grows until there is an answer: a server that accepts connections and then breaks them is not hammered.
+        self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
+        began, patience = now(), self._dial_patience
         try:
-            await connection.dial(self._pushes)
-            self._check_open()
-        except BaseException:
-            self._shut(connection)
-            raise
-        return connection
+            async with asyncio.timeout(patience):
+                self._connection = await Connection.dial(self.server, self._pushes, self._largest)
+        except TimeoutError:
+            self._dial_patience = min(2 * patience, LONGEST_PATIENCE)
+            return SilenceError(f"no connection within {patience:.3g} s")
+        except (SilenceError, TransportError) as error:
+            return error
+        self._far = now() - began
+        self._dial_patience = max(FIRST_PATIENCE, min(2 * self._far, LONGEST_PATIENCE))
+        self._ask_patience = max(self._ask_patience, min(self._far, LONGEST_PATIENCE))
+        self.max_payload = self._connection.max_payload
+        self._pushes.restarted()
+        return self._connection
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:
             raise TransportError("Expected an open transport, got one that was closed. Open a new one.")
 
-    def _drop(self, connection: _Connection) -> None:
-        if self._connection is connection:
-            LOG.info("dropping the connection to %s", self._server)
-            self._connection = None
-            connection.fail_all(SilenceError("the connection was dropped"))
-            self._shut(connection)
-
-    def _shut(self, connection: _Connection) -> None:
-        # A task of its own: it goes on when the caller is cancelled.
+    def _shut(self, connection: Connection) -> None:
+        # A task of its own: it goes on when whoever dials is cancelled.
         task = asyncio.get_running_loop().create_task(connection.shut())
-        self._shutting.add(task)
-        task.add_done_callback(self._shutting.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Shut everything; later requests are refused."""
+        """Shut everything; later requests are refused, and so are those that wait."""
         self._closed = True
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            connection.fail_all(TransportError("Expected an open transport, got one that was closed meanwhile."))
+            connection.drop(TransportError("Expected an open transport, got one that was closed meanwhile."))
             self._shut(connection)
-        if self._shutting:
-            await asyncio.wait(set(self._shutting))
+        for task in (*self._asking.values(), *([] if self._dialling is None else [self._dialling])):
+            task.cancel()
+        left = {*self._asking.values(), *self._tasks} | ({self._dialling} if self._dialling else set())
+        if left:
+            await asyncio.wait(left)

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import OPERATOR
-from sottovoce.engines.network.jetstream import create_stream
+from sottovoce.engines.network.jetstream import Told, create_stream, untold
 from sottovoce.engines.network.notices import most_messages
 from sottovoce.engines.network.subjects import inbox
 from sottovoce.engines.network.wire import message_size
@@ -29,9 +29,18 @@ def room_for(agreement: Agreement) -> Room:
 
 
 async def open_run(
-    agreement: Agreement, server: str, operator: TLSFiles, *, replicas: int = 1, timeout: float = 30.0
+    agreement: Agreement,
+    server: str,
+    operator: TLSFiles,
+    *,
+    replicas: int = 1,
+    timeout: float = 30.0,
+    told: Told = untold,
 ) -> Room:
-    """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused."""
+    """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
+
+    `told` is called while the server does not answer.
+    """
     room = room_for(agreement)
     await create_stream(
         server,
@@ -42,5 +51,6 @@ async def open_run(
         tls=operator.context(),
         inbox_prefix=inbox(OPERATOR),
         timeout=timeout,
+        told=told,
     )
     return room

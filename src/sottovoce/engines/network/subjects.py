@@ -48,6 +48,18 @@ def inbox(site: str) -> str:
     return f"_INBOX_{site}"
 
 
+def described(subject: str) -> str:
+    """What a subject is, for people: nobody needs to know its name."""
+    match subject.split("."):
+        case ["sv", _, k, site] | ["$JS", "API", "DIRECT", "GET", _, "sv", _, k, site]:
+            return f"the mailbox of site={site!r} in round={k}"
+        case ["svp", _, _, site]:
+            return f"the pushes of site={site!r}"
+        case ["$JS", "API", "STREAM", verb, _]:
+            return f"the run's mailboxes ({verb.lower()})"
+    return "something else than a mailbox"
+
+
 @final
 @dataclass(frozen=True)
 class Permissions:

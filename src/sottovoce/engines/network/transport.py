@@ -84,9 +84,9 @@ class Transport(ABC):
     async def get(self, k: int, site: str, timeout: float) -> bytes | None:
         """The message, as soon as it is there; None if it is not there in time.
 
-        `UnreachableError` if the server never answered. If what comes is refused by `wire.decode`, ask a second time
-        before blaming the site: the first answer may have been pushed by somebody else, the second is read from the
-        mailbox itself.
+        `UnreachableError` if the server has not answered: no answer in time is not an empty mailbox. If what comes is
+        refused by `wire.decode`, ask a second time before blaming the site: the first answer may have been pushed by
+        somebody else, the second is read from the mailbox itself.
         """
 
     @abstractmethod
