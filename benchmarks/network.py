@@ -233,7 +233,7 @@ async def made_ready(world):
 
 def live(made, name, world, there):
     times = Times()
-    asyncio.run(made.site(name, world, watcher=times, pace=Pace(look=0.1)))
+    asyncio.run(made.site(name, world, watcher=times, pace=Pace()))
     there.send(times.rounds)
 
 

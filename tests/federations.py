@@ -7,12 +7,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sottovoce as sv
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
 from sottovoce.engines.network.agreement import Agreement, Member, new_run
 from sottovoce.engines.network.identity import SigningKey
+from sottovoce.engines.network.letters import Sighting, Words, read_words, words_size
+from sottovoce.engines.network.wire import Place, Slot, seal, unseal
 from sottovoce.losses import Huber, Quantile, Softmax
 from sottovoce.regularisers import ElasticNet
 
@@ -52,6 +55,19 @@ def agreement(sites=None, **changes):
         "algorithm": sv.IPADMM(rounds=3, local_steps=2, epsilon=1.5, delta=1e-5, diameter=10.0),
     }
     return Agreement(**(terms | changes))
+
+
+def seal_words(a, k, site, vector, key, testimony=None, run=None, digest=None):
+    """A message of round k as a bad site could make it: any vector, any testimony, any run."""
+    words = Words(np.zeros(a.model_size), bytes(32), testimony or (Sighting(),) * len(a.sites))
+    payload = words.to_bytes()[: -8 * a.model_size] + np.asarray(vector, dtype="<f8").tobytes()
+    return seal(Place(run or a.run, digest or a.digest(), Slot(k, site), len(payload)), payload, key)
+
+
+def open_words(a, k, site, data):
+    """What a message of round k holds."""
+    place = Place(a.run, a.digest(), Slot(k, site), words_size(len(a.sites), a.model_size))
+    return read_words(unseal(data, place, a.member(site).public_key), k, len(a.sites), a.reach)
 
 
 def server_program():

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
+from federations import seal_words
 from network_server import NatsServer
 from site_runs import Federation
 from sottovoce.engines.network import agreement_file, certificates, countersign
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.jetstream import JetStreamTransport
+from sottovoce.engines.network.mail import Mail, Pace
+from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.opening import open_run, room_for
 from sottovoce.engines.network.server import Hosting, server_config
-from sottovoce.engines.network.wire import Envelope, encode
+from sottovoce.engines.network.wire import Slot
 
 LONG = 10.0
 D = 5  # of the federations here
@@ -163,14 +166,41 @@ def dying(point, k):
 
 
 def said(federation, name, k=2, key=None, **changes):
-    """A message as it should be, with some fields changed."""
-    a = federation.agreement
-    fields = {"run": a.run, "digest": a.digest(), "round": k, "site": name, "payload": np.full(D, 0.1)}
-    return encode(Envelope(**(fields | changes)), key or federation.keys[name])
+    """A message as it should be, with some things changed."""
+    return seal_words(federation.agreement, k, name, np.full(D, 0.1), key or federation.keys[name], **changes)
+
+
+class Answering:
+    """A member that answers its neighbours' questions. All else is its transport's."""
+
+    def __init__(self, federation, name, transport):
+        mail = Mail(federation.agreement, name, federation.keys[name], transport, Watcher(), Pace())
+        self._transport, self._board = transport, Board(mail, (), {})
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+    def __setattr__(self, name, value):
+        if name in ("_transport", "_board"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._transport, name, value)
+
+    async def answering(self):
+        """From now on."""
+        await self._board.__aenter__()
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        await self._board.__aexit__(*error)
+        await self._transport.close()
 
 
 async def first_round(federation, world, name):
-    """Every bad member begins well. Returns its way to the server."""
+    """Every bad member begins well. Returns its way to the server, on which it answers questions."""
     transport = await world.site(name, federation.agreement.neighbours(name))
-    await transport.put_once(1, name, said(federation, name, k=1), LONG)
-    return transport
+    await transport.put_once(Slot(1, name), said(federation, name, k=1), LONG)
+    return await Answering(federation, name, transport).answering()

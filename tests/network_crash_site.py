@@ -34,16 +34,16 @@ from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.identity import SigningKey
 from sottovoce.engines.network.jetstream import JetStreamTransport
 from sottovoce.engines.network.mail import Pace
+from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.runner import run_site
 from sottovoce.engines.network.seat import Seat
-from sottovoce.engines.network.wire import message_size
 from sottovoce.errors import SottovoceError
 from sottovoce.noise import GivenNoise, SeededNoise, Shape
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.ledger_head import OpenHead
 from sottovoce.sampler import discrete_gaussian, keyed
 
-PACE = Pace(slice=1.0, look=0.1, server=60.0)
+PACE = Pace(slice=1.0, server=60.0)
 CAP = 10.0, 1e-3
 TICK = 0.005  # seconds between two looks for the dead
 # No points of the runner, but places where a crash leaves a trace: between an entry of the ledger and its head, and
@@ -111,16 +111,16 @@ def open_ledger(path, site):
 async def live(folder, case, site, stack, fate):
     agreement, data = agreement_file.load(folder / "federation.toml"), folder / f"{site}.npz"
     run_folder = site_files.run_folder(folder / site, agreement)
-    noise = {}
+    noise, rows = {}, site_files.rows_of(agreement, data)
     if case["seed"] is not None:
         noise = {"noise": given_noise(agreement, site, case["seed"]), "for_tests": True}
     seat = Seat(
-        agreement=agreement, site=site, rows=site_files.rows_of(agreement, data), **noise,
+        agreement=agreement, site=site, rows=rows, **noise,
         key=SigningKey.load(folder / f"{site}.signing.pem"),
         ledger=stack.enter_context(open_ledger(folder / site / "rows.ledger", site)),
-        journal=stack.enter_context(site_files.open_journal(run_folder, agreement, site)),
+        journal=stack.enter_context(site_files.open_journal(run_folder, agreement, site, rows)),
     )  # fmt: skip
-    largest = max(message_size(agreement.run, name, agreement.model_size) for name in agreement.names)
+    largest = room_for(agreement).size
     transport = await JetStreamTransport.connect(
         case["url"], agreement.run, site, seat.neighbours, largest, tls=TLSFiles.within(folder, site).context(),
         timeout=PACE.server,

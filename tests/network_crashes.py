@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from federations import open_words
 from network_server import NatsServer
 from network_worlds import play
 from site_runs import scratch
@@ -30,11 +31,11 @@ from sottovoce.engines.network.identity import OPERATOR
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.journal import Journal
 from sottovoce.engines.network.link import Link
-from sottovoce.engines.network.notices import most_messages
-from sottovoce.engines.network.seat import digest, owner_of
+from sottovoce.engines.network.opening import room_for
+from sottovoce.engines.network.seat import committing, digest, owner_of
 from sottovoce.engines.network.server import Hosting, server_config
 from sottovoce.engines.network.subjects import inbox, mailbox, stream_name
-from sottovoce.engines.network.wire import Expected, decode, message_size
+from sottovoce.engines.network.wire import Kind, Slot
 from sottovoce.privacy.ledger import Ledger
 
 DRIVER = Path(__file__).parent / "network_crash_site.py"
@@ -109,15 +110,13 @@ class Scene:
         self.federation, self.folder, self.agreement = federation, folder, federation.agreement
         lay_out(federation, folder)
         self.server = RealServer(folder, self.agreement)
-        self.largest = max(
-            message_size(self.agreement.run, name, self.agreement.model_size) for name in self.agreement.names
-        )
+        self.room = room_for(self.agreement)
 
     def __enter__(self):
         self.server.start()
         operator = TLSFiles.within(self.folder, OPERATOR).context()
-        most = most_messages(self.agreement)
-        play(create_stream(self.server.url, self.agreement.run, self.largest, max_messages=most, tls=operator))
+        size, most = self.room.size, self.room.messages
+        play(create_stream(self.server.url, self.agreement.run, size, max_messages=most, tls=operator))
         return self
 
     def __exit__(self, *_):
@@ -143,8 +142,10 @@ class Scene:
             await link.close()
         found = {}
         for subject, count in (info["state"].get("subjects") or {}).items():
-            _, _, k, site = subject.split(".")
-            found[site, int(k)] = count
+            _, _, token, site = subject.split(".")
+            slot = Slot.of_token(token, site)
+            if slot.kind is Kind.MODEL:
+                found[site, slot.number] = count
         return found
 
     def messages(self, name, rounds):
@@ -153,10 +154,10 @@ class Scene:
         async def read():
             tls = TLSFiles.within(self.folder, name).context()
             transport = await JetStreamTransport.connect(
-                self.server.url, self.agreement.run, name, [], self.largest, tls=tls
+                self.server.url, self.agreement.run, name, [], self.room.size, tls=tls
             )
             async with transport:
-                return [await transport.get(k, name, 10.0) for k in range(1, rounds + 1)]
+                return [await transport.get(Slot(k, name), 10.0) for k in range(1, rounds + 1)]
 
         return play(read())
 
@@ -165,7 +166,7 @@ class Scene:
         a = self.agreement
         return {
             name: np.array([
-                decode(data, Expected(a.run, a.digest(), k, name, a.model_size), a.member(name).public_key)
+                open_words(a, k, name, data).vector
                 for k, data in enumerate(self.messages(name, rounds), 1)
             ])
             for name in a.names
@@ -174,10 +175,11 @@ class Scene:
     def books(self, name, folder, stack):
         """A dead site's ledger and journal; None for what was never made."""
         ledger, journal = folder / "rows.ledger", folder / self.agreement.run / "journal.sqlite"
+        commit = committing(self.agreement, name, self.federation.sites([name]))
         owner = owner_of(self.agreement, name)
         return (
             stack.enter_context(Ledger.open(ledger, name)) if Ledger.exists(ledger) else None,
-            stack.enter_context(Journal.open(journal, owner)) if journal.exists() else None,
+            stack.enter_context(Journal.open(journal, owner, commit)) if journal.exists() else None,
         )
 
     def examine(self, name):

@@ -13,11 +13,11 @@ from problems import lists
 from sottovoce.engines.network.journal import Journal
 from sottovoce.engines.network.mail import Pace
 from sottovoce.engines.network.runner import run_site
-from sottovoce.engines.network.seat import Seat, owner_of
+from sottovoce.engines.network.seat import Seat, committing, owner_of
 from sottovoce.noise import GivenNoise, SeededNoise, Shape
 from sottovoce.privacy.ledger import Ledger
 
-QUICK = Pace(slice=0.5, look=0.05, server=20.0)
+QUICK = Pace(slice=0.5, server=20.0)
 CAP = 10.0
 FIVE = ("berlin", "oslo", "paris", "rome", "wien")
 
@@ -71,8 +71,9 @@ class Federation:
         path = self.folder / f"{name}.ledger"
         return Ledger.open(path) if path.exists() else Ledger.create(path, name, cap or self.cap, 1e-3)
 
-    def journal(self, name):
-        return Journal.open(self.folder / f"{name}.journal", owner_of(self.agreement, name))
+    def journal(self, name, file=None):
+        commit = committing(self.agreement, name, self.sites([name]))
+        return Journal.open(self.folder / (file or f"{name}.journal"), owner_of(self.agreement, name), commit)
 
     def seat(self, name, stack, noise=None, **changes):
         """A site, with its files open until the stack is left. With noise it is a test's, else a real one's."""

@@ -273,6 +273,8 @@ def refuse_single(dtype: str) -> None:
             f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
             "row move a sum over many by more than the noise is calibrated for. Use float64."
         )
+
+
 def settled(z: Array) -> Array:
     """Predictions as a slope takes them: within +-sqrt(the largest number), and what is no number at the lower end.
 

@@ -213,14 +213,14 @@ def test_the_default_secure_noise_does_not_show(ledger):
 def test_large_caps_take_runs_with_real_noise(tmp_path, cap):
     """The e^cap of a plain change of laws would swamp delta from about 30 on."""
     event = Repeated(Gaussian(sigma_for(cap / 2, 1e-5, 200)), 10)
-    divergence = SecureNoise(20, 1000).divergence(10)
+    divergence = SecureNoise(bytes(32), 20, 1000).divergence(10)
     with Ledger.create(tmp_path / "rows.ledger", "digest", cap, 1e-5) as ledger:
         assert cap / 2 < ledger.check_run("run", event, 20, divergence) < cap / 2 + 0.01
         ledger.reserve("run", 1, event, divergence)
 
 
 def test_caps_that_no_grid_is_fine_enough_for_say_so(tmp_path):
-    divergence = SecureNoise(20, 1000).divergence(10)
+    divergence = SecureNoise(bytes(32), 20, 1000).divergence(10)
     with Ledger.create(tmp_path / "rows.ledger", "digest", 80.0, 1e-5) as ledger:
         with pytest.raises(BudgetError, match=r"cap epsilon=80\.0 .* more grid_bits, or.*a smaller epsilon"):
             ledger.check_run("run", Gaussian(10.0), 20, divergence)

@@ -1,6 +1,6 @@
 """Bad peers, on a real server with TLS and our configuration: what they say is refused, told, and never used.
 
-Fourteen members misbehave in one run, each in its own way, all with a valid certificate and a valid key. The two honest
+Sixteen members misbehave in one run, each in its own way, all with a valid certificate and a valid key. The two honest
 ones must end exactly where they would have ended, had the others said nothing at all.
 """
 
@@ -36,11 +36,12 @@ from sottovoce.cli.exit_codes import code_of
 from sottovoce.engines.network.agreement import LostNeighbour, new_run
 from sottovoce.engines.network.events import JsonLines, Logged, Watcher
 from sottovoce.engines.network.identity import Context, SigningKey
+from sottovoce.engines.network.letters import NOTICE_BYTES, About, Notice
 from sottovoce.engines.network.mail import Mail, Pace
 from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.stops import LeftBehindError
 from sottovoce.engines.network.transport import RefusedError, Transport, UnreachableError
-from sottovoce.engines.network.wire import LAST_ROUND
+from sottovoce.engines.network.wire import Kind, Place, Slot, seal
 from sottovoce.privacy.ledger import Ledger
 
 SIGNATURE = 64
@@ -55,7 +56,7 @@ STRANGER = SigningKey.generate()
 
 
 def resigned(federation, name, change):
-    """A message whose body was changed, signed by its owner. `encode` would refuse to make it."""
+    """A message whose body was changed, signed by its owner. `seal` would refuse to make it."""
     body = change(said(federation, name)[:-SIGNATURE])
     return body + federation.keys[name].sign(body, Context.MESSAGE)
 
@@ -65,8 +66,9 @@ def filled(number):
 
 
 def counted(body):
-    """The header says one number less than there are."""
-    return body[:14] + struct.pack("<I", D - 1) + body[18:]
+    """The header says one byte less than there is."""
+    (length,) = struct.unpack("<I", body[16:20])
+    return body[:16] + struct.pack("<I", length - 1) + body[20:]
 
 
 # By name: what the member puts into its mailbox of round 2, and why it is refused. None: nothing is there to refuse.
@@ -82,6 +84,8 @@ VICES = {
     "giant": (lambda f, n: said(f, n) + bytes(30_000), None),  # the server does not take it
     "nan": (lambda f, n: resigned(f, n, filled(np.nan)), "not finite"),
     "infinite": (lambda f, n: resigned(f, n, filled(-np.inf)), "not finite"),
+    "shouter": (lambda f, n: resigned(f, n, filled(1e12)), "too large"),
+    "breaker": (lambda f, n: resigned(f, n, filled(1.5e308)), "too large"),
     "miscounting": (lambda f, n: resigned(f, n, counted), "wrong shape"),
     "babbler": (lambda f, n: os.urandom(len(said(f, n))), "malformed"),
     "latecomer": (None, None),  # speaks well, after all have gone on without it
@@ -135,18 +139,24 @@ async def misbehave(federation, world, name, seen):
     transport, (make, _) = await first_round(federation, world, name), VICES[name]
     async with transport:
         if name == "latecomer":
-            while name not in seen.dropped_at:
-                await asyncio.sleep(0.05)
+            await dropped(seen, name)
             for k in (2, 3, 4):
-                await transport.put_once(k, name, said(federation, name, k=k), LONG)
+                await transport.put_once(Slot(k, name), said(federation, name, k=k), LONG)
             return
-        data = await transport.get(2, "paris", LONG) if make is None else make(federation, name)
-        transport._max_message_size = len(data)  # a bad program does not check this
+        data = await transport.get(Slot(2, "paris"), LONG) if make is None else make(federation, name)
+        transport._max_message_size = 10**6  # a bad program does not check this
         if name == "giant":
             with pytest.raises(RefusedError, match="message size exceeds"):
-                await transport.put_once(2, name, data, LONG)
+                await transport.put_once(Slot(2, name), data, LONG)
         else:
-            await transport.put_once(2, name, data, LONG)
+            await transport.put_once(Slot(2, name), data, LONG)
+        await dropped(seen, name)
+
+
+async def dropped(seen, name):
+    """Until then a member answers questions; nobody would begin without that."""
+    while name not in seen.dropped_at:
+        await asyncio.sleep(0.05)
 
 
 async def asleep(federation, world, noise):
@@ -223,6 +233,9 @@ class BadThenNothing(Transport):
     def __init__(self):
         self.asked = 0
 
+    async def look(self, *_):
+        raise AssertionError
+
     async def get(self, *_):
         self.asked += 1
         if self.asked > 1:
@@ -243,9 +256,9 @@ def test_a_server_that_hands_out_something_bad_is_not_away(world):
     async def scene():
         key, pace = federation.keys["berlin"], Pace(slice=1.0)
         mail = Mail(federation.agreement, "berlin", key, BadThenNothing(), Watcher(), pace)
-        return await mail.hear(2, "rome", 1.0)
+        return await mail.hear(Slot(2, "rome"), 1.0, mail.open_letter)
 
-    assert play(scene()) == (None, True, True)
+    assert play(scene()) == (None, True, "truncated")
 
 
 # -- what else a bad member can do -----------------------------------------------------------------------------------
@@ -256,15 +269,18 @@ def test_the_program_stops_with_code_4(world, tmp_path):
     guarded = GuardedWorld(world.server, federation.agreement)
 
     async def scene():
-        async with await first_round(federation, guarded, "rome") as rome:
-            await rome.put_once(2, "rome", resigned(federation, "rome", filled(np.nan)), LONG)
-        async with await first_round(federation, guarded, "paris") as paris:
-            await paris.put_once(2, "paris", said(federation, "paris"), LONG)
+        async with (
+            await first_round(federation, guarded, "rome") as rome,
+            await first_round(federation, guarded, "paris") as paris,
+        ):
+            await rome.put_once(Slot(2, "rome"), resigned(federation, "rome", filled(np.nan)), LONG)
+            await paris.put_once(Slot(2, "paris"), said(federation, "paris"), LONG)
+            return await asyncio.to_thread(ended, started(federation, "berlin", world.server, tmp_path))
 
-    play(scene())
-    code, last = ended(started(federation, "berlin", world.server, tmp_path))
+    code, last = play(scene())
     assert code == 4
-    assert last.startswith("sottovoce: error: Expected the messages of rome in round=2 within 1 s, got none.")
+    assert "the messages of rome in round=2 within 1 s, got one of rome that was refused (not finite)" in last
+    assert last.endswith("Released in this run: rounds 1 to 2 of 4.")
     lines = lines_of(tmp_path / "berlin" / "log")
     refused = [(line["round"], line["sender"], line["reason"]) for line in lines if line["event"] == "refused"]
     assert refused == [(2, "rome", "not finite")]
@@ -278,20 +294,23 @@ def test_a_member_can_send_its_neighbours_away_and_no_more(world):
     """Whoever relies on a bad neighbour may have to stop. What it had learnt and paid for stays sound."""
     federation, seen = world.runs["sent away"], Seen()
     guarded = GuardedWorld(world.server, federation.agreement)
-    gone = np.zeros(D)
-    gone[0] = 2 * (3 * 2 + 0)  # "from round 2 on I go on without berlin"
+    # The second is no notice at all.
+    notices = [Notice(About.GONE, 2, 0).to_bytes(), b"\xff" + bytes(NOTICE_BYTES - 1)]
 
     async def scene():
         async with await first_round(federation, guarded, "rome") as rome:
             others = asyncio.ensure_future(federation.all(guarded, federation.normals(), HONEST, watcher=seen))
-            await rome.get(2, "berlin", LONG)
-            for k, notice in ((LAST_ROUND, np.full(D, 0.5)), (LAST_ROUND - 1, gone)):
-                await rome.put_once(k, "rome", said(federation, "rome", k, payload=notice), LONG)
+            await rome.get(Slot(2, "berlin"), LONG)
+            for i, notice in enumerate(reversed(notices), 1):
+                place = Place(
+                    federation.agreement.run, federation.agreement.digest(), Slot(i, "rome", Kind.NOTICE), NOTICE_BYTES
+                )
+                await rome.put_once(place.slot, seal(place, notice, federation.keys["rome"]), LONG)
             return await others
 
     ends = play(scene())
     assert [code_of(ends[name]) for name in HONEST] == [8, 4]  # paris is then alone
-    assert (LAST_ROUND, "rome", "not a notice") in seen.refusals
+    assert (1, "rome", "malformed") in seen.refusals
 
 
 def test_a_member_can_fill_the_room_of_the_run_and_no_more(world):
@@ -302,9 +321,9 @@ def test_a_member_can_fill_the_room_of_the_run_and_no_more(world):
     async def scene():
         async with await guarded.site("rome") as rome:
             for k in range(100, 100 + room):
-                await rome.put_once(k, "rome", b"x", LONG)
+                await rome.put_once(Slot(k, "rome"), b"x", LONG)
             with pytest.raises(RefusedError, match="maximum messages exceeded"):
-                await rome.put_once(99, "rome", b"x", LONG)
+                await rome.put_once(Slot(99, "rome"), b"x", LONG)
         return await federation.all(guarded, federation.normals(), HONEST)
 
     ends = play(scene())

@@ -24,9 +24,8 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.engines.network.agreement import LostNeighbour
 from sottovoce.engines.network.events import Watcher
-from sottovoce.engines.network.journal import Journal
 from sottovoce.engines.network.runner import POINTS
-from sottovoce.engines.network.seat import booked_as, digest, owner_of
+from sottovoce.engines.network.seat import booked_as, digest
 
 EIGHT = ("athens", "berlin", "cairo", "delhi", "oslo", "paris", "rome", "wien")
 SEED = 11
@@ -160,7 +159,7 @@ def test_when_a_run_is_over_its_end_is_on_the_disk():
             with scratch() as copy:
                 for file in federation.folder.glob("oslo.journal*"):
                     shutil.copy(file, copy)
-                with Journal.open(Path(copy) / "oslo.journal", owner_of(federation.agreement, "oslo")) as journal:
+                with federation.journal("oslo", Path(copy) / "oslo.journal") as journal:
                     self.found += ((journal.round, rounds, absent),)
 
     with Federation(sv.graphs.ring(3), (12, 9, 15), IPADMM(**STEPS, rounds=3)) as federation:

@@ -22,6 +22,7 @@ from sottovoce.cli.demo_processes import FailedError, Programs
 from sottovoce.cli.demo_view import Lines, LiveTable, Progress, watching
 from sottovoce.cli.federation_demo import NAMES
 from sottovoce.datasets import adult_csv
+from sottovoce.engines.network.signed import read_signed
 from sottovoce.privacy.ledger import Ledger
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
@@ -77,7 +78,9 @@ def test_it_leaves_five_models_statements_ledgers_and_logs(demo):
     for name in NAMES:
         model = models.load(out / name / "model.safetensors")
         assert (model.provenance["site"], model.provenance["run"]) == (name, found["run"])
-        assert (out / name / "statement.txt").read_text() == model.privacy.prose() + "\n"
+        statement = read_signed((out / name / "statement.txt").read_text())
+        assert statement.text.endswith(model.privacy.prose() + "\n")
+        assert (statement.site, str(statement.key)) == (name, model.signed_by)
         with Ledger.open(out / name / "state" / "rows.ledger") as ledger:
             assert len(ledger.reservations()) == ROUNDS
         events = [json.loads(line) for line in (out / name / "site.log").read_text().splitlines()]

@@ -17,6 +17,7 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.engines.network.jetstream import JetStreamTransport
 from sottovoce.engines.network.transport import Outcome, TransportError
+from sottovoce.engines.network.wire import Slot
 
 ALGORITHM = IPADMM(rounds=2, local_steps=1, epsilon=1.5, delta=1e-5, diameter=10.0)
 TIME = 0.5  # seconds of every call
@@ -196,7 +197,7 @@ async def life(url, tls, told):
         told.append(str(error))
         return
     async with site:
-        for doing in (site.put_once(1, "a", b"one", TIME), site.get(1, "b", TIME)):
+        for doing in (site.put_once(Slot(1, "a"), b"one", TIME), site.get(Slot(1, "b"), TIME)):
             try:
                 await doing
             except TransportError as error:
@@ -232,8 +233,8 @@ def test_the_same_server_without_harm(tls):
         async with hostile(behaving(), tls[0]) as (url, calls):
             site = await JetStreamTransport.connect(url, "r", "a", ["b"], LARGEST, tls=tls[1], timeout=LONG)
             async with site:
-                assert (await site.put_once(1, "a", b"one", LONG)).outcome is Outcome.STORED
-                assert await site.get(1, "b", TIME) is None
+                assert (await site.put_once(Slot(1, "a"), b"one", LONG)).outcome is Outcome.STORED
+                assert await site.get(Slot(1, "b"), TIME) is None
             assert len(calls) == 1
 
     play(scene())

@@ -10,12 +10,13 @@ import pytest
 
 from hostile_server import hostile
 from network_server import NatsServer, free_port
-from network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, play
+from network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, get_many, play
 from sottovoce.engines.network import certificates, link
-from sottovoce.engines.network.arrivals import KEPT_PER_SITE, Arrivals
+from sottovoce.engines.network.arrivals import KEPT_EACH, Arrivals
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.subjects import mailbox, permissions, push, reading, stream_name
-from sottovoce.engines.network.transport import Outcome, RefusedError, Slot, UnreachableError
+from sottovoce.engines.network.transport import Outcome, RefusedError, UnreachableError
+from sottovoce.engines.network.wire import Slot
 from sottovoce.errors import InputError
 
 
@@ -46,16 +47,16 @@ def test_a_stream_is_made_once(server):
 def test_nothing_can_be_deleted(world):
     async def scene():
         async with await world.site("a") as a:
-            await a.put_once(1, "a", b"one", LONG)
+            await a.put_once(Slot(1, "a"), b"one", LONG)
             raw, stream = await nats.connect(world.server.url), stream_name(world.run_id)
             for verb, wish in (("MSG.DELETE", {"seq": 1}), ("PURGE", {})):
                 answer = await raw.request(f"$JS.API.STREAM.{verb}.{stream}", json.dumps(wish).encode(), timeout=LONG)
                 assert "not permitted" in json.loads(answer.data)["error"]["description"]
             for headers in ({"Nats-Rollup": "sub"}, {"Nats-TTL": "1s"}):
-                answer = await raw.request(mailbox(world.run_id, 1, "a"), b"", timeout=LONG, headers=headers)
+                answer = await raw.request(mailbox(world.run_id, "m1", "a"), b"", timeout=LONG, headers=headers)
                 assert "error" in json.loads(answer.data)
             await raw.close()
-            assert await a.get(1, "a", LONG) == b"one"
+            assert await a.get(Slot(1, "a"), LONG) == b"one"
 
     play(scene())
 
@@ -74,9 +75,9 @@ def test_a_full_stream_refuses_and_says_why(server):
     async def scene():
         await create_stream(server.url, "full", LARGEST, max_messages=1)
         async with await JetStreamTransport.connect(server.url, "full", "a", [], LARGEST) as a:
-            assert (await a.put_once(1, "a", b"one", LONG)).outcome is Outcome.STORED
-            with pytest.raises(RefusedError, match="round=2, got: maximum messages exceeded"):
-                await a.put_once(2, "a", b"two", SHORT)
+            assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is Outcome.STORED
+            with pytest.raises(RefusedError, match="model 2 of site='a', got: maximum messages exceeded"):
+                await a.put_once(Slot(2, "a"), b"two", SHORT)
 
     play(scene())
 
@@ -127,10 +128,10 @@ def test_passwords_are_not_shown():
 def test_the_largest_message_fits_exactly(world):
     async def scene():
         async with await world.site("a") as a, await world.site("b", ["a"]) as b:
-            assert (await a.put_once(1, "a", bytes(LARGEST), LONG)).outcome is Outcome.STORED
-            assert await b.get(1, "a", LONG) == bytes(LARGEST)
+            assert (await a.put_once(Slot(1, "a"), bytes(LARGEST), LONG)).outcome is Outcome.STORED
+            assert await b.get(Slot(1, "a"), LONG) == bytes(LARGEST)
             with pytest.raises(InputError, match=f"at most {LARGEST} bytes, got bytes={LARGEST + 1}"):
-                await a.put_once(2, "a", bytes(LARGEST + 1), LONG)
+                await a.put_once(Slot(2, "a"), bytes(LARGEST + 1), LONG)
 
     play(scene())
 
@@ -139,10 +140,10 @@ def test_the_server_refuses_what_a_bad_site_makes_too_long(world):
     async def scene():
         async with await world.site("a") as a:
             raw = await nats.connect(world.server.url)
-            answer = await raw.request(mailbox(world.run_id, 1, "a"), bytes(LARGEST + 500), timeout=LONG)
+            answer = await raw.request(mailbox(world.run_id, "m1", "a"), bytes(LARGEST + 500), timeout=LONG)
             assert "exceeds maximum" in json.loads(answer.data)["error"]["description"]
             await raw.close()
-            assert await a.get(1, "a", SHORT) is None
+            assert await a.get(Slot(1, "a"), SHORT) is None
 
     play(scene())
 
@@ -157,8 +158,8 @@ def test_a_message_of_a_mebibyte(tmp_path):
             await JetStreamTransport.connect(server.url, "big", "b", ["a"], size) as b,
         ):
             for k in (1, 2, 3):
-                await a.put_once(k, "a", bytes([k]) * size, LONG)
-                assert await b.get(k, "a", LONG) == bytes([k]) * size
+                await a.put_once(Slot(k, "a"), bytes([k]) * size, LONG)
+                assert await b.get(Slot(k, "a"), LONG) == bytes([k]) * size
 
     with NatsServer(tmp_path, "max_payload: 2MB") as server:
         play(scene(server))
@@ -172,14 +173,14 @@ def test_a_forged_push_does_not_stand_in_for_the_mailbox(world):
         async with await world.site("a") as a, await world.site("b", ["a"]) as b:
             raw = await nats.connect(world.server.url)
             for _ in range(3):
-                await raw.publish(push(world.run_id, 1, "a"), b"forged")
+                await raw.publish(push(world.run_id, "m1", "a"), b"forged")
             await raw.flush()
-            assert await b.get(1, "a", LONG) == b"forged"
-            await raw.publish(push(world.run_id, 1, "a"), b"forged again")
+            assert await b.get(Slot(1, "a"), LONG) == b"forged"
+            await raw.publish(push(world.run_id, "m1", "a"), b"forged again")
             await raw.flush()
-            assert await b.get(1, "a", SHORT) is None
-            await a.put_once(1, "a", b"one", LONG)
-            assert await b.get(1, "a", LONG) == b"one"
+            assert await b.get(Slot(1, "a"), SHORT) is None
+            await a.put_once(Slot(1, "a"), b"one", LONG)
+            assert await b.get(Slot(1, "a"), LONG) == b"one"
             await raw.close()
 
     play(scene())
@@ -191,11 +192,11 @@ def test_pushes_for_mailboxes_that_nobody_asks_for_are_dropped(world):
             raw = await nats.connect(world.server.url)
             for token in ("01", "x", "١", "1e0", "-1", "9" * 30):
                 await raw.publish(push(world.run_id, token, "a"), b"odd")
-            await raw.publish(push(world.run_id, 1, "a"), bytes(LARGEST + 1))
+            await raw.publish(push(world.run_id, "m1", "a"), bytes(LARGEST + 1))
             await raw.flush()
-            assert await b.get(1, "a", SHORT) is None
-            await raw.publish(mailbox(world.run_id, 1, "a"), b"one")
-            assert await b.get(1, "a", LONG) == b"one"
+            assert await b.get(Slot(1, "a"), SHORT) is None
+            await raw.publish(mailbox(world.run_id, "m1", "a"), b"one")
+            assert await b.get(Slot(1, "a"), LONG) == b"one"
             await raw.close()
 
     play(scene())
@@ -206,9 +207,11 @@ def test_headers_that_look_like_a_status_hide_nothing(world):
         async with await world.site("b", ["a"]) as b:
             raw = await nats.connect(world.server.url)
             for k, status in ((1, "404"), (2, "503")):
-                await raw.request(mailbox(world.run_id, k, "a"), b"data", timeout=LONG, headers={"Status": status})
+                await raw.request(
+                    mailbox(world.run_id, f"m{k}", "a"), b"data", timeout=LONG, headers={"Status": status}
+                )
                 for _ in range(2):  # pushed, then read
-                    assert await b.get(k, "a", LONG) == b"data"
+                    assert await b.get(Slot(k, "a"), LONG) == b"data"
             await raw.close()
 
     play(scene())
@@ -223,13 +226,13 @@ def test_a_status_that_a_member_made_up_hides_nothing(world):
             writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
             for k, status in ((1, b"404"), (2, b"503"), (3, b"100")):
                 headers = b"NATS/1.0 %s Made Up\r\n\r\n" % status
-                subject = mailbox(world.run_id, k, "a").encode()
+                subject = mailbox(world.run_id, f"m{k}", "a").encode()
                 writer.write(b"HPUB %s %d %d\r\n%s\r\n" % (subject, len(headers), len(headers), headers))
             writer.write(b"PING\r\n")
             await reader.readuntil(b"PONG\r\n")
             for k in (1, 2, 3):
                 for _ in range(2):  # pushed, then read
-                    assert await b.get(k, "a", LONG) == b""
+                    assert await b.get(Slot(k, "a"), LONG) == b""
             writer.close()
             await writer.wait_closed()
 
@@ -240,11 +243,12 @@ def test_arrivals_are_few_and_early_and_handed_out_once():
     async def scene():
         arrivals = Arrivals(["a"], LARGEST)
         for k in range(1000, 0, -1):
-            arrivals.add(str(k), "a", b"%d" % k)
+            arrivals.add(f"m{k}", "a", b"%d" % k)
         got = [await arrivals.wait(Slot(k, "a"), 0) for k in range(1, 20)]
-        assert got == [b"%d" % k if k <= KEPT_PER_SITE else None for k in range(1, 20)]
-        arrivals.add("1", "a", b"again")
-        arrivals.add("1", "stranger", b"unknown")
+        assert got == [b"%d" % k if k <= KEPT_EACH else None for k in range(1, 20)]
+        arrivals.add("m1", "a", b"again")
+        arrivals.add("m1", "stranger", b"unknown")
+        arrivals.add("007", "a", b"nonsense")
         assert await arrivals.wait(Slot(1, "a"), 0) is None
         assert await arrivals.wait(Slot(1, "stranger"), 0) is None
 
@@ -281,11 +285,11 @@ def test_the_listed_rights_are_enough_and_pushes_only_save_time(tmp_path, caplog
             others = [other for other in names if other != name]
             async with await JetStreamTransport.connect(url(name), "rights", name, others, LARGEST) as site:
                 for k in (1, 2):
-                    await site.put_once(k, name, name.encode(), LONG)
-                    assert await site.get_many(k, others, LONG) == {other: other.encode() for other in others}
+                    await site.put_once(Slot(k, name), name.encode(), LONG)
+                    assert await get_many(site, k, others, LONG) == {other: other.encode() for other in others}
                 if name == "a":
-                    with pytest.raises(RefusedError, match="let us use the mailbox of site='b' in round=3, got: perm"):
-                        await site.put_once(3, "b", b"not b", LONG)
+                    with pytest.raises(RefusedError, match="let us use the mailbox m3 of site='b', got: perm"):
+                        await site.put_once(Slot(3, "b"), b"not b", LONG)
 
         await asyncio.gather(*map(live, names))
         with pytest.raises(RefusedError, match="to know us"):
@@ -320,11 +324,11 @@ def test_a_frozen_server_costs_time_and_nothing_else(world, monkeypatch):
             world.server.freeze()
             try:
                 with pytest.raises(UnreachableError, match="silence"):
-                    await a.put_once(1, "a", b"one", SHORT)
+                    await a.put_once(Slot(1, "a"), b"one", SHORT)
                 with pytest.raises(UnreachableError, match="silence"):
-                    await b.get(1, "a", SHORT)
-                getting = asyncio.ensure_future(b.get(1, "a", LONG))
-                putting = asyncio.ensure_future(a.put_once(1, "a", b"one", LONG))
+                    await b.get(Slot(1, "a"), SHORT)
+                getting = asyncio.ensure_future(b.get(Slot(1, "a"), LONG))
+                putting = asyncio.ensure_future(a.put_once(Slot(1, "a"), b"one", LONG))
                 await asyncio.sleep(0.6)  # longer than the patience with one connection
             finally:
                 world.server.thaw()
@@ -358,7 +362,7 @@ def test_a_connection_that_went_quiet_is_replaced(world, monkeypatch):
         url = f"nats://127.0.0.1:{between.sockets[0].getsockname()[1]}"
         async with await JetStreamTransport.connect(url, world.run_id, "a", [], LARGEST) as a:
             quiet.set()
-            putting = asyncio.ensure_future(a.put_once(1, "a", b"one", LONG))
+            putting = asyncio.ensure_future(a.put_once(Slot(1, "a"), b"one", LONG))
             await asyncio.sleep(0.1)
             quiet.clear()
             assert (await putting).held == b"one"
@@ -443,14 +447,14 @@ def test_people_are_told_when_a_server_goes_and_when_it_is_back(world):
             world.server.url, world.run_id, "a", ["b"], LARGEST, told=lambda *words: said.append(words)
         )
         async with site:
-            await site.get(1, "b", SHORT)
+            await site.get(Slot(1, "b"), SHORT)
             assert said == []
             await world.stop()
             with pytest.raises(UnreachableError):
-                await site.get(1, "b", SHORT)
+                await site.get(Slot(1, "b"), SHORT)
             assert ("does not answer (" in said[0][0], said[0][1]) == (True, None)
             await world.start()
-            await site.get(1, "b", LONG / 5)
+            await site.get(Slot(1, "b"), LONG / 5)
             assert said[-1] == (None, None)
             assert [words for words, _ in said].count(None) == 1
 
@@ -490,11 +494,11 @@ def test_a_store_that_lost_power_many_times_keeps_every_mailbox(world):
             upsetting = asyncio.ensure_future(upset())
             for k in range(rounds):
                 data = b"%d" % k * 100
-                assert (await a.put_once(k, "a", data, LONG)).held == data
+                assert (await a.put_once(Slot(k, "a"), data, LONG)).held == data
             await upsetting
             raw = await nats.connect(world.server.url)
             for k in range(rounds):
-                stored = await raw.request(reading(world.run_id, k, "a"), timeout=LONG)
+                stored = await raw.request(reading(world.run_id, f"m{k}", "a"), timeout=LONG)
                 assert stored.data == b"%d" % k * 100
             await raw.close()
 

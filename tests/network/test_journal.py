@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections import namedtuple
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,13 +16,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from federations import agreement
 from sottovoce.engines.network import journal as module
 from sottovoce.engines.network.journal import Journal, Owner
+from sottovoce.engines.network.letters import Sighting
 from sottovoce.engines.network.snapshot import Snapshot, pack, pack_state, unpack, unpack_state
 from sottovoce.engines.network.stops import DamagedError, UsedTwiceError
+from sottovoce.engines.network.witness import Witness
 from sottovoce.errors import InputError, PrivacyError
 
-OWNER = Owner("0" * 32, "ab" * 32, "berlin")
+OWNER = Owner("0" * 32, "ab" * 32, "berlin", "numpy 2")
+
+
+def COMMIT(salt):
+    return f"sha256:{salt.hex()}"
+
+
 State = namedtuple("State", ["w", "gamma"])
 
 
@@ -31,13 +41,13 @@ def path(tmp_path):
 
 
 def test_what_was_written_is_there_after_reopening(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert (journal.round, journal.last(), journal.said(1), journal.absent) == (0, None, None, {})
         journal.put(1, b"message", b"state")
         journal.checkpoint(1, b"after")
         journal.put(2, b"next", b"middle")
         journal.drop(2, "rome")
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert journal.last() == (1, b"after")
         assert journal.said(2) == (b"next", b"middle")
         assert journal.absent == {"rome": 2}
@@ -50,12 +60,12 @@ def left_by_a_crash(path, folder):
     folder.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, folder)
-    with Journal.open(folder / path.name, OWNER) as journal:
+    with Journal.open(folder / path.name, OWNER, COMMIT) as journal:
         return journal.round, [k for k in range(1, 9) if journal.said(k) is not None], journal.absent
 
 
 def test_a_checkpoint_comes_onto_the_disk_with_whatever_is_written_next(path, tmp_path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         journal.put(1, b"message", b"state")
         journal.checkpoint(1, b"after")
         assert (journal.round, journal.last()) == (1, (1, b"after"))
@@ -71,18 +81,18 @@ def test_a_checkpoint_comes_onto_the_disk_with_whatever_is_written_next(path, tm
         assert left_by_a_crash(path, tmp_path / "four") == (3, [1, 2, 3], {"rome": 3})
         journal.put(4, b"more", b"middle")
         journal.checkpoint(4, b"very end")
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert journal.last() == (4, b"very end")
 
 
 def test_every_commit_is_synced(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert journal._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert journal._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 def test_a_failed_write_loses_no_checkpoint(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         journal.put(1, b"message", b"state")
         journal.checkpoint(1, b"after")
         journal._connection.execute("PRAGMA query_only = 1")
@@ -91,21 +101,21 @@ def test_a_failed_write_loses_no_checkpoint(path):
         assert journal.last() == (1, b"after")
         journal._connection.execute("PRAGMA query_only = 0")
         journal.put(2, b"next", b"middle")
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert (journal.last(), journal.said(2)) == ((1, b"after"), (b"next", b"middle"))
 
 
 def test_only_the_last_rounds_are_kept(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         for k in range(1, 9):
             journal.put(k, b"m%d" % k, b"s")
             journal.checkpoint(k, b"c")
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert [k for k in range(1, 9) if journal.said(k) is not None] == [6, 7, 8]
 
 
 def test_a_round_has_one_message_for_ever(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         journal.put(1, b"first", b"state")
         with pytest.raises(PrivacyError, match="A round has one message for ever"):
             journal.put(1, b"second", b"state")
@@ -113,7 +123,7 @@ def test_a_round_has_one_message_for_ever(path):
 
 
 def test_rounds_come_in_order(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         for call in (
             lambda: journal.put(2, b"", b""),
             lambda: journal.checkpoint(2, b""),
@@ -131,7 +141,7 @@ def test_rounds_come_in_order(path):
 
 
 def test_every_commit_is_synced_and_only_the_owner_may_read(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         connection = journal._connection
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
@@ -141,14 +151,14 @@ def test_every_commit_is_synced_and_only_the_owner_may_read(path):
 
 
 def test_a_second_holder_is_refused(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         with pytest.raises(UsedTwiceError, match=r"which is in use\. This site runs already"):
-            Journal.open(path, OWNER)
+            Journal.open(path, OWNER, COMMIT)
         other = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT * FROM meta')"
         told = subprocess.run([sys.executable, "-c", other, str(path)], capture_output=True, text=True, check=False)
         assert "database is locked" in told.stderr
         journal.put(1, b"m", b"s")
-    Journal.open(path, OWNER).close()
+    Journal.open(path, OWNER, COMMIT).close()
 
 
 @pytest.mark.parametrize(
@@ -160,9 +170,9 @@ def test_a_second_holder_is_refused(path):
     ],
 )
 def test_a_journal_belongs_to_one_site_of_one_run(path, owner, message):
-    Journal.open(path, OWNER).close()
+    Journal.open(path, OWNER, COMMIT).close()
     with pytest.raises(InputError, match=message):
-        Journal.open(path, owner)
+        Journal.open(path, owner, COMMIT)
 
 
 def changed(path, statement):
@@ -182,39 +192,39 @@ def changed(path, statement):
         ("DROP TABLE absent", "other tables"),
         ("CREATE TABLE more (x)", "other tables"),
         ("DELETE FROM meta", "other tables"),
-        ("UPDATE meta SET format = 2", "other tables"),
+        ("UPDATE meta SET format = 1", "other tables"),
     ],
 )
 def test_changes_are_noticed(path, statement, message):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         journal.put(1, b"m", b"s")
         journal._connection.execute(
             "INSERT INTO checkpoint VALUES (1, 0, x'01', ?)", (module._digest(b"\x01"),)
         )  # fmt: skip
     changed(path, statement)
     with pytest.raises(DamagedError, match=message):
-        Journal.open(path, OWNER)
+        Journal.open(path, OWNER, COMMIT)
 
 
 def test_broken_bytes_are_noticed(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         journal.put(1, os.urandom(50_000), b"s")
     content = bytearray(path.read_bytes())
     path.write_bytes(b"not a database, but long enough to be looked at" * 100)
     with pytest.raises(DamagedError, match="not a database"):
-        Journal.open(path, OWNER)
+        Journal.open(path, OWNER, COMMIT)
     content[40_000] ^= 1
     path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"round 1 was changed|broken"):
-        Journal.open(path, OWNER)
+        Journal.open(path, OWNER, COMMIT)
 
 
 def test_a_full_disk_leaves_the_round_unwritten(path):
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         journal._connection.execute("PRAGMA max_page_count = 1")
         with pytest.raises(DamagedError, match="full"):
             journal.put(1, os.urandom(100_000), b"s")
-    with Journal.open(path, OWNER) as journal:
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert journal.said(1) is None
 
 
@@ -222,14 +232,14 @@ def test_a_crash_while_it_is_made_leaves_room_for_another_try(path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_TABLES", (*module._TABLES, "nonsense"))
         with pytest.raises(DamagedError, match="syntax error"):
-            Journal.open(path, OWNER)
-    with Journal.open(path, OWNER) as journal:
+            Journal.open(path, OWNER, COMMIT)
+    with Journal.open(path, OWNER, COMMIT) as journal:
         assert journal.round == 0
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="a journal that can be written"):
-        Journal.open(tmp_path / "nowhere" / "journal", OWNER)
+        Journal.open(tmp_path / "nowhere" / "journal", OWNER, COMMIT)
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
@@ -251,13 +261,21 @@ def test_states_come_back_bit_by_bit(w, gamma):
 def test_snapshots_come_back_with_their_edges():
     rng = np.random.default_rng(1)
     w, gamma, said, heard, edge = rng.normal(size=(5, 1, 3, 1))
-    start = Snapshot(State(0 * w, 0 * w), 0 * w, 0 * w, {"rome": 0 * w})
-    back = Snapshot.loads(Snapshot(State(w, gamma), said, heard, {"rome": edge}).dumps(), start)
+    a = agreement()
+    witness = Witness.start(a)
+    start = Snapshot(State(0 * w, 0 * w), 0 * w, 0 * w, witness, {"rome": 0 * w})
+    told = {"rome": (Sighting(), Sighting(0, bytes(32), True), Sighting())}
+    witness = witness.met(a, "rome", b"r" * 32).after(a, 1, {"rome": b"d" * 32}, told, {"paris": 1})
+    back = Snapshot.loads(Snapshot(State(w, gamma), said, heard, witness, {"rome": edge}).dumps(), start, a)
+    assert back.witness == witness
     for one, two in ((back.state.w, w), (back.state.gamma, gamma), (back.said, said), (back.heard, heard)):
         np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(back.edges["rome"], edge)
     with pytest.raises(DamagedError, match=r"got others for edge\.oslo, edge\.rome"):
-        Snapshot.loads(back.dumps(), Snapshot(start.state, start.said, start.heard, {"oslo": 0 * w}))
+        Snapshot.loads(back.dumps(), replace(start, edges={"oslo": 0 * w}), a)
+    for cut in (0, 3, 20, 200):
+        with pytest.raises(DamagedError):
+            Snapshot.loads(back.dumps()[:cut], start, a)
 
 
 def test_other_arrays_are_refused():

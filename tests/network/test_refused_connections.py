@@ -17,6 +17,7 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network import certificates
 from sottovoce.engines.network.jetstream import JetStreamTransport
 from sottovoce.engines.network.transport import RefusedError, TransportError, UnreachableError
+from sottovoce.engines.network.wire import Slot
 
 ALGORITHM = IPADMM(rounds=2, local_steps=1, epsilon=1.5, delta=1e-5, diameter=10.0)
 TIME = 0.4
@@ -89,7 +90,7 @@ def test_a_server_that_dies_on_its_sites(tmp_path):
         async with site:
             await asyncio.to_thread(server.kill)
             with pytest.raises(UnreachableError):
-                await site.get(1, "paris", TIME)
+                await site.get(Slot(1, "paris"), TIME)
 
     with federation, GuardedServer(tmp_path, [federation]) as server:
         assert left_behind(scene(server)) == []

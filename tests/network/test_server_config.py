@@ -24,6 +24,7 @@ from sottovoce.engines.network.jetstream import JetStreamTransport, create_strea
 from sottovoce.engines.network.server import Hosting, server_config
 from sottovoce.engines.network.subjects import inbox, mailbox, push, reading, stream_name
 from sottovoce.engines.network.transport import Outcome, RefusedError
+from sottovoce.engines.network.wire import Slot
 from sottovoce.errors import InputError
 
 SIZE = 1000
@@ -112,10 +113,10 @@ def test_a_site_writes_under_its_name_and_its_neighbours_read_and_hear_it(federa
         async with berlin, paris, client(federation, "paris") as (listener, _):
             pushed = await listener.subscribe(push(federation.run, "*", "berlin"))
             await listener.flush()
-            assert (await berlin.put_once(1, "berlin", b"hello", 5)).outcome is Outcome.STORED
-            assert await paris.get(1, "berlin", 5) == b"hello"
+            assert (await berlin.put_once(Slot(1, "berlin"), b"hello", 5)).outcome is Outcome.STORED
+            assert await paris.get(Slot(1, "berlin"), 5) == b"hello"
             assert (await pushed.next_msg(timeout=5)).data == b"hello"
-            again = await berlin.put_once(1, "berlin", b"other", 5)
+            again = await berlin.put_once(Slot(1, "berlin"), b"other", 5)
             assert (again.outcome, again.held) == (Outcome.ALREADY_THERE, b"hello")
 
     asyncio.run(scenario())

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,8 @@ from federations import MessageServer, agreement, members
 from guarded_server import GuardedServer, federation_of, program_of
 from sottovoce import models
 from sottovoce.algorithms import IPADMM
+from sottovoce.cli import draft as drafts
+from sottovoce.cli import main, site_files
 from sottovoce.cli import site as command
 from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
 from sottovoce.cli.site import site_run
@@ -30,9 +33,9 @@ from sottovoce.engines.network import agreement_file, certificates, countersign,
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.events import Facts, JsonLines, LogFile, Logged, Several, Spending, Watcher
 from sottovoce.engines.network.jetstream import create_stream
-from sottovoce.engines.network.notices import most_messages
+from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.server import Hosting, server_config
-from sottovoce.engines.network.wire import message_size
+from sottovoce.engines.network.signed import read_signed
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.privacy import Gaussian
 from sottovoce.privacy.ledger import Ledger
@@ -83,10 +86,10 @@ def world(tmp_path_factory):
         (folder / f"{name}.csv").write_text(csv(rows, seed))
     hosting = Hosting(tls=TLSFiles.within(folder, "server"), store=folder / "store", host="127.0.0.1", port=-1,
                       ports_folder=folder)  # fmt: skip
-    largest = max(message_size(agreed.run, name, agreed.model_size) for name in NAMES)
+    room = room_for(agreed)
     with MessageServer(folder, server_config([agreed], hosting)) as server:
         operator = TLSFiles.within(folder, "operator").context()
-        made = create_stream(server.url, agreed.run, largest, max_messages=most_messages(agreed), tls=operator)
+        made = create_stream(server.url, agreed.run, room.size, max_messages=room.messages, tls=operator)
         asyncio.run(made)
         yield SimpleNamespace(folder=folder, url=server.url, agreement=agreed, keys=keys)
 
@@ -124,7 +127,14 @@ def test_three_sites_from_rows_to_models(world, tmp_path, capfd, caplog):
     assert "discrete Gaussian numbers on a grid" in paris.privacy.prose()
     assert paris.privacy.epsilon <= 1.5
     text = (tmp_path / "paris" / run_folder / "statement.txt").read_text()
-    assert text == paris.privacy.prose() + "\n"
+    signed = read_signed(text)
+    assert signed.text.endswith(paris.privacy.prose() + "\n")
+    assert all(f in signed.text for f in (world.agreement.run, world.agreement.digest().hex(), "Site:       paris"))
+    assert paris.signed_by == str(signed.key) == str(world.agreement.member("paris").public_key)
+    with pytest.raises(InputError, match="got one that was changed since"):
+        read_signed(text.replace("epsilon = 1.5", "epsilon = 0.5", 1))
+    check_signed_files(world, tmp_path / "paris" / run_folder, capfd)
+    check_results_that_cannot_be_written(world, tmp_path, capfd)
     assert not np.array_equal(learnt["berlin"].weights, learnt["rome"].weights)
 
     with Ledger.open(tmp_path / "rome" / "rows.ledger") as ledger:
@@ -198,6 +208,67 @@ def test_refusals(world, tmp_path, what):
             assert opened.reservations() == ()
 
 
+def check_signed_files(world, folder, capfd):
+    """A stranger with the agreement checks model and statement; whatever was changed is refused."""
+    verify = ["site", "verify", "--federation", str(world.folder / "federation.toml")]
+    for file in ("model.safetensors", "statement.txt"):
+        assert main([*verify, str(folder / file)]) == 0
+        assert "signed by site paris under this agreement, and unchanged" in capfd.readouterr().out
+    model = models.load(folder / "model.safetensors")
+    models.save(model, folder / "unsigned.safetensors")
+    models.save(model, folder / "forged.safetensors", world.keys["rome"])
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "changed.safetensors").write_bytes(content.replace(b"Assumed public", b"assumed public"))
+    (folder / "turned.safetensors").write_bytes(content[:-8] + np.negative(np.frombuffer(content[-8:])).tobytes())
+    (folder / "other.txt").write_text(
+        (folder / "statement.txt").read_text().replace("Absent:     none", "Absent:     rome")
+    )
+    for file, words in {
+        "unsigned.safetensors": "which nobody has signed",
+        "forged.safetensors": "It was not made by that site",
+        "changed.safetensors": "a model as its site signed it, got one that was changed since",
+        "turned.safetensors": "a model as its site signed it, got one that was changed since",
+        "other.txt": "got one that was changed since",
+    }.items():
+        assert main([*verify, str(folder / file)]) == 2
+        assert words in capfd.readouterr().err
+
+
+def check_results_that_cannot_be_written(world, folder, capfd):
+    """The run is over: the error says so, and the same command with another folder needs no server any more."""
+    (folder / "a-file").write_text("in the way")
+    given = options(
+        world, "rome", folder / "rome", quiet=True, server="tls://127.0.0.1:1", out=folder / "a-file" / "out"
+    )
+    command = ["site", "run", "--quiet", *(f"--{k.replace('_', '-')}={v}" for k, v in given.items() if k != "quiet")]
+    assert main(command) == 9
+    told = capfd.readouterr().err
+    assert "Nothing is lost, and nothing will be drawn again" in told
+    assert "Released in this run: rounds 1 to 4 of 4." in told
+    assert main([*command[:-1], f"--out={folder / 'elsewhere'}"]) == 0
+    assert (folder / "elsewhere" / "model.safetensors").exists()
+
+
+def test_rows_can_be_committed_to_before_an_agreement_is_made(world, tmp_path, capsys):
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    data, salt = world.folder / "berlin.csv", tmp_path / "berlin.salt"
+    commit = ["site", "commit", f"--data={data}", f"--schema={tmp_path / 'schema.toml'}", f"--salt={salt}"]
+    assert main(commit) == 0
+    line = capsys.readouterr().out.strip()
+    assert len(salt.read_bytes()) == 32
+    member = drafts._member(f"berlin={world.keys['berlin'].public}:30:{line}")
+    assert (member.rows, member.data_commitment) == (30, line)
+    assert main(commit) == 2  # the salt is never replaced
+    agreed = replace(
+        world.agreement, sites=(replace(world.agreement.sites[0], data_commitment=line), *world.agreement.sites[1:])
+    )
+    rows = site_files.rows_of(agreed, data)
+    with pytest.raises(InputError, match=r"Give the data file and the salt .*: --salt"):
+        site_files.open_journal(tmp_path, agreed, "berlin", rows)
+    site_files.open_journal(tmp_path, agreed, "berlin", rows, salt).close()
+    site_files.open_journal(tmp_path, agreed, "berlin", rows).close()  # the journal keeps it
+
+
 def test_a_ledger_belongs_to_its_rows(world, tmp_path):
     state = tmp_path / "state"
     with pytest.raises(BudgetError):
@@ -212,6 +283,8 @@ def test_a_ledger_belongs_to_its_rows(world, tmp_path):
         site_run(**options(world, "berlin", state, quiet=True, cap_epsilon=1.0))
     other = changed_file(world, tmp_path, "berlin.csv", "m", "f")
     with pytest.raises(InputError, match=r"Expected the ledger of the rows in .* got that of another file"):
+        site_run(**options(world, "berlin", tmp_path / "new", quiet=True, data=other, ledger=state / "rows.ledger"))
+    with pytest.raises(InputError, match="put the data file back as it was"):
         site_run(**options(world, "berlin", state, quiet=True, data=other))
     (state / "rows.ledger.salt").unlink()
     with pytest.raises(stops.DamagedError, match="Expected the salt of the ledger") as raised:

@@ -2,9 +2,9 @@
 
 0    done
 1    `account` was asked whether a budget holds, and it does not; `schema check` found problems
-2    something about the input is wrong; nothing was written
+2    something about the input is wrong
 3    a budget would be overdrawn; nothing was computed
-4-8  why a site stopped, see `exit_codes`
+4-11 why a site stopped, see `exit_codes`
 130  interrupted; nothing was written, except by `reproduce` and `compare`, which keep finished results
 """
 
@@ -18,8 +18,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 # Which extra brings a package that a command needs.
 _EXTRA = {
     **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
-    **dict.fromkeys(("nats", "cryptography"), "site"),
-    **dict.fromkeys(("cryptography", "opendp"), "site"),
+    "cryptography": "site",
     "matplotlib": "cli,plots",
     "sklearn": "estimators",
 }
@@ -36,9 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SottovoceError as error:
         from sottovoce.cli.exit_codes import code_of
 
-        return _refuse(str(error), code_of(error))
+        return _refuse(_with_notes(error, str(error)), code_of(error))
     except OSError as error:
-        return _refuse(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+        words = f"{error.strerror or error}: {error.filename}." if error.filename else str(error)
+        return _refuse(_with_notes(error, words))
     except MemoryError:
         return _refuse("Expected a problem that fits into memory. Ask for fewer nodes or runs.")
     except ModuleNotFoundError as error:
@@ -75,6 +75,11 @@ def _advised(error: Any) -> str:
     message = error.format_message().rstrip(".")
     end = "" if message.endswith("?") else "."
     return f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help."
+
+
+def _with_notes(error: BaseException, words: str) -> str:
+    """The error, and what whoever passed it on had to add."""
+    return " ".join([words, *getattr(error, "__notes__", ())])
 
 
 def _interrupted(message: str = "interrupted; an unfinished run writes nothing") -> int:

@@ -14,7 +14,7 @@ from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
 from sottovoce.cli.report import report
 from sottovoce.cli.schema import schema_app
-from sottovoce.cli.site import site_run
+from sottovoce.cli.site import site_commit, site_run, site_verify
 from sottovoce.cli.study import compare, reproduce
 from sottovoce.cli.train import TrainCommand, train
 
@@ -36,7 +36,9 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(federation_app, name="federation")
 site_app = typer.Typer(no_args_is_help=True, help="What one site of a federation does.")
 site_app.command("keygen")(site_keygen)
+site_app.command("commit")(site_commit)
 site_app.command("run", epilog=epilog())(site_run)
+site_app.command("verify")(site_verify)
 app.add_typer(site_app, name="site")
 
 

@@ -39,6 +39,9 @@ class Draft:
     delta: float | None = option(None, _PRIVACY, "Chance of failure that the guarantee allows for.")
     max_grad_norm: float | None = option(None, _PRIVACY, "Clip every record's gradient to this norm.")
     grid_bits: int | None = option(None, _PRIVACY, "How fine the noise's grid is.")
+    message_radius: float | None = option(
+        None, _PRIVACY, "Largest norm of a message. Left out: 100 times the diameter."
+    )
 
     algorithm: str | None = option(None, _HOW, "What every site does: ipadmm, dpadmm, ryu-kim or dp-dsgd.")
     rounds: int | None = option(None, _HOW, "Rounds of exchange. Left out: planned.")
@@ -97,20 +100,23 @@ def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agre
         lost_neighbour=LostNeighbour(**_given(draft, ("policy", "wait_seconds", "go_on_after_round"))),
         **_given(draft, ("grid_bits",)),
     )
-    return replace(open_terms, algorithm=_algorithm(draft, open_terms))
+    # The radius follows from the diameter, which is known only now.
+    return replace(open_terms, algorithm=_algorithm(draft, open_terms), radius=draft.message_radius)
 
 
 def _member(text: str) -> "Member":
-    """NAME=KEY:ROWS, where KEY is a file, or the public key itself."""
+    """NAME=KEY:ROWS or NAME=KEY:ROWS:COMMITMENT, where KEY is a file, or the public key itself."""
     from sottovoce.engines.network.agreement import Member
     from sottovoce.engines.network.identity import PREFIX, PublicKey
 
     name, _, rest = text.partition("=")
+    rest, mark, digits = rest.partition(":sha256:")
     key, _, rows = rest.rpartition(":")
     if not (name and key and rows.isdecimal() and len(rows) < 20):
         raise InputError(f"Expected --site NAME=PUBLIC_KEY_FILE:ROWS, such as berlin=berlin.pub:1200, got {text!r}.")
     public_key = PublicKey.from_text(key) if key.startswith(PREFIX) else PublicKey.load(Path(key))
-    return Member(name=name, public_key=public_key, rows=int(rows))
+    commitment = f"sha256:{digits}" if mark else None
+    return Member(name=name, public_key=public_key, rows=int(rows), data_commitment=commitment)
 
 
 def _edges(names: Sequence[str], graph: str | None, edges: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -2,17 +2,23 @@
 
 from sottovoce.errors import BudgetError, SottovoceError
 
-BAD_INPUT, BUDGET, LOST, TWICE, DAMAGED, UNREACHABLE, LEFT_BEHIND, INTERRUPTED = 2, 3, 4, 5, 6, 7, 8, 130
+BAD_INPUT, BUDGET, LOST, TWICE, DAMAGED, UNREACHABLE, LEFT_BEHIND = 2, 3, 4, 5, 6, 7, 8
+NOT_WRITTEN, FORKED, DIVERGED, INTERRUPTED = 9, 10, 11, 130
 
 EXIT_CODES: dict[int, str] = {
     0: "done: the model and the privacy statement are written",
-    BAD_INPUT: "bad input: an option, a file, a key or the data does not fit; nothing was released",
-    BUDGET: "the run does not fit into what is left of the rows' privacy budget; nothing was released",
-    LOST: "a neighbour was lost, and the agreement says to stop; run the same command again when it is back",
+    BAD_INPUT: "bad input: an option, a file, a key or the data does not fit",
+    BUDGET: "the run does not fit into what is left of the rows' privacy budget",
+    LOST: "a neighbour was lost, and the agreement says to stop, or those who are left are no longer connected; "
+    "run the same command again when it is back",
     TWICE: "this site's identity is used twice; find the other process, or the old copy of the state folder",
     DAMAGED: "ledger or journal are damaged or do not belong together; release nothing, restore them",
     UNREACHABLE: "the message server cannot be reached, or refuses us; run the same command again when it is back",
     LEFT_BEHIND: "the others went on without this site; it has no further part in this run",
+    NOT_WRITTEN: "the run is over, but its model or statement could not be written; make room, or give another --out, "
+    "and run the same command again",
+    FORKED: "somebody told different sites different things; do not use the model, ask those who are named",
+    DIVERGED: "this site's models have left the agreed radius; agree on shorter steps, or on a larger radius",
     INTERRUPTED: "interrupted; run the same command again to go on",
 }
 
@@ -28,6 +34,9 @@ def code_of(error: SottovoceError) -> int:
         (stops.DamagedError, DAMAGED),
         (transport.TransportError, UNREACHABLE),
         (stops.LeftBehindError, LEFT_BEHIND),
+        (stops.NotWrittenError, NOT_WRITTEN),
+        (stops.ForkedError, FORKED),
+        (stops.DivergedError, DIVERGED),
     )
     return next((code for kind, code in codes if isinstance(error, kind)), BAD_INPUT)
 
@@ -35,4 +44,4 @@ def code_of(error: SottovoceError) -> int:
 def epilog() -> str:
     """For the end of a help text; blank lines keep the lines apart."""
     lines = [f"{code}  {text}." for code, text in EXIT_CODES.items()]
-    return "\n\n".join(["Exit codes:", *lines])
+    return "\n\n".join(["Exit codes; what was released until then is said with the error:", *lines])

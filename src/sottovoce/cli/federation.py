@@ -59,7 +59,11 @@ def new(draft: Path | None = None, out: Path | None = None, **given: Any) -> Non
 
 _DRAFT = typer.Option(help="Read settings from a TOML file, by the names of these options; options given here win.")
 _OUT = typer.Option(help="The file to write. Left out: federation.toml.")
-_SITE = typer.Option(help="A site, its public key and how many rows it brings. Repeat.", metavar="NAME=KEY_FILE:ROWS")
+_SITE = typer.Option(
+    help="A site, its public key and how many rows it brings; also its commitment to them, if it made one with: "
+    "sottovoce site commit. Repeat.",
+    metavar="NAME=KEY_FILE:ROWS[:COMMITMENT]",
+)
 _EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
 new.__signature__ = signature_of(  # type: ignore[attr-defined]
     Draft,

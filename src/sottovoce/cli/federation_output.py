@@ -63,6 +63,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         f"What leaves a site: {privacy.released}.",
         f"What everyone knows: {', '.join(privacy.public)}.",
         f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
+        f"Messages of a norm above {exactly(agreement.reach)} are refused.",
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
         f"When a neighbour falls silent: {_policy(agreement.lost_neighbour)}.",
     ]

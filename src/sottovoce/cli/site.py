@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, SottovoceError
 
 if TYPE_CHECKING:
-    from sottovoce.engines.network.agreement import Agreement
     from sottovoce.engines.network.certificates import TLSFiles
     from sottovoce.engines.network.events import Watcher
+    from sottovoce.engines.network.journal import Journal
     from sottovoce.engines.network.mail import Pace
     from sottovoce.engines.network.runner import Finished
     from sottovoce.engines.network.seat import Seat
@@ -51,6 +51,9 @@ def site_run(
             rich_help_panel=_DATA,
         ),
     ] = False,
+    salt: Annotated[
+        Path | None, _option("The secret salt of the rows' commitment in the agreement, if it has one.", _DATA)
+    ] = None,
     certificates: Annotated[
         Path | None,
         _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
@@ -91,7 +94,8 @@ def site_run(
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = site_files.run_folder(state, agreement)
             # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
-            journal = stack.enter_context(site_files.open_journal(folder, agreement, site))
+            journal = stack.enter_context(site_files.open_journal(folder, agreement, site, rows, salt))
+            stack.enter_context(_saying_what_was_released(journal, agreement.algorithm.rounds))
             opened = stack.enter_context(site_files.open_ledger(books, data, cap))
         seat = Seat(agreement=agreement, site=site, rows=rows, key=signing, ledger=opened, journal=journal)
         seat.check_books()
@@ -99,9 +103,71 @@ def site_run(
         stack.enter_context(_logging(log))
         watcher = Several(stack.enter_context(watching(quiet)), Logged())
         finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
-        _write(agreement, site, finished, folder if out is None else out)
+        _write(seat, finished, folder if out is None else out)
         spent, delta = opened.total(), opened.header.delta
     _tell(folder if out is None else out, spent, delta)
+
+
+def site_commit(
+    data: Annotated[Path, _option("The rows: CSV or Parquet by the schema, or .npz arrays.", _DATA)],
+    salt: Annotated[Path, _option("A new file for the secret salt. Keep it, and keep it secret.", _OUT)],
+    schema: Annotated[Path | None, _option("The schema that will be agreed on; left out for arrays.", _DATA)] = None,
+    data_norm: Annotated[float | None, _option("For arrays: the bound on the norm of every row.", _DATA)] = None,
+) -> None:
+    """Commit to rows before an agreement is made, without saying anything about them.
+
+    The line that is printed goes into the agreement, with: sottovoce federation new --site NAME=KEY:ROWS:COMMITMENT.
+    The run then takes these rows and no others, and whoever is shown rows and salt later can check it.
+    """
+    import secrets
+
+    from sottovoce.cli.site_files import read_rows
+    from sottovoce.engines.network.commitment import SALT_BYTES, commit
+    from sottovoce.engines.network.identity import write_secret
+    from sottovoce.schema import Schema
+
+    made = secrets.token_bytes(SALT_BYTES)
+    commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
+    write_secret(salt, made)
+    print(commitment)
+
+
+def site_verify(
+    file: Annotated[Path, typer.Argument(help="A model.safetensors or statement.txt of a site.")],
+    federation: Annotated[Path, _option("The agreement, as you have it yourself.", _WHO)],
+) -> None:
+    """Check that a model or a statement was signed by a site of this federation, and not changed since."""
+    from sottovoce import models
+    from sottovoce.engines.network import agreement_file
+    from sottovoce.engines.network.identity import PublicKey
+    from sottovoce.engines.network.signed import expect_member, read_signed
+
+    agreement = agreement_file.load(federation)
+    if file.suffix == ".safetensors":
+        model = models.load(file)
+        site, agreed = str(model.provenance.get("site")), model.provenance.get("agreement")
+        if model.signed_by is None:
+            raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
+        key = PublicKey.from_text(model.signed_by)
+    else:
+        signed = read_signed(file.read_text(encoding="utf-8"))
+        site, key = signed.site, signed.key
+        agreed = next((line.split()[-1] for line in signed.text.splitlines() if line.startswith("Agreement:")), None)
+    expect_member(agreement, site, key)
+    if agreed != agreement.digest().hex():
+        raise InputError(f"Expected something made under this agreement, got one of agreement={agreed!r}.")
+    print(f"{file}: signed by site {site} under this agreement, and unchanged. Its key is {key.fingerprint}.")
+
+
+@contextmanager
+def _saying_what_was_released(journal: "Journal", rounds: int) -> Iterator[None]:
+    """Whatever goes wrong, the error says how far the run had come."""
+    try:
+        yield
+    except (SottovoceError, OSError) as error:
+        last = journal.last_said()
+        error.add_note(f"Released in this run: {f'rounds 1 to {last} of {rounds}' if last else 'nothing'}.")
+        raise
 
 
 def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | None, tls_key: Path | None) -> "TLSFiles":
@@ -125,14 +191,13 @@ def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace
 
 async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
     from sottovoce.engines.network.jetstream import JetStreamTransport
+    from sottovoce.engines.network.opening import room_for
     from sottovoce.engines.network.runner import run_site
-    from sottovoce.engines.network.wire import message_size
 
     _end_gently()
     a = seat.agreement
-    largest = max(message_size(a.run, name, a.model_size) for name in a.names)
     transport = await JetStreamTransport.connect(
-        server, a.run, seat.site, seat.neighbours, largest, tls=tls.context(), timeout=pace.server,
+        server, a.run, seat.site, seat.neighbours, room_for(a).size, tls=tls.context(), timeout=pace.server,
         told=watcher.server_away,
     )  # fmt: skip
     async with transport:
@@ -165,16 +230,25 @@ def _logging(path: Path | None) -> Iterator[None]:
         handler.close()
 
 
-def _write(agreement: "Agreement", site: str, finished: "Finished", folder: Path) -> None:
+def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
     from sottovoce import models
-    from sottovoce.models.from_site import model_of
+    from sottovoce.engines.network.signed import sign_text
+    from sottovoce.engines.network.stops import NotWrittenError
+    from sottovoce.models.from_site import model_of, statement_text
     from sottovoce.schema.writing import replacing
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    model = model_of(agreement, site, finished.model, finished.absent)
-    models.save(model, folder / "model.safetensors")
-    with replacing(folder / "statement.txt") as file:
-        file.write(f"{model.privacy.prose()}\n")
+    agreement, site = seat.agreement, seat.site
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        model = model_of(agreement, site, finished.model, finished.absent)
+        models.save(model, folder / "model.safetensors", seat.key)
+        with replacing(folder / "statement.txt") as file:
+            file.write(sign_text(statement_text(agreement, site, finished.absent), site, seat.key))
+    except (OSError, InputError) as error:
+        raise NotWrittenError(
+            f"Expected to write model and statement to {str(folder)!r}, got: {error} Nothing is lost, and nothing will "
+            "be drawn again: make room, or give another --out, and run the same command again."
+        ) from error
 
 
 def _tell(folder: Path, spent: float, delta: float) -> None:

@@ -28,15 +28,16 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sottovoce.arrays import Floats
-from sottovoce.engines.network.agreement import Agreement
+from sottovoce.engines.network.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.engines.network.identity import read_secret
 from sottovoce.engines.network.journal import Journal
-from sottovoce.engines.network.seat import booking, owner_of
+from sottovoce.engines.network.seat import booking, committing, owner_of
 from sottovoce.engines.network.stops import DamagedError
 from sottovoce.errors import InputError, expect
 from sottovoce.models.from_site import label_scale
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.ledger_head import write_whole
+from sottovoce.schema import Schema
 from sottovoce.sites import Sites
 
 _SALT_BYTES = 32
@@ -60,30 +61,45 @@ class Cap:
 
 
 def rows_of(agreement: Agreement, path: Path) -> Sites:
-    """The rows of a file, by the agreed schema. Without a schema: an .npz file with arrays `features` and `labels`."""
-    schema = agreement.encoding
+    """The rows of a file, by the agreed schema."""
+    most = max(site.rows for site in agreement.sites)
+    return read_rows(path, agreement.encoding, agreement.data_norm, most, agreement.features)
+
+
+def read_rows(
+    path: Path, schema: Schema | None, data_norm: float | None, most: int = MOST_ROWS, features: int | None = None
+) -> Sites:
+    """The rows of a file, by a schema. Without one: an .npz file with arrays `features` and `labels`.
+
+    Args:
+        path: the file.
+        schema: how a row becomes numbers; None for arrays.
+        data_norm: for arrays, the bound on the norm of every row.
+        most: for arrays, the most rows that there can be.
+        features: for arrays, the number of columns; None for any.
+    """
     if schema is None:
-        features, labels = _arrays(agreement, path)
-        return Sites([features], [labels], data_norm=agreement.data_norm)
+        expect(data_norm is not None, "a schema, or the bound data_norm on the norm of every row", data_norm=data_norm)
+        arrays = _arrays(path, most, features)
+        return Sites([arrays[0]], [arrays[1]], data_norm=data_norm or 0.0, private=True)
     from sottovoce.schema import files
 
     data = files.encode(path, schema)
     offset, scale = label_scale(schema)
     labels = data.labels if scale == 1.0 and offset == 0.0 else (data.labels - offset) / scale
-    return Sites([data.features], [labels], data_norm=schema.data_norm)
+    return Sites([data.features], [labels], data_norm=schema.data_norm, private=True)
 
 
-def _arrays(agreement: Agreement, path: Path) -> tuple[Floats, Floats]:
-    """The two arrays of an .npz file. Nothing is unpacked before its size was held against the agreement."""
+def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:
+    """The two arrays of an .npz file. Nothing is unpacked before its size was held against what there can be."""
     with path.open("rb") as file:
         try:
             with ZipFile(file) as archive, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of headers by old versions
                 names = [name.removesuffix(".npy") for name in archive.namelist()]
                 expect(sorted(names) == ["features", "labels"], _ARRAYS, file=str(path), arrays=sorted(names)[:20])
-                most = max(site.rows for site in agreement.sites)
-                features = _array(archive, "features", most, (agreement.features,))
-                return features, _array(archive, "labels", len(features), ())
+                matrix = _array(archive, "features", most, (features,))
+                return matrix, _array(archive, "labels", len(matrix), ())
         except InputError:
             raise
         except Exception as error:  # zipfile, zlib, struct and numpy know a dozen kinds
@@ -91,14 +107,18 @@ def _arrays(agreement: Agreement, path: Path) -> tuple[Floats, Floats]:
             raise InputError(f"Expected an .npz file of arrays, got {str(path)!r}: {reason}.") from error
 
 
-def _array(archive: ZipFile, name: str, most: int, width: tuple[int, ...]) -> Floats:
-    """One array of numbers: at most so many rows, each of this shape."""
+def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]) -> Floats:
+    """One array of numbers: at most so many rows, each of this shape; None for any number of columns."""
     with archive.open(f"{name}.npy") as member:
         version = npy.read_magic(member)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, by_columns, dtype = read(member)
-        fits = len(shape) == 1 + len(width) and 0 <= shape[0] <= most and shape[1:] == width
-        wanted = f"`{name}` as an array of numbers with {' x '.join(map(str, (f'at most {most}', *width)))} entries"
+        columns = all(
+            came == w or (w is None and came <= MOST_FEATURES) for came, w in zip(shape[1:], width, strict=False)
+        )
+        fits = len(shape) == 1 + len(width) and 0 <= shape[0] <= most and columns
+        size_wanted = (f"at most {most}", *("some" if w is None else w for w in width))
+        wanted = f"`{name}` as an array of numbers with {' x '.join(map(str, size_wanted))} entries"
         expect(fits and dtype.kind in "biuf", wanted, shape=shape, dtype=str(dtype))
         size = math.prod(shape) * dtype.itemsize
         data = member.read(size + 1)
@@ -126,9 +146,10 @@ def run_folder(state: Path, agreement: Agreement) -> Path:
     return folder
 
 
-def open_journal(folder: Path, agreement: Agreement, site: str) -> Journal:
-    """The memory of the run; a new one if there is none."""
-    return Journal.open(folder / "journal.sqlite", owner_of(agreement, site))
+def open_journal(folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None) -> Journal:
+    """The memory of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one."""
+    commit, secret = committing(agreement, site, rows), None if salt is None else read_secret(salt)
+    return Journal.open(folder / "journal.sqlite", owner_of(agreement, site), commit, secret)
 
 
 def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:

@@ -1,22 +1,25 @@
 """One file per model, in the safetensors format: the weights as a tensor, everything else as JSON text in its header.
 
     tensor "weights"     float64, (d, outputs)
-    header "format"      "sottovoce-model/1"
+    header "format"      "sottovoce-model/2"
     header "loss", "names", "classes", "offset", "privacy", "schema", "provenance"
+    header "signature"   of the site of a federation that made it: its key and its signature over all the rest; or null
 
 Formal guarantees: nothing in a file is ever executed. Sizes are checked before anything is read, types and shapes
 before anything is used, and the guarantee that a file claims is priced anew: a file whose epsilon is smaller than that
-of the releases it lists is refused. What no reader can check is whether those releases are all that happened.
+of the releases it lists is refused, and so is one that was changed after it was signed. What no reader can check is
+whether those releases are all that happened, and, where there is no signature, who wrote the file.
 """
 
+import base64
 import json
 import os
 import secrets
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -29,14 +32,18 @@ from sottovoce.losses import Loss
 from sottovoce.models.model import Model
 from sottovoce.privacy import PrivacyStatement
 
-FORMAT = "sottovoce-model/1"
+if TYPE_CHECKING:
+    from sottovoce.engines.network.identity import SigningKey
+
+FORMAT = "sottovoce-model/2"
 MOST_BYTES = 2**30
 MOST_HEADER_BYTES = 2**24
-_PARTS = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
+_CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
+_PARTS = (*_CONTENT, "signature")
 
 
-def save(model: Model, path: Path) -> None:
-    """Write the file: whole, or not at all."""
+def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
+    """Write the file: whole, or not at all. A site of a federation signs it with its key."""
     parts = {
         "loss": {"name": model.loss.name, **asdict(model.loss)},
         "names": list(model.names),
@@ -47,8 +54,23 @@ def save(model: Model, path: Path) -> None:
         "provenance": dict(model.provenance),
     }
     header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
-    content = to_bytes({"weights": np.ascontiguousarray(model.weights)}, metadata={"format": FORMAT, **header})
-    _replace(path, content)
+    weights = np.ascontiguousarray(model.weights, dtype=np.float64)
+    header["signature"] = json.dumps(None if key is None else _signature(key, weights, header))
+    _replace(path, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
+
+
+def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) -> dict[str, str]:
+    from sottovoce.engines.network.identity import Context
+
+    signature = key.sign(_signed_bytes(weights, header), Context.MODEL)
+    return {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
+
+
+def _signed_bytes(weights: Floats, header: Mapping[str, str]) -> bytes:
+    """All that a file says, each part behind its length."""
+    parts = [FORMAT.encode(), str(weights.shape).encode(), weights.astype("<f8").tobytes()]
+    parts += [header[name].encode("utf-8") for name in _CONTENT]
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
 def load(path: Path) -> Model:
@@ -56,14 +78,14 @@ def load(path: Path) -> Model:
     try:
         _check_sizes(path)
         with safe_open(path, framework="numpy") as file:
-            header = _header(path, file.metadata())
+            texts, header = _header(path, file.metadata())
             weights = _weights(path, file)
     except OSError as error:
         raise InputError(f"Expected a model file, got {str(path)!r}: {error.strerror or error}.") from error
     except SafetensorError as error:
         _refuse(path, f"not in the safetensors format ({error})")
     try:
-        return _model(weights, header)
+        return replace(_model(weights, header), signed_by=_signer(weights, texts, header["signature"]))
     except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(f"Expected a model file, got {str(path)!r}: {str(error).rstrip('.')}.") from error
 
@@ -79,16 +101,30 @@ def _check_sizes(path: Path) -> None:
         _refuse(path, f"expected a header of at most {MOST_HEADER_BYTES} bytes, got {length}")
 
 
-def _header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Any]]:
+    """As it stands there, and as it is read."""
     found = dict(metadata or {})
     if found.get("format") != FORMAT:
         _refuse(path, f"expected format {FORMAT!r}, got {str(found.get('format'))[:40]!r}; is it another program's?")
     if set(found) != {"format", *_PARTS}:
         _refuse(path, f"expected the entries {', '.join(_PARTS)}, got {', '.join(sorted(found))[:200]}")
     try:
-        return {name: json.loads(found[name], parse_constant=_no_constant) for name in _PARTS}
+        return found, {name: json.loads(found[name], parse_constant=_no_constant) for name in _PARTS}
     except (ValueError, RecursionError) as error:
         _refuse(path, f"expected JSON in its header ({error})")
+
+
+def _signer(weights: Floats, texts: Mapping[str, str], entry: Any) -> str | None:
+    """The key that the file was signed with; refused if its signature is wrong."""
+    if entry is None:
+        return None
+    from sottovoce.engines.network.identity import Context, PublicKey
+
+    key = PublicKey.from_text(entry["key"])
+    signature = base64.b64decode(entry["signature"], validate=True)
+    if not key.verify(signature, _signed_bytes(weights, texts), Context.MODEL):
+        raise InputError("Expected a model as its site signed it, got one that was changed since.")
+    return str(key)
 
 
 def _weights(path: Path, file: Any) -> Floats:

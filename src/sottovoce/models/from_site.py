@@ -7,6 +7,7 @@ released anyway. On a complete graph that is the consensus of all sites, the sam
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import nextafter
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,36 @@ def label_scale(schema: Schema | None) -> tuple[float, float]:
 def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
     """What the whole run promises to the rows of a site, with the noise as it was really drawn."""
     promised = agreement.algorithm.statement(agreement.public_oracle(site))
-    grid = (
-        "The noise was drawn exactly, as discrete Gaussian numbers on a grid, from the operating system's "
-        "cryptographic source; there is no gap between ideal and floating-point noise. That it is discrete adds at "
-        f"most {agreement.grid_delta:.3g} to delta."
+    delta = nextafter(promised.delta + agreement.grid_delta, 1.0)
+    return replace(promised, delta=delta, notes=(*promised.notes, *_notes(agreement)))
+
+
+def _notes(agreement: Agreement) -> tuple[str, ...]:
+    return (
+        "The noise was made exactly, as discrete Gaussian numbers on a grid; there is no gap between ideal and "
+        f"floating-point noise. That it is discrete is counted in delta, with {agreement.grid_delta:.3g}.",
+        "It is a function of a secret key of this site and of what it was added to, so that a site that is set back "
+        "says the same again. The guarantee therefore is computational: it holds against whoever cannot tell ChaCha20 "
+        "and HMAC-SHA256 from chance, and has not got the key, which was deleted when the run was over. A backup of "
+        "the state folder that was made during the run still holds it.",
+        "If the state folder was copied or put back during the run, and the message server as well as all neighbours "
+        "of the site lied to it about what it had said, a round may have been released a second time, unbooked.",
     )
-    return replace(promised, notes=(*promised.notes, grid))
+
+
+def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -> str:
+    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`)."""
+    gone = ", ".join(f"{name} (since round {k})" for name, k in sorted(absent.items())) or "none"
+    about = {
+        "Federation": agreement.name or "(no name)",
+        "Run": agreement.run,
+        "Agreement": agreement.digest().hex(),
+        "Site": site,
+        "Neighbours": ", ".join(agreement.neighbours(site)),
+        "Absent": gone,
+    }
+    lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
+    return "\n".join([*lines, "", statement_of(agreement, site).prose(), ""])
 
 
 def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:

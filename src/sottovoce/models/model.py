@@ -37,6 +37,7 @@ class Model:
         schema: how a row becomes features; None if it was trained on ready-made arrays.
         offset: added to the output of a regression; public, from the label's bounds.
         provenance: how it came about: settings, sites, versions, dates. Text and numbers only.
+        signed_by: the public key of the site that has signed the file it was read from; None if nobody has.
     """
 
     weights: Floats
@@ -47,6 +48,7 @@ class Model:
     schema: "Schema | None" = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     offset: float = 0.0
+    signed_by: str | None = None
 
     def __post_init__(self) -> None:
         expect(self.weights.ndim == 2, "weights of shape (d, outputs)", shape=self.weights.shape)

@@ -16,12 +16,13 @@ each other in a circle; and none is given more than (1 + sites) times the agreed
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.mail import Answer
 from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.stops import LostNeighbourError
+from sottovoce.engines.network.witness import distances
 
 BEATS = 3  # how often within the agreed time a waiting site says that it is alive
 
@@ -32,13 +33,13 @@ class Silence:
 
     seconds: float = 0.0  # since it, or the server, last gave a sign of life
     total: float = 0.0
-    bad: bool = False  # its mailbox holds something that was refused
+    bad: str = ""  # why what its mailbox holds was refused, if it holds anything
     excused: bool = False  # it waits for others in a round in which everyone is waited for
     notices: int = 0  # how often it had said that it waits when we last looked
 
-    def add(self, seconds: float, answer: Answer) -> None:
+    def add(self, seconds: float, answer: Answer[Any]) -> None:
         """So much more time has passed. A silent server says nothing about a site."""
-        self.bad = self.bad or answer.bad
+        self.bad = answer.bad or self.bad
         if answer.reached:
             self.seconds, self.total = self.seconds + seconds, self.total + seconds
         else:
@@ -81,8 +82,9 @@ class Stops(Policy):
         late = [name for name, silence in silences.items() if silence.seconds >= self._seconds]
         if late:
             raise LostNeighbourError(
-                f"Expected the messages of {', '.join(late)} in round={k} within {self._seconds:g} s, got none. The "
-                "agreement says to stop then. When they are back, run the same command again."
+                f"Expected the messages of {', '.join(late)} in round={k} within {self._seconds:g} s, got "
+                f"{_came(silences, late)}. The agreement says to stop then. When they are back, run the same command "
+                "again."
             )
         return []
 
@@ -91,7 +93,7 @@ class Stops(Policy):
 class GoesOn(Policy):
     """Go on without it."""
 
-    def __init__(self, board: Board, agreement: Agreement, site: str) -> None:
+    def __init__(self, agreement: Agreement, site: str, board: Board) -> None:
         self._board, self._agreement, self._site = board, agreement, site
         self._seconds = agreement.lost_neighbour.wait_seconds
         self._first = agreement.lost_neighbour.go_on_after_round or 0
@@ -156,20 +158,21 @@ class GoesOn(Policy):
             )
 
 
-def policy_for(agreement: Agreement, site: str, board: Board | None) -> Policy:
-    """The agreed policy. Only "go-on" has a board."""
+def policy_for(agreement: Agreement, site: str, board: Board) -> Policy:
+    """The agreed policy."""
     lost = agreement.lost_neighbour
-    if board is not None:
-        return GoesOn(board, agreement, site)
+    if lost.policy == "go-on":
+        return GoesOn(agreement, site, board)
     return Stops(lost.wait_seconds) if lost.policy == "stop" else Waits()
+
+
+def _came(silences: Mapping[str, Silence], late: Collection[str]) -> str:
+    """What came instead of good messages."""
+    bad = [f"one of {name} that was refused ({silences[name].bad})" for name in late if silences[name].bad]
+    return ", ".join(bad) or "none"
 
 
 def _connected(agreement: Agreement, away: Collection[str], site: str) -> bool:
     """Whether a site and all others that are left reach each other, and there is at least one other."""
     left = [name for name in agreement.names if name not in away]
-    reached, todo = {site}, [site]
-    while todo:
-        fresh = {name for name in agreement.neighbours(todo.pop()) if name not in away} - reached
-        reached |= fresh
-        todo += fresh
-    return len(left) > 1 and reached == set(left)
+    return len(left) > 1 and distances(agreement, site, frozenset(away)).keys() == set(left)

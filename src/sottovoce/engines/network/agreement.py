@@ -34,8 +34,10 @@ from sottovoce.schema import ClassLabel, NumberLabel, Schema, require_reviewed
 from sottovoce.secure import GRID_BITS
 from sottovoce.sites import Sites
 
-FORMAT = 1
-MOST_SITES, MOST_ROWS, MOST_FEATURES = 1000, 10**8, 10**6
+FORMAT = 2
+MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
+# With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
+LARGEST_RADIUS, DIAMETERS = 1e12, 100
 LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
 # The most that a coarse grid may add to delta, as a part of it.
 GRID_SHARE = 1e-3
@@ -127,6 +129,8 @@ class Agreement:
         name: for people.
         schema: how rows become numbers, as the text that `sottovoce.schema` writes; None where sites bring arrays.
         grid_bits: how fine the noise's grid is, see `sottovoce.secure`.
+        radius: the largest norm of a message. A longer one is refused, and counts as silence of its sender. None: 100
+            times the algorithm's diameter, far outside of where honest models go.
         lost_neighbour: what to do when a site falls silent.
     """
 
@@ -140,6 +144,7 @@ class Agreement:
     name: str = ""
     schema: str | None = None
     grid_bits: int = GRID_BITS
+    radius: float | None = None
     lost_neighbour: LostNeighbour = field(default_factory=LostNeighbour)
 
     def __post_init__(self) -> None:
@@ -150,6 +155,8 @@ class Agreement:
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
         terms.check(self.algorithm)
+        object.__setattr__(self, "radius", self.reach)
+        expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
         _check_algorithm(self)
         _check_schema(self)
 
@@ -197,6 +204,11 @@ class Agreement:
         return self.features * self.algorithm.loss.outputs
 
     @property
+    def reach(self) -> float:
+        """The largest norm of a message: the radius, or what it is by default."""
+        return DIAMETERS * terms.diameter_of(self.algorithm) if self.radius is None else float(self.radius)
+
+    @property
     def grid_delta(self) -> float:
         """What drawing noise on a grid adds to delta at every site, at most; see `sottovoce.privacy.discrete`."""
         draws = self.algorithm.rounds * self.algorithm.draws_per_round * self.model_size
@@ -239,6 +251,7 @@ class Agreement:
             "data": data if self.schema is None else data | {"schema": self.schema},
             "algorithm": terms.describe(self.algorithm),
             "noise": {"kind": "discrete", "grid_bits": self.grid_bits},
+            "messages": {"radius": self.reach},
             "lost_neighbour": self.lost_neighbour.to_dict(),
         }
 
@@ -332,6 +345,7 @@ def _check_algorithm(a: Agreement) -> None:
             f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits."
         )
     first, rounds = a.lost_neighbour.go_on_after_round, a.algorithm.rounds
+    expect(rounds <= MOST_ROUNDS, f"rounds <= {MOST_ROUNDS} at real sites", rounds=rounds)
     expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
 
 

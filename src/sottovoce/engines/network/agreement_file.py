@@ -9,10 +9,23 @@ from sottovoce.engines.network.identity import PublicKey, write_public
 from sottovoce.engines.network.tables import LARGEST_TEXT, listed, parse, refuse_odd, subtable, toml, toml_text, typed
 from sottovoce.errors import InputError, expect
 
-_TOP = ("format", "run", "name", "created", "edges", "sites", "data", "algorithm", "noise", "lost_neighbour")
+_TOP = (
+    "format",
+    "run",
+    "name",
+    "created",
+    "edges",
+    "sites",
+    "data",
+    "algorithm",
+    "noise",
+    "messages",
+    "lost_neighbour",
+)
 _SITE = {"name": str, "public_key": str, "rows": int, "data_commitment": str}
 _DATA = {"features": int, "data_norm": float, "schema": str}
 _NOISE = {"kind": str, "grid_bits": int}
+_MESSAGES = {"radius": float}
 _MOST_EDGES = 100_000
 
 
@@ -46,6 +59,8 @@ def loads(text: str) -> Agreement:
     data = _read(subtable(table, "data"), _DATA, ("schema",), "[data]")
     noise = _read(subtable(table, "noise"), _NOISE, (), "[noise]")
     expect(noise["kind"] == "discrete", "[noise] kind = 'discrete'", kind=noise["kind"])
+    messages = _read(subtable(table, "messages"), _MESSAGES, (), "[messages]")
+    expect(messages["radius"] > 0, "a radius > 0", radius=messages["radius"])
     lost = _read(
         subtable(table, "lost_neighbour"), get_type_hints(LostNeighbour), ("go_on_after_round",), "[lost_neighbour]"
     )
@@ -60,6 +75,7 @@ def loads(text: str) -> Agreement:
         schema=data.get("schema"),
         algorithm=terms.build(subtable(table, "algorithm")),
         grid_bits=noise["grid_bits"],
+        radius=messages["radius"],
         lost_neighbour=LostNeighbour(**lost),
     )
 
@@ -95,7 +111,7 @@ def dumps(agreement: Agreement) -> str:
     ]
     for site in content["sites"]:
         lines += ["", "[[sites]]", *_lines(site)]
-    for key in ("data", "algorithm", "noise", "lost_neighbour"):
+    for key in ("data", "algorithm", "noise", "messages", "lost_neighbour"):
         lines += ["", f"[{key}]", *_lines(content[key])]
     return "\n".join(lines) + "\n"
 

@@ -48,6 +48,8 @@ class Context(Enum):
 
     AGREEMENT = b"sottovoce agreement v1"
     MESSAGE = b"sottovoce message v1"
+    MODEL = b"sottovoce model v1"
+    STATEMENT = b"sottovoce statement v1"
 
     def bind(self, data: bytes) -> bytes:
         """The bytes that are signed."""

@@ -20,13 +20,11 @@ from sottovoce.engines.network.transport import (
     Outcome,
     PutResult,
     RefusedError,
-    Slot,
     Transport,
     UnreachableError,
     check_timeout,
-    slot,
 )
-from sottovoce.engines.network.wire import check_run_id
+from sottovoce.engines.network.wire import Slot, check_run_id
 from sottovoce.errors import expect
 
 STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
@@ -65,7 +63,7 @@ async def create_stream(
     Args:
         url: of the message server.
         run_id: of the new run.
-        max_message_size: in bytes, of the largest message; `wire.message_size` says it.
+        max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
         max_messages: of the whole run, so that nobody can fill the disk; -1 for no limit.
         replicas: servers of a cluster that keep a copy.
         tls: how to recognise the server and to be recognised.
@@ -242,7 +240,7 @@ class JetStreamTransport(Transport):
             run_id: of the run.
             site: who this is.
             neighbours: whom it hears.
-            max_message_size: in bytes, of the largest message; `wire.message_size` says it.
+            max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
             tls: how to recognise the server and to be recognised.
             timeout: in seconds, of this call.
             told: is called while the server does not answer, now and for as long as the transport is used.
@@ -254,14 +252,14 @@ class JetStreamTransport(Transport):
 
         def heard(message: Message) -> None:
             match message.subject.split("."):
-                case [_, _, digits, name]:
-                    arrivals.add(digits, name, message.data)
+                case [_, _, token, name]:
+                    arrivals.add(token, name, message.data)
 
         link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart), max_message_size)
         link.told = _until(deadline, told)
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
-            await transport._look(slot(0, site), deadline)
+            await transport._look(Slot(0, site).checked(), deadline)
             _check_payload(link, run_id, max_message_size)
         except BaseException:
             await link.close()
@@ -270,11 +268,11 @@ class JetStreamTransport(Transport):
         link.told = lambda words: told(words, None)
         return transport
 
-    async def put_once(self, k: int, site: str, data: bytes, timeout: float) -> PutResult:
-        address, deadline = _checked(k, site, timeout)
+    async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
+        address, deadline = _checked(slot, timeout)
         fits = len(data) <= self._max_message_size
         expect(fits, f"a message of at most {self._max_message_size} bytes", bytes=len(data))
-        subject = mailbox(self._run_id, k, site)
+        subject = mailbox(self._run_id, slot.token, slot.site)
         answer = await self._link.request(subject, deadline, _acknowledged, data, _headers(self._run_id))
         error = answer.get("error")
         if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
@@ -284,13 +282,16 @@ class JetStreamTransport(Transport):
             if held is not None:
                 return PutResult(Outcome.ALREADY_THERE, held)
         raise RefusedError(
-            f"Expected the server to store the message of site={site!r} in round={k}, got: "
+            f"Expected the server to store {slot.kind.name.lower()} {slot.number} of site={slot.site!r}, got: "
             f"{_described(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
             "stream."
         )
 
-    async def get(self, k: int, site: str, timeout: float) -> bytes | None:
-        return await self._awaited(*_checked(k, site, timeout))
+    async def get(self, slot: Slot, timeout: float) -> bytes | None:
+        return await self._awaited(*_checked(slot, timeout))
+
+    async def look(self, slot: Slot, timeout: float) -> bytes | None:
+        return await self._look(*_checked(slot, timeout))
 
     async def close(self) -> None:
         await self._link.close()
@@ -326,9 +327,9 @@ class JetStreamTransport(Transport):
 
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
         """Into the mailbox itself."""
-        return await self._link.request(reading(self._run_id, *address), deadline, _stored)
+        return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _stored)
 
 
-def _checked(k: int, site: str, timeout: float) -> tuple[Slot, float]:
+def _checked(slot: Slot, timeout: float) -> tuple[Slot, float]:
     check_timeout(timeout)
-    return slot(k, site), now() + timeout
+    return slot.checked(), now() + timeout

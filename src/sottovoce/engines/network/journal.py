@@ -3,6 +3,7 @@
     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
     checkpoint  the state after the last round whose messages were all taken in
     absent      neighbours that the site goes on without, and from which round
+    secret      the key that the site's noise of this run is made with, until the run is over
 
 A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages stay
 on the server, so only the last few are kept here.
@@ -11,44 +12,58 @@ Every commit is synced. A checkpoint waits for the next one, so that a message a
 come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the messages of
 that round are on the server, so that round is taken in again, with the same result.
 
-The file holds iterates that must not leave the site; only its owner may read it. One process holds it at a time.
+The file holds iterates and a key that must not leave the site; only its owner may read it. Whoever has the key and the
+messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows. One
+process holds the file at a time.
 """
 
 import hashlib
 import os
+import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, NoReturn, Self, final
+from typing import NamedTuple, NoReturn, Self, TypeAlias, final
 from urllib.parse import quote
 
+from sottovoce.engines.network.commitment import SALT_BYTES
 from sottovoce.engines.network.stops import DamagedError, UsedTwiceError
 from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.sampler import KEY_BYTES, new_noise_key
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 3  # rounds of the outbox
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
 # does not make a file longer takes a fraction of the time.
 _MERGED_AFTER = 128
+_OTHER_SOFTWARE = (
+    "A run goes on under the versions that it began with, or the same round could come out differently: install "
+    "those, or leave the run."
+)
 _TABLES = (
-    "CREATE TABLE meta (format INTEGER NOT NULL, run TEXT NOT NULL, agreement TEXT NOT NULL, site TEXT NOT NULL) "
-    "STRICT",
+    "CREATE TABLE meta (format INTEGER NOT NULL, run TEXT NOT NULL, agreement TEXT NOT NULL, site TEXT NOT NULL, "
+    "software TEXT NOT NULL, salt BLOB NOT NULL, rows TEXT NOT NULL) STRICT",
     "CREATE TABLE outbox (round INTEGER PRIMARY KEY, message BLOB NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL) "
     "STRICT",
     "CREATE TABLE checkpoint (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, "
     "content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
     "CREATE TABLE absent (site TEXT PRIMARY KEY, round INTEGER NOT NULL) STRICT",
+    "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), noise_key BLOB NOT NULL) STRICT",
 )
 
 
+Commit: TypeAlias = Callable[[bytes], str]
+
+
 class Owner(NamedTuple):
-    """Whose memory it is, of which run, under which agreement (its digest in hexadecimal)."""
+    """Whose memory it is, and what must stay the same for the same words to be said again."""
 
     run: str
-    agreement: str
+    agreement: str  # its digest in hexadecimal
     site: str
+    software: str  # versions of what computes
 
 
 class Said(NamedTuple):
@@ -82,15 +97,24 @@ class Journal:
         self.path, self._connection = path, connection
         self._round, self._absent = 0, dict[str, int]()
         self._waiting: Checkpoint | None = None  # not on the disk yet
+        self._noise_key: bytes | None = None
+        self.salt, self.rows = b"", ""  # what the rows are committed to with, and the commitment
 
     @classmethod
-    def open(cls, path: Path, owner: Owner) -> "Journal":
-        """The journal at that path, verified; a new one if there is none."""
+    def open(cls, path: Path, owner: Owner, commit: Commit, salt: bytes | None = None) -> "Journal":
+        """The journal at that path, verified; a new one if there is none.
+
+        Args:
+            path: where it is.
+            owner: whose it is.
+            commit: from a secret salt to what binds the run to the site's rows. It may refuse.
+            salt: 32 secret bytes for a new journal; None draws them.
+        """
         journal = cls(path, _locked(path))
         try:
             with journal._reporting():
-                journal._begin(owner)
-                journal._verify(owner)
+                journal._begin(owner, commit, salt)
+                journal._verify(owner, commit)
                 journal._load()
         except BaseException:
             journal.close()
@@ -103,6 +127,19 @@ class Journal:
     def round(self) -> int:
         """The last round that was taken in; 0 before the first."""
         return self._round
+
+    @property
+    def noise_key(self) -> bytes:
+        """32 secret bytes, the same for the whole run."""
+        if self._noise_key is None:
+            raise PrivacyError("Expected a run that goes on, got one that is over: its noise key was deleted.")
+        return self._noise_key
+
+    def last_said(self) -> int:
+        """The last round whose message may have been sent; 0 if there is none."""
+        with self._reporting():
+            row = self._connection.execute("SELECT max(round) FROM outbox").fetchone()
+        return max(self._round, row[0] or 0)
 
     def last(self) -> Checkpoint | None:
         """The last checkpoint."""
@@ -128,6 +165,15 @@ class Journal:
     def absent(self) -> dict[str, int]:
         """Neighbours that were dropped, by name, each with the first round without it."""
         return dict(self._absent)
+
+    def check_rows(self, commit: Commit) -> None:
+        """Stop unless the rows are, bit by bit, those that the run began with."""
+        found = commit(self.salt)
+        if found != self.rows:
+            raise InputError(
+                f"Expected the rows that this run began with, {self.rows}, got {found}. A run is of the same rows from "
+                "its first message to its last: put the data file back as it was."
+            )
 
     # -- writing: all but a checkpoint is on the disk when these return -----------------------------------------------
 
@@ -162,8 +208,16 @@ class Journal:
             with self._writing():
                 pass
 
+    def finish(self) -> None:
+        """The run is over: write what waits, and delete the noise key, also from the write-ahead log."""
+        with self._writing():
+            self._connection.execute("DELETE FROM secret")
+        with self._reporting():
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._noise_key = None
+
     def close(self) -> None:
-        """Give it free for other processes."""
+        """Let other processes have it."""
         with suppress(PrivacyError):  # if a checkpoint cannot be written, nothing is lost; see above
             self.settle()
         self._connection.close()
@@ -178,39 +232,48 @@ class Journal:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, owner: Owner) -> None:
+    def _begin(self, owner: Owner, commit: Commit, salt: bytes | None) -> None:
         """Make the tables, unless they are there; a crash leaves all of them or none."""
         c = self._connection
         mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         c.execute("PRAGMA synchronous=FULL")
+        c.execute("PRAGMA secure_delete=ON")
         c.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
         expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
         if c.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
             with self._writing():
                 for table in _TABLES:
                     c.execute(table)
-                c.execute("INSERT INTO meta VALUES (?, ?, ?, ?)", (FORMAT, *owner))
+                chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+                c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
+                c.execute("INSERT INTO secret VALUES (1, ?)", (new_noise_key(),))
             _sync_folder(self.path)
 
-    def _verify(self, owner: Owner) -> None:
+    def _verify(self, owner: Owner, commit: Commit) -> None:
         c = self._connection
         sound = c.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         tables = {row[0] for row in c.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
         meta = c.execute("SELECT * FROM meta").fetchall() if sound and tables == set(_TABLES) else []
         if len(meta) != 1 or meta[0][0] != FORMAT:
             self._damaged("it has other tables, or SQLite finds it broken")
-        for what, came, wanted in zip(Owner._fields, meta[0][1:], owner, strict=True):
-            if came != wanted:
+        *came, self.salt, self.rows = meta[0][1:]
+        for what, found, wanted in zip(Owner._fields, came, owner, strict=True):
+            if found != wanted:
                 raise InputError(
-                    f"Expected the journal of {what}={wanted!r}, got one of {what}={came!r} at {str(self.path)!r}. "
-                    "Use another folder for another run."
+                    f"Expected the journal of {what}={wanted!r}, got one of {what}={found!r} at {str(self.path)!r}. "
+                    f"{_OTHER_SOFTWARE if what == 'software' else 'Use another folder for another run.'}"
                 )
+        self.check_rows(commit)
 
     def _load(self) -> None:
         """Where it stands. Every digest is checked."""
         c, last = self._connection, self.last()
         self._round = 0 if last is None else last.round
         self._absent = dict(c.execute("SELECT site, round FROM absent ORDER BY round, site").fetchall())
+        secret = c.execute("SELECT noise_key FROM secret").fetchone()
+        self._noise_key = None if secret is None else secret[0]
+        if secret is not None and len(secret[0]) != KEY_BYTES:
+            self._damaged("the noise key was changed")
         for (k,) in c.execute("SELECT round FROM outbox").fetchall():
             self.said(k)
             if k > self._round + 1:

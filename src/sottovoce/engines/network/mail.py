@@ -8,17 +8,17 @@ as an empty one, but for the record.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, TypeVar, final
+from typing import Generic, NamedTuple, NoReturn, TypeVar, final
 
-from sottovoce.arrays import Floats
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.identity import SigningKey
+from sottovoce.engines.network.letters import ANSWER_BYTES, NOTICE_BYTES, Words, read_words, words_size
 from sottovoce.engines.network.stops import UsedTwiceError
 from sottovoce.engines.network.transport import Outcome, PutResult, RefusedError, Transport, UnreachableError
-from sottovoce.engines.network.wire import BadMessageError, Envelope, Expected, decode, encode
+from sottovoce.engines.network.wire import BadMessageError, Kind, Place, Refusal, Slot, seal, sealed_size, unseal
 from sottovoce.errors import expect
 
 T = TypeVar("T")
@@ -35,25 +35,43 @@ class Pace:
 
     Args:
         slice: of one question to the server. Between two, watchers are told and policies consulted.
-        look: for the look into the site's own mailbox when it starts, and into its neighbours' notices.
         server: how long the server may be unreachable before the site stops. It can be resumed.
     """
 
     slice: float = 5.0
-    look: float = 1.0
     server: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in ("slice", "look", "server"):
+        for name in ("slice", "server"):
             expect(0 < getattr(self, name) <= 30 * 24 * 3600, f"seconds > 0 for {name}", **{name: getattr(self, name)})
 
 
-class Answer(NamedTuple):
+class Answer(NamedTuple, Generic[T]):
     """What came of asking for a message."""
 
-    vector: Floats | None
+    content: T | None
     reached: bool = True  # the server answered
-    bad: bool = False  # something was there, and was refused
+    bad: str = ""  # something was there, and was refused for this reason
+
+
+class Letter(NamedTuple):
+    """What a neighbour said in a round, and the bytes that it came as."""
+
+    words: Words
+    data: bytes
+
+
+def largest_message(agreement: Agreement) -> int:
+    """Bytes of the largest message of a run."""
+    size = words_size(len(agreement.sites), agreement.model_size)
+    return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
+
+
+def largest_notice(agreement: Agreement) -> int:
+    """Bytes of the largest notice or answer of a run."""
+    longest = max(agreement.names, key=len)
+    slot = Slot(0, longest, Kind.ANSWER, longest)
+    return sealed_size(agreement.run, slot, max(NOTICE_BYTES, ANSWER_BYTES))
 
 
 @final
@@ -66,51 +84,70 @@ class Mail:
         self.agreement, self.site, self.pace, self.watcher = agreement, site, pace, watcher
         self._key, self._transport = key, transport
         self._digest = agreement.digest()
-        self._told: Counter[tuple[int, str]] = Counter()
+        self._sizes = {
+            Kind.MODEL: words_size(len(agreement.sites), agreement.model_size),
+            Kind.NOTICE: NOTICE_BYTES,
+            Kind.ANSWER: ANSWER_BYTES,
+        }
+        self._told: Counter[Slot] = Counter()
         self._seen: set[bytes] = set()
 
     # -- sealing and opening ------------------------------------------------------------------------------------------
 
-    def sealed(self, k: int, vector: Floats) -> bytes:
-        """The signed bytes of the site's own message. The same vector always gives the same bytes."""
-        return encode(Envelope(self.agreement.run, self._digest, k, self.site, vector), self._key)
+    def seal(self, slot: Slot, payload: bytes) -> bytes:
+        """The signed bytes of the site's own message. The same payload always gives the same bytes."""
+        return seal(self._place(slot), payload, self._key)
 
-    def opened(self, k: int, sender: str, data: bytes) -> Floats:
-        """The vector that this site signed for this round, or `BadMessageError`."""
-        place = Expected(self.agreement.run, self._digest, k, sender, self.agreement.model_size)
-        return decode(data, place, self.agreement.member(sender).public_key)
+    def unseal(self, slot: Slot, data: bytes) -> bytes:
+        """The payload that the slot's site signed for this place, or `BadMessageError`."""
+        return unseal(data, self._place(slot), self.agreement.member(slot.site).public_key)
+
+    def open_letter(self, slot: Slot, data: bytes) -> Letter:
+        """What a site said in a round, or `BadMessageError`."""
+        payload = self.unseal(slot, data)
+        a = self.agreement
+        return Letter(read_words(payload, slot.number, len(a.sites), a.reach), data)
+
+    def is_bound(self, slot: Slot, data: bytes, binding: bytes) -> bool:
+        """Whether this is a sound message with that binding."""
+        try:
+            return self.open_letter(slot, data).words.binding == binding
+        except BadMessageError:
+            return False
+
+    def _place(self, slot: Slot) -> Place:
+        return Place(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
 
     # -- delivering ---------------------------------------------------------------------------------------------------
 
-    async def deliver(self, k: int, data: bytes) -> Outcome:
+    async def deliver(self, slot: Slot, data: bytes) -> Outcome:
         """Put the site's own message into its mailbox. A server that is away is waited for."""
-        result = await self.put(k, data)
+        result = await self.put(slot, data)
         if result.held != data:
-            self._refuse_held(k, result.held)
+            self.refuse_held(slot, result.held)
         return result.outcome
 
-    async def put(self, k: int, data: bytes) -> PutResult:
+    async def put(self, slot: Slot, data: bytes) -> PutResult:
         """The same, whatever the mailbox holds."""
-        return await self._patiently(lambda: self._transport.put_once(k, self.site, data, self.pace.slice))
+        return await self._patiently(lambda: self._transport.put_once(slot, data, self.pace.slice))
 
-    async def expect_unsaid(self, k: int) -> None:
-        """Stop if the mailbox of round k, which this site has not computed yet, is full already."""
-        held = await self._patiently(lambda: self._transport.get(k, self.site, self.pace.look))
-        if held is not None:
-            self._refuse_held(k, held)
+    async def look(self, slot: Slot) -> bytes | None:
+        """What a mailbox holds now. A server that is away is waited for."""
+        return await self._patiently(lambda: self._transport.look(slot, self.pace.slice))
 
-    def _refuse_held(self, k: int, held: bytes) -> NoReturn:
+    def refuse_held(self, slot: Slot, held: bytes) -> NoReturn:
+        """Stop: a mailbox of this site holds something else than what this site says."""
         try:
-            self.opened(k, self.site, held)
+            self.unseal(slot, held)
         except BadMessageError as error:
             raise RefusedError(
-                f"Expected the mailbox of site={self.site!r} in round={k} to hold our own message, got another: "
-                f"{error} Ask whoever runs the message server."
+                f"Expected the mailbox of {self._place(slot)} to hold our own message, got another: {error} Ask "
+                "whoever runs the message server."
             ) from error
         raise UsedTwiceError(
-            f"Expected to be the only one who speaks as site={self.site!r}, got another signed message of round={k} "
-            "on the server. Another process runs with this key, or the state folder was put back from an old copy. "
-            "Find out which before going on."
+            f"Expected to be the only one who speaks as site={self.site!r}, got another signed message of "
+            f"round={slot.number} on the server. Another process runs with this key, or the state folder is not the "
+            "one that this run began with. Nothing was sent; find out which before going on."
         )
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -127,45 +164,44 @@ class Mail:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    async def hear_all(self, k: int, senders: Iterable[str], seconds: float) -> dict[str, Answer]:
-        """What each of them said in round k, as far as it is there within that time."""
-        names = list(senders)
-        answers = await asyncio.gather(*(self.hear(k, name, seconds) for name in names), return_exceptions=True)
-        found = {}
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            found[name] = answer
-        return found
-
-    async def hear(self, k: int, sender: str, seconds: float) -> Answer:
-        """What it said, as soon as a good message is there; at the latest after that time."""
-        deadline, rest, bad = _now() + seconds, FIRST_REST, False
+    async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Answer[T]:
+        """What was said, as soon as something that can be read is there; at the latest after that time."""
+        deadline, rest, bad = _now() + seconds, FIRST_REST, ""
         while (left := deadline - _now()) > 0:
             try:
-                data = await self._transport.get(k, sender, left)
+                data = await self._transport.get(slot, left)
             except UnreachableError:
                 # After a bad message little time may be left. But then the server did answer.
-                return Answer(None, reached=bad, bad=bad)
+                return Answer(None, reached=bool(bad), bad=bad)
             if data is None:
                 return Answer(None, bad=bad)
             try:
-                return Answer(self.opened(k, sender, data))
+                return Answer(read(slot, data))
             except BadMessageError as error:
-                bad = True
-                self._tell(k, sender, data, error)
+                bad = error.refusal.value
+                self.tell(slot, data, error)
             await asyncio.sleep(min(rest, max(deadline - _now(), 0.0)))
             rest = min(2 * rest, LONGEST_REST)
         return Answer(None, bad=bad)
 
-    def _tell(self, k: int, sender: str, data: bytes, error: BadMessageError) -> None:
+    def tell(self, slot: Slot, data: bytes, error: BadMessageError) -> None:
         """Once for the same bytes, and a few times for each mailbox."""
-        seen = hashlib.sha256(b"%d %s " % (k, sender.encode()) + data).digest()
-        if seen in self._seen or self._told[k, sender] >= MOST_EACH or len(self._seen) >= MOST_TOLD:
+        seen = hashlib.sha256(f"{slot.token} {slot.site} ".encode() + data).digest()
+        if seen in self._seen or self._told[slot] >= MOST_EACH or len(self._seen) >= MOST_TOLD:
             return
         self._seen.add(seen)
-        self._told[k, sender] += 1
-        self.watcher.refused(k, sender, error.refusal.value, str(error))
+        self._told[slot] += 1
+        self.watcher.refused(slot.number, slot.site, error.refusal.value, str(error))
+
+
+def refuse_other_rows(slot: Slot, known: bytes | None, binding: bytes) -> None:
+    """Refuse a message of a site that has bound itself to other rows, or to another noise key, before."""
+    if known is not None and known != binding:
+        raise BadMessageError(
+            Refusal.OTHER_ROWS,
+            f"site={slot.site!r} bound itself to other rows or another noise key in an earlier round than in "
+            f"round={slot.number}. It was set up anew in the middle of the run.",
+        )
 
 
 def _now() -> float:

@@ -14,13 +14,12 @@ from typing import final
 from sottovoce.engines.network.transport import (
     Outcome,
     PutResult,
-    Slot,
     Transport,
     TransportError,
     UnreachableError,
     check_timeout,
-    slot,
 )
+from sottovoce.engines.network.wire import Slot
 
 
 @final
@@ -84,6 +83,13 @@ class Post:
             await self._news(min(deadline, falls_due))
         return self.trouble.altered.get(address, bytes)(self._held[address])
 
+    async def look(self, address: Slot, timeout: float) -> bytes | None:
+        """What is held and may be seen, at once."""
+        await self._answering(_now() + timeout)
+        if self._readable_at.get(address, inf) > _now():
+            return None
+        return self.trouble.altered.get(address, bytes)(self._held[address])
+
     async def _answering(self, deadline: float) -> None:
         while not self._up:
             if _now() >= deadline:
@@ -109,7 +115,6 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@final
 class MemoryTransport(Transport):
     """One site's way to a shared `Post`."""
 
@@ -117,13 +122,17 @@ class MemoryTransport(Transport):
         self._post = post
         self._closed = False
 
-    async def put_once(self, k: int, site: str, data: bytes, timeout: float) -> PutResult:
+    async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
         self._check(timeout)
-        return await self._post.put(slot(k, site), data, timeout)
+        return await self._post.put(slot.checked(), data, timeout)
 
-    async def get(self, k: int, site: str, timeout: float) -> bytes | None:
+    async def get(self, slot: Slot, timeout: float) -> bytes | None:
         self._check(timeout)
-        return await self._post.get(slot(k, site), timeout)
+        return await self._post.get(slot.checked(), timeout)
+
+    async def look(self, slot: Slot, timeout: float) -> bytes | None:
+        self._check(timeout)
+        return await self._post.look(slot.checked(), timeout)
 
     async def close(self) -> None:
         self._closed = True

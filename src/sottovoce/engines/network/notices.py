@@ -1,68 +1,31 @@
-"""What sites tell their neighbours about the run itself, where the agreement allows to go on without a lost site.
+"""What sites tell their neighbours about the run itself (`letters.About`).
 
-    gone      "from round k on I go on without that site": it must stop, since its messages no longer count everywhere
-    waiting   "I am alive, and still wait for others in round k": whoever waits for me should not count me as lost
-
-A site's notices lie in mailboxes of its own, far above all rounds: the first in the last mailbox, the next below it.
-A notice is a signed message like any other, as long as a model, with one number in front and zeros behind:
-
-    2 (sites k + i) + kind,        i the number of the lost site, or 0
+A site's notices lie in mailboxes of their own, numbered from 1 on. A question is answered in a mailbox of the answering
+site, which is named after the question; nobody but the asker reads it. Every site listens to its neighbours' notices
+from its first moment to its last, so questions are answered also while it computes or waits.
 
 Only notices of neighbours are read, and they can speak only of their own neighbours. So a bad site can send away those
 who must rely on it anyway, and no one else.
 """
 
 import asyncio
+import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import IntEnum
 from types import TracebackType
 from typing import NamedTuple, Self, final
 
-import numpy as np
-
-from sottovoce.arrays import Floats
 from sottovoce.engines.network.agreement import Agreement
-from sottovoce.engines.network.mail import Mail
+from sottovoce.engines.network.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
+from sottovoce.engines.network.mail import Answer, Mail
 from sottovoce.engines.network.stops import LeftBehindError
-from sottovoce.engines.network.transport import Outcome, PutResult
-from sottovoce.engines.network.wire import LAST_ROUND
-from sottovoce.errors import InputError, SottovoceError, expect
+from sottovoce.engines.network.transport import Outcome
+from sottovoce.engines.network.wire import BadMessageError, Kind, Refusal, Slot
+from sottovoce.engines.network.witness import left_behind
+from sottovoce.errors import SottovoceError, expect
 
 LISTENING = 30.0  # seconds of one question for the next notice
-
-
-class Kind(IntEnum):
-    """What a notice says."""
-
-    GONE = 0
-    WAITING = 1
-
-
-@final
-@dataclass(frozen=True)
-class Notice:
-    """One notice. `site` is who is gone, by number; 0 if nobody is."""
-
-    kind: Kind
-    round: int
-    site: int = 0
-
-    def to_vector(self, sites: int, length: int) -> Floats:
-        """As the payload of a message."""
-        vector = np.zeros(length)
-        vector[0] = 2 * (sites * self.round + self.site) + self.kind
-        return vector
-
-    @classmethod
-    def from_vector(cls, vector: Floats, sites: int) -> "Notice":
-        """From a payload; `InputError` if it is none."""
-        number = float(vector[0])
-        whole = number >= 0 and number.is_integer() and number < 2.0**53 and not vector[1:].any()
-        expect(whole, "a whole number and zeros in a notice", first=number)
-        place, kind = divmod(int(number), 2)
-        k, site = divmod(place, sites)
-        return cls(Kind(kind), k, site)
+MOST_QUESTIONS = 4096  # of one site in a run: one for each time that it is started and says something new
+_AT_ONCE = 32  # notices that are looked for together, when a process catches up
 
 
 class Wait(NamedTuple):
@@ -73,14 +36,13 @@ class Wait(NamedTuple):
 
 
 def most_notices(agreement: Agreement) -> int:
-    """How many notices one site may put: one for every site that it may lose, and some to say that it waits."""
-    return len(agreement.sites) + agreement.algorithm.rounds + 16
+    """How many notices one site may put: one for every site that it may lose, questions, and some to say it waits."""
+    return len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
 
 
-def most_messages(agreement: Agreement) -> int:
-    """How many mailboxes of a run can ever be filled, for whoever limits its stream."""
-    notices = most_notices(agreement) if agreement.lost_neighbour.policy == "go-on" else 0
-    return len(agreement.sites) * (agreement.algorithm.rounds + notices)
+def most_answers(agreement: Agreement) -> int:
+    """How many answers all sites together may put."""
+    return 2 * len(agreement.edges) * MOST_QUESTIONS
 
 
 @final
@@ -90,19 +52,19 @@ class Board:
     Args:
         mail: the site's letters.
         absent: neighbours that the site goes on without. What they say does not count any more.
+        heard: what was last heard of each neighbour. It is kept up to date, for whoever asks.
     """
 
-    def __init__(self, mail: Mail, absent: Iterable[str]) -> None:
+    def __init__(self, mail: Mail, absent: Iterable[str], heard: dict[str, Sighting]) -> None:
         a = mail.agreement
-        numbers = 2 * len(a.sites) * (a.algorithm.rounds + 1)
-        expect(numbers < 2**52, "fewer rounds, so that a notice is one exact number", rounds=a.algorithm.rounds)
         self._mail, self._agreement, self._most = mail, a, most_notices(a)
-        self._own = 0  # mailboxes that are known to be taken
+        self._own = 1  # the first mailbox that is not known to be taken
         self._read = dict.fromkeys(a.neighbours(mail.site), 0)
-        self._ignored = set(absent)
+        self._ignored, self._heard = set(absent), heard
+        self._questions: dict[str, tuple[int, bytes]] = {}  # the last of each neighbour that is not answered
         self._waits: dict[str, Wait] = {}
         self._gone: set[str] = set()
-        self._left_behind: tuple[str, int] | None = None
+        self._stop: LeftBehindError | None = None
         self._failed: BaseException | None = None
         self._listeners: list[asyncio.Task[None]] = []
 
@@ -111,47 +73,63 @@ class Board:
     async def tell_gone(self, k: int, site: str) -> None:
         """Say that a neighbour takes no further part. After a crash it is said again, or found said."""
         self._ignored.add(site)
-        vector = self._vector(Notice(Kind.GONE, k, self._agreement.index(site)))
-        while self._own < self._most:
-            data = self._next(vector)
-            if (await self._put(data)).held == data:
-                return
+        await self._put(Notice(About.GONE, k, self._agreement.index(site)), self._most, once=True)
 
     async def tell_waiting(self, k: int) -> None:
         """Say that this site is alive. The last few mailboxes are left for what matters more."""
-        vector = self._vector(Notice(Kind.WAITING, k))
-        while self._own < self._most - len(self._read):
-            if (await self._put(self._next(vector))).outcome is Outcome.STORED:
-                return
+        await self._put(Notice(About.WAITING, k), self._most - len(self._read))
 
-    def _vector(self, notice: Notice) -> Floats:
-        return notice.to_vector(len(self._agreement.sites), self._agreement.model_size)
+    async def ask(self, k: int) -> tuple[int, bytes]:
+        """Ask all neighbours what they last heard of this site; the question's number and its nonce."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        number = await self._put(Notice(About.QUESTION, k, nonce=nonce), self._most - len(self._read))
+        expect(number is not None, f"a site that is started at most {MOST_QUESTIONS} times in a run", round=k)
+        return number or 0, nonce
 
-    def _next(self, vector: Floats) -> bytes:
-        return self._mail.sealed(LAST_ROUND - self._own, vector)
+    async def hear_answer(self, name: str, number: int, nonce: bytes, seconds: float) -> Answer[Heard]:
+        """What a neighbour answers to our question."""
 
-    async def _put(self, data: bytes) -> PutResult:
-        result = await self._mail.put(LAST_ROUND - self._own, data)
-        self._own += 1
-        return result
+        def read(slot: Slot, data: bytes) -> Heard:
+            heard = read_answer(self._mail.unseal(slot, data))
+            if heard.nonce != nonce:
+                raise BadMessageError(Refusal.WRONG_ROUND, f"site={name!r} has answered another question: replayed.")
+            return heard
+
+        return await self._mail.hear(Slot(number, name, Kind.ANSWER, self._mail.site), seconds, read)
+
+    async def _put(self, notice: Notice, most: int, *, once: bool = False) -> int | None:
+        """Into the next free mailbox, behind what a process before this one has said; None if there is no room left.
+
+        What needs to be said only `once` is done if it is found said.
+        """
+        while self._own < most:
+            slot = Slot(self._own, self._mail.site, Kind.NOTICE)
+            self._own += 1
+            data = self._mail.seal(slot, notice.to_bytes())
+            result = await self._mail.put(slot, data)
+            if result.outcome is Outcome.STORED or (once and result.held == data):
+                return slot.number
+        return None
+
+    async def _answer(self, name: str) -> None:
+        """Tell a neighbour what was last heard of it."""
+        number, nonce = self._questions.pop(name)
+        heard = self._heard.get(name, Sighting())
+        slot = Slot(number, self._mail.site, Kind.ANSWER, name)
+        await self._mail.put(slot, self._mail.seal(slot, Heard(nonce, heard.round, heard.digest).to_bytes()))
 
     # -- listening ----------------------------------------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Read what was said before this process began."""
+        """Read what was said before this process began, and answer what is still to be answered."""
         await asyncio.gather(*(self._read_all(name) for name in self._read))
         self.check()
 
     def check(self) -> None:
         """Stop if a neighbour goes on without this site, or if listening has failed."""
-        if self._failed is not None:
-            raise self._failed
-        if self._left_behind is not None:
-            name, k = self._left_behind
-            raise LeftBehindError(
-                f"Expected to take part until the end, got word from site={name!r} that it goes on without "
-                f"site={self._mail.site!r} since round={k}: we were silent for too long. The others finish the run."
-            )
+        for error in (self._failed, self._stop):
+            if error is not None:
+                raise error
 
     def wait_of(self, name: str) -> Wait:
         """What a neighbour last said of its waiting."""
@@ -176,40 +154,63 @@ class Board:
     async def _listen(self, name: str) -> None:
         try:
             while self._read[name] < self._most:
-                await self._read_next(name, LISTENING)
+                if name in self._questions:
+                    await self._answer(name)
+                slot = Slot(self._read[name] + 1, name, Kind.NOTICE)
+                answer = await self._mail.hear(slot, LISTENING, self._open)
+                if answer.content is not None:
+                    self._read[name] += 1
+                    self._take(slot, answer.content)
         except SottovoceError as error:
             self._failed = error
 
     async def _read_all(self, name: str) -> None:
-        while self._read[name] < self._most and await self._read_next(name, self._mail.pace.look):
-            pass
+        """Many at once: a site may be far away from the server."""
+        while True:
+            first = self._read[name] + 1
+            slots = [Slot(i, name, Kind.NOTICE) for i in range(first, min(first + _AT_ONCE, self._most))]
+            for slot, data in zip(slots, await asyncio.gather(*map(self._mail.look, slots)), strict=True):
+                if data is None:
+                    return
+                try:
+                    self._take(slot, self._open(slot, data))
+                except BadMessageError as error:  # the listener asks for it again, and so knows how it ends
+                    self._mail.tell(slot, data, error)
+                    return
+                self._read[name] += 1
+            if not slots:
+                return
 
-    async def _read_next(self, name: str, seconds: float) -> bool:
-        k = LAST_ROUND - self._read[name]
-        answer = await self._mail.hear(k, name, seconds)
-        if answer.vector is None:
-            return False
-        self._read[name] += 1
-        if name not in self._ignored:
-            self._take(name, k, answer.vector)
-        return True
-
-    def _take(self, name: str, k: int, vector: Floats) -> None:
-        a = self._agreement
+    def _open(self, slot: Slot, data: bytes) -> Notice:
+        """A notice. What its sender has signed and may not say is told, and counts for nothing."""
+        payload = self._mail.unseal(slot, data)
         try:
-            notice = Notice.from_vector(vector, len(a.sites))
-            about = a.names[notice.site]
-            if notice.kind is Kind.GONE:
-                expect(about in a.neighbours(name), f"{name} to speak of its own neighbours only", about=about)
-        except InputError as error:
-            self._mail.watcher.refused(k, name, "not a notice", str(error))
+            notice = read_notice(payload)
+            if notice.about is About.GONE and notice.site not in self._numbers_around(slot.site):
+                raise BadMessageError(
+                    Refusal.MALFORMED, f"{slot.site} may speak of its own neighbours only, not of site={notice.site}."
+                )
+        except BadMessageError as error:
+            self._mail.tell(slot, data, error)
+            return Notice(About.NOTHING, 0)
+        return notice
+
+    def _numbers_around(self, name: str) -> set[int]:
+        return {self._agreement.index(other) for other in self._agreement.neighbours(name)}
+
+    def _take(self, slot: Slot, notice: Notice) -> None:
+        name, watcher = slot.site, self._mail.watcher
+        if name in self._ignored:
             return
-        if notice.kind is Kind.WAITING:
+        if notice.about is About.QUESTION:
+            self._questions[name] = slot.number, notice.nonce
+        elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
-            self._mail.watcher.noticed(name, f"waits for others in round {notice.round}")
-            return
-        self._mail.watcher.noticed(name, f"goes on without {about} since round {notice.round}")
-        if about == self._mail.site:
-            self._left_behind = name, notice.round
-        else:
-            self._gone.add(about)
+            watcher.noticed(name, f"waits for others in round {notice.round}")
+        elif notice.about is About.GONE:
+            about = self._agreement.names[notice.site]
+            watcher.noticed(name, f"goes on without {about} since round {notice.round}")
+            if about == self._mail.site:
+                self._stop = left_behind(self._mail.site, name, notice.round)
+            else:
+                self._gone.add(about)

@@ -9,9 +9,9 @@ from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import OPERATOR
 from sottovoce.engines.network.jetstream import Told, create_stream, untold
-from sottovoce.engines.network.notices import most_messages
+from sottovoce.engines.network.mail import largest_message, largest_notice
+from sottovoce.engines.network.notices import most_answers, most_notices
 from sottovoce.engines.network.subjects import inbox
-from sottovoce.engines.network.wire import message_size
 
 
 @final
@@ -20,12 +20,15 @@ class Room(NamedTuple):
 
     messages: int  # that can ever be put
     size: int  # of the largest, in bytes
+    total: int  # of all of them, in bytes
 
 
 def room_for(agreement: Agreement) -> Room:
-    """What the agreed run needs."""
-    largest = max(message_size(agreement.run, name, agreement.model_size) for name in agreement.names)
-    return Room(most_messages(agreement), largest)
+    """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
+    a, sites = agreement, len(agreement.sites)
+    models, small = sites * a.algorithm.rounds, sites * most_notices(a) + most_answers(a)
+    size = max(largest_message(a), largest_notice(a))
+    return Room(models + small, size, models * size + small * largest_notice(a))
 
 
 async def open_run(

@@ -5,27 +5,37 @@
 
 What comes before a dash is on the disk before what comes after it begins; only a checkpoint waits for the next outbox,
 which it is written with. After a crash the last checkpoint is loaded. If the outbox holds the next round, the very same
-bytes are sent and the state that goes with them is used. If it does not, nothing of that round was ever sent, and it is
-computed: under the same reservation, with new noise.
+bytes are sent and the state that goes with them is used. If it does not, the round is computed, under the same
+reservation. Noise is a function of all that was heard and of the numbers themselves (`Seat.noise_after`), so what comes
+out is what came out before, if it ever did.
+
+A copy of the state folder that is put back, or a second one, does not know what was said since. So before a process
+says anything that is not in its outbox, it looks into its own mailbox: what is there, it can only say again. Where
+there is nothing, it asks its neighbours what they last heard of it, and waits for their signed answers (`_ask`). A
+server that has forgotten our words, or hides them, can then only stop us.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.engines.network.absent import Policy, Silence, policy_for
 from sottovoce.engines.network.events import Watcher
-from sottovoce.engines.network.mail import Mail, Pace
+from sottovoce.engines.network.letters import Sighting, Words, norm_of
+from sottovoce.engines.network.mail import Answer, Letter, Mail, Pace, refuse_other_rows
 from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.seat import Seat, as_message
 from sottovoce.engines.network.snapshot import Snapshot, pack_state, unpack_state
+from sottovoce.engines.network.stops import DivergedError, UsedTwiceError
 from sottovoce.engines.network.transport import Outcome, Transport, UnreachableError
+from sottovoce.engines.network.wire import Slot
+from sottovoce.engines.network.witness import Witness, digest_of
 
+T = TypeVar("T")
 Probe: TypeAlias = Callable[[str, int], None]
 # Where a probe is called, in the order of a round. "dropped" only happens when a neighbour is.
 POINTS = (
@@ -85,7 +95,8 @@ async def run_site(
     Raises:
         BudgetError: the run does not fit under the ledger's cap. Nothing was drawn.
         DamagedError: ledger and journal cannot be used, or do not belong together.
-        LostNeighbourError, LeftBehindError, UsedTwiceError, UnreachableError: see there. The site has stopped cleanly.
+        LostNeighbourError, LeftBehindError, UsedTwiceError, ForkedError, DivergedError, UnreachableError: see there.
+            The site has stopped cleanly.
     """
     told = Watcher() if watcher is None else watcher
     try:
@@ -98,8 +109,10 @@ async def run_site(
 class _Run:
     def __init__(self, seat: Seat, transport: Transport, watcher: Watcher, probe: Probe, pace: Pace) -> None:
         self.seat, self.watcher, self.probe, self.pace = seat, watcher, probe, pace
-        self.algorithm, self.journal = seat.agreement.algorithm, seat.journal
+        self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
         self.mail = Mail(seat.agreement, seat.site, seat.key, transport, watcher, pace)
+        self.heard: dict[str, Sighting] = {}  # the last good message of each neighbour, for whoever asks
+        self.asked = False  # whether the neighbours have told this process what they heard of it
 
     async def finish(self) -> Finished:
         seat, rounds = self.seat, self.algorithm.rounds
@@ -108,56 +121,48 @@ class _Run:
         after = seat.resumed()
         self.watcher.began(seat.facts(), seat.spending())
         if self.journal.round < rounds:
-            async with AsyncExitStack() as stack:
-                policy = await self._begin(stack)
+            self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
+            board = Board(self.mail, self.journal.absent, self.heard)
+            await board.catch_up()
+            async with board:
+                policy = policy_for(self.agreement, seat.site, board)
+                await policy.begin(self.journal.absent)
                 for k in range(self.journal.round + 1, rounds + 1):
-                    after = await self._round(k, after, policy)
-            self.journal.settle()
+                    after = await self._round(k, after, board, policy)
+            self.journal.finish()
         self.watcher.finished(rounds, self.journal.absent)
         return _finished(seat, after)
 
-    async def _begin(self, stack: AsyncExitStack) -> Policy:
-        """Look whether somebody speaks in our name, and what the neighbours have said about us."""
-        board = Board(self.mail, self.journal.absent) if self.seat.drops else None
-        k = self.journal.round + 1
-        if self.journal.said(k) is None:
-            await self.mail.expect_unsaid(k)
-        if board is not None:
-            await board.catch_up()
-            await stack.enter_async_context(board)
-        policy = policy_for(self.seat.agreement, self.seat.site, board)
-        await policy.begin(self.journal.absent)
-        return policy
-
     # -- one round ----------------------------------------------------------------------------------------------------
 
-    async def _round(self, k: int, before: Snapshot, policy: Policy) -> Snapshot:
+    async def _round(self, k: int, before: Snapshot, board: Board, policy: Policy) -> Snapshot:
         policy.check()
         self.watcher.round_began(k)
-        message, state = await self._release(k, before.state)
-        outcome = await self.mail.deliver(k, message)
+        message, state = await self._release(k, before, board, policy)
+        outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
         self.watcher.published(k, outcome is Outcome.ALREADY_THERE)
         self.probe("published", k)
-        heard = await self._collect(k, policy)
+        letters = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
-        after = self._absorb(k, replace(before, state=state), self.mail.opened(k, self.seat.site, message), heard)
+        own = self.mail.open_letter(Slot(k, self.seat.site), message)
+        after = self._absorb(k, replace(before, state=state), own, letters)
         self.probe("absorbed", k)
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
         self.watcher.round_done(k, self.seat.spending())
         return after
 
-    async def _release(self, k: int, state: Any) -> tuple[bytes, Any]:
+    async def _release(self, k: int, before: Snapshot, board: Board, policy: Policy) -> tuple[bytes, Any]:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
-        seat = self.seat
+        seat, said = self.seat, self.journal.said(k)
+        held = None if said is not None or self.asked else await self._look_back(k, board, policy)
+        seat.check_rows()
         seat.reserve(k)
         self.probe("reserved", k)
-        said = self.journal.said(k)
         if said is None:
-            # In a thread: while a site computes, it goes on listening.
-            vector, state = await asyncio.to_thread(self.algorithm.release, k, state, self._oracle(k - 1), seat.source)
-            self.probe("computed", k)
-            message = self.mail.sealed(k, np.ascontiguousarray(vector[0, :, 0]))
+            message, state = await self._compute(k, before)
+            if held not in (None, message):
+                self.mail.refuse_held(Slot(k, seat.site), held)
             self.journal.put(k, message, pack_state(state))
             self.probe("in outbox", k)
         else:
@@ -166,18 +171,78 @@ class _Run:
         self.probe("bound", k)
         return message, state
 
-    async def _collect(self, k: int, policy: Policy) -> dict[str, Floats]:
+    async def _compute(self, k: int, before: Snapshot) -> tuple[bytes, Any]:
+        seat, witness = self.seat, before.witness
+        noise = seat.noise_after(witness.chain)
+        # In a thread: while a site computes, it goes on listening.
+        vector, state = await asyncio.to_thread(self.algorithm.release, k, before.state, self._oracle(k - 1), noise)
+        self.probe("computed", k)
+        words = Words(np.ascontiguousarray(vector[0, :, 0]), seat.binding, witness.testimony)
+        refuse_other_rows(Slot(k, seat.site), witness.binding_of(self.agreement, seat.site), words.binding)
+        # Judged on noisy numbers: that they are too large tells nothing more.
+        if not norm_of(words.vector) <= self.agreement.reach:
+            raise DivergedError(
+                f"Expected a model of norm at most {self.agreement.reach:g}, the agreed radius, got a noisy one that "
+                f"is longer in round={k}. The steps are too long: agree on a smaller diameter, or on a larger radius."
+            )
+        return self.mail.seal(Slot(k, seat.site), words.to_bytes()), state
+
+    # -- what others know of us ---------------------------------------------------------------------------------------
+
+    async def _look_back(self, k: int, board: Board, policy: Policy) -> bytes | None:
+        """What the site's mailbox of round k holds already; if it is empty, the neighbours are asked."""
+        own = Slot(k, self.seat.site)
+        held = await self.mail.look(own)
+        if held is None:
+            await self._ask(k, board, policy)
+        elif not self.mail.is_bound(own, held, self.seat.binding):
+            self.mail.refuse_held(own, held)  # no use in computing: with another key it cannot come out the same
+        return held
+
+    async def _ask(self, k: int, board: Board, policy: Policy) -> None:
+        """Ask all neighbours what they last heard of us, and stop if that is news to us."""
+        number, nonce = await board.ask(k)
+        answers = await self._gather(k, policy, lambda name, seconds: board.hear_answer(name, number, nonce, seconds))
+        for name, heard in answers.items():
+            if heard.round >= k:
+                raise UsedTwiceError(
+                    f"Expected nobody to have heard round={k} of site={self.seat.site!r}, which was never said here, "
+                    f"got word from site={name!r} that it has heard our round={heard.round}, and nothing of it from "
+                    "the server. The state folder was put back from an old copy, or copied, and the server has "
+                    "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
+                    "leave the run."
+                )
+        self.asked = True
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    async def _collect(self, k: int, witness: Witness, policy: Policy) -> dict[str, Letter]:
         """Everyone's message of round k, but for those that the site goes on without."""
-        heard: dict[str, Floats] = {}
+
+        def read(slot: Slot, data: bytes) -> Letter:
+            letter = self.mail.open_letter(slot, data)
+            refuse_other_rows(slot, witness.binding_of(self.agreement, slot.site), letter.words.binding)
+            self.heard[slot.site] = Sighting(k, digest_of(data))
+            return letter
+
+        letters = await self._gather(k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read))
+        for name, letter in letters.items():
+            witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
+        return letters
+
+    async def _gather(self, k: int, policy: Policy, hear: Callable[[str, float], Awaitable[Answer[T]]]) -> dict[str, T]:
+        """What each neighbour that takes part has to say in round k; the policy decides about those who are silent."""
+        found: dict[str, T] = {}
         silences = {name: Silence() for name in self.seat.neighbours if self.seat.takes_part(name, k)}
-        away, seconds = 0.0, min(self.pace.slice, self.seat.agreement.lost_neighbour.wait_seconds / _SLICES)
+        away, seconds = 0.0, min(self.pace.slice, self.agreement.lost_neighbour.wait_seconds / _SLICES)
         while silences:
-            answers = await self.mail.hear_all(k, silences, seconds)
+            names = list(silences)
+            answers = dict(zip(names, await _all(hear(name, seconds) for name in names), strict=True))
             for name, answer in answers.items():
-                if answer.vector is None:
+                if answer.content is None:
                     silences[name].add(seconds, answer)
                 else:
-                    heard[name] = answer.vector
+                    found[name] = answer.content
                     del silences[name]
             away = 0.0 if any(answer.reached for answer in answers.values()) else away + seconds
             self._check_server(away, k)
@@ -186,7 +251,7 @@ class _Run:
                 for name in await policy.lost(k, silences):
                     await self._drop(k, name, policy)
                     del silences[name]
-        return heard
+        return found
 
     def _check_server(self, away: float, k: int) -> None:
         if away > 0:
@@ -204,26 +269,48 @@ class _Run:
         self.watcher.dropped(k, name)
         await policy.drop(k, name)
 
-    def _absorb(self, k: int, before: Snapshot, said: Floats, heard: Mapping[str, Floats]) -> Snapshot:
+    def _absorb(self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter]) -> Snapshot:
         """Take in a round, and undo the past of those who are absent from this round on."""
-        own, state = as_message(said), before.state
+        said, state = as_message(own.words.vector), before.state
+        heard = {name: as_message(letter.words.vector) for name, letter in letters.items()}
         edges: dict[str, Array] = {}
         for name, edge in before.edges.items():
             if name in heard:
-                edges[name] = edge + (own - as_message(heard[name]))
+                edges[name] = edge + (said - heard[name])
             else:
                 state = self.algorithm.without(state, edge)
         # In the order of the sites, as a simulation does.
-        total = np.zeros_like(own)
+        total = np.zeros_like(said)
         for name in self.seat.neighbours:
             if name in heard:
-                total = total + as_message(heard[name])
-        return Snapshot(self.algorithm.absorb(k, state, self._oracle(k), total), own, total, edges)
+                total = total + heard[name]
+        witness = self._witnessed(k, before.witness, {self.seat.site: own, **letters})
+        return Snapshot(self.algorithm.absorb(k, state, self._oracle(k), total), said, total, witness, edges)
+
+    def _witnessed(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
+        """What is known after round k; stops if those who are left do not hang together."""
+        a, site = self.agreement, self.seat.site
+        for name, letter in letters.items():
+            witness = witness.met(a, name, letter.words.binding)
+        said = {name: digest_of(letter.data) for name, letter in letters.items()}
+        told = {name: letter.words.testimony for name, letter in letters.items() if name != site}
+        witness = witness.after(a, k, said, told, self.journal.absent)
+        witness.refuse_torn(a, site, k)
+        return witness
 
     def _oracle(self, k: int) -> Any:
         """For the neighbours that were left at the end of round k."""
         left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
         return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
+
+
+async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
+    """All of them; if one fails, the others are let finish before its error is raised."""
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return cast(list[T], answers)
 
 
 def _finished(seat: Seat, last: Snapshot) -> Finished:

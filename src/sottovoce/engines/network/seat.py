@@ -2,7 +2,6 @@
 first round is checked here, before anything is drawn or sent.
 """
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,24 +13,42 @@ import numpy as np
 from sottovoce.algorithms import IPADMM
 from sottovoce.arrays import Array
 from sottovoce.engines.network.agreement import Agreement
+from sottovoce.engines.network.commitment import bind, commit, software
 from sottovoce.engines.network.events import Facts, Spending
 from sottovoce.engines.network.identity import SigningKey
-from sottovoce.engines.network.journal import Journal, Owner
+from sottovoce.engines.network.journal import Commit, Journal, Owner
 from sottovoce.engines.network.snapshot import Snapshot
 from sottovoce.engines.network.stops import DamagedError
+from sottovoce.engines.network.witness import Witness, digest_of
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Event
+from sottovoce.privacy.discrete import discretisation_divergence
 from sottovoce.privacy.ledger import Ledger
-from sottovoce.sampler import new_noise_key
 from sottovoce.secure import SecureNoise, require_secure
 from sottovoce.sites import Sites
 
 
 def owner_of(agreement: Agreement, site: str) -> Owner:
     """Whose journal it is."""
-    return Owner(agreement.run, agreement.digest().hex(), site)
+    return Owner(agreement.run, agreement.digest().hex(), site, software())
+
+
+def committing(agreement: Agreement, site: str, rows: Sites) -> Commit:
+    """From a salt to the commitment to the rows; refused if the agreement says that it should be another."""
+    agreed = agreement.member(site).data_commitment
+
+    def commit_to_rows(salt: bytes) -> str:
+        made = commit(salt, rows)
+        if agreed not in (None, made):
+            raise InputError(
+                f"Expected the rows and the salt that site {site} has committed to in the agreement, {agreed}, got "
+                f"{made}. Give the data file and the salt that the commitment was made with: --salt."
+            )
+        return made
+
+    return commit_to_rows
 
 
 def booked_as(agreement: Agreement, site: str) -> str:
@@ -71,8 +88,10 @@ class Seat:
                 f"Expected the key of site {self.site} with fingerprint {agreed.fingerprint}, got "
                 f"{self.key.public.fingerprint}. Use the right key file."
             )
-        require_secure(self.source, for_tests=self.for_tests)
         _ = self.oracle  # refuses rows that are not as agreed
+        self.check_rows()
+        if self.noise is not None:
+            require_secure(self.noise, for_tests=self.for_tests)
         if self.drops:
             # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
             self.agreement.algorithm.without(self.start.state, self.start.said)
@@ -86,14 +105,33 @@ class Seat:
 
     @cached_property
     def source(self) -> Noise:
-        """The noise of this process."""
+        """The noise of this site in this run."""
         return self._secure() if self.noise is None else self.noise
 
     def _secure(self) -> SecureNoise:
         a = self.agreement.algorithm
         batch = a.batch_size if isinstance(a, IPADMM) and a.batch_size is not None else 1
         rows = self.agreement.member(self.site).rows
-        return SecureNoise(new_noise_key(), self.agreement.model_size, max(rows, batch), self.agreement.grid_bits)
+        terms = max(rows, batch)
+        return SecureNoise(self.journal.noise_key, self.agreement.model_size, terms, self.agreement.grid_bits)
+
+    def noise_after(self, chain: bytes) -> Noise:
+        """The noise of the round that comes after all that the chain stands for.
+
+        It is a function of the noise key, the agreement, site and rows (which the binding stands for), the chain, and
+        the numbers that it is added to. So whoever comes back from an old copy says the same again, and two different
+        numbers never get the same noise. Binding and chain have fixed lengths, so no two pairs have the same bytes.
+        """
+        return self.source.within(self.binding + chain) if isinstance(self.source, SecureNoise) else self.source
+
+    @cached_property
+    def binding(self) -> bytes:
+        """What every message of this run carries: it stands for the rows and the noise key."""
+        return bind(self.agreement.digest(), self.site, self.journal.rows, self.journal.noise_key)
+
+    def check_rows(self) -> None:
+        """Stop unless the rows are, bit by bit, those that the run began with."""
+        self.journal.check_rows(committing(self.agreement, self.site, self.rows))
 
     @property
     def drops(self) -> bool:
@@ -105,7 +143,8 @@ class Seat:
         """Before round 1."""
         zeros = self.oracle.zeros(1)
         edges = dict.fromkeys(self.neighbours, zeros) if self.drops else {}
-        return Snapshot(self.agreement.algorithm.start(self.oracle, 1), zeros, zeros, edges)
+        witness = Witness.start(self.agreement)
+        return Snapshot(self.agreement.algorithm.start(self.oracle, 1), zeros, zeros, witness, edges)
 
     @cached_property
     def neighbours(self) -> tuple[str, ...]:
@@ -136,9 +175,10 @@ class Seat:
     @cached_property
     def divergence(self) -> float:
         """How far the real noise of one round is from what the event speaks of."""
-        if isinstance(self.source, SecureNoise):
-            return self.source.divergence(self.agreement.algorithm.draws_per_round)
-        return 0.0
+        a = self.agreement
+        secure = self.noise is None or isinstance(self.noise, SecureNoise)
+        draws = a.algorithm.draws_per_round * a.model_size
+        return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     def spending(self) -> Spending:
         """The ledger, as it is now."""
@@ -197,7 +237,7 @@ class Seat:
         if last is None:
             return self.start
         left = {name: edge for name, edge in self.start.edges.items() if self.takes_part(name, last.round)}
-        return Snapshot.loads(last.content, replace(self.start, edges=left))
+        return Snapshot.loads(last.content, replace(self.start, edges=left), self.agreement)
 
     def takes_part(self, name: str, k: int) -> bool:
         """Whether round k ended with this neighbour."""
@@ -206,7 +246,7 @@ class Seat:
 
 def digest(message: bytes) -> str:
     """Of a message, as the ledger keeps it."""
-    return hashlib.sha256(message).hexdigest()
+    return digest_of(message).hex()
 
 
 def as_message(vector: Array) -> Array:

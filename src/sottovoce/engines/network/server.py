@@ -25,14 +25,14 @@ from typing import final
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import OPERATOR
-from sottovoce.engines.network.notices import most_messages
+from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
-from sottovoce.engines.network.wire import message_size
 from sottovoce.errors import InputError, expect
 
 STREAMS = "streams"
 # Room for headers, and for answers of the server about itself.
 _SMALLEST_PAYLOAD, _HEADERS = 64 * 1024, 4096
+_HEADERS_STORED = 256  # bytes that a stored message takes besides its own
 # The server refuses more.
 _LARGEST_PAYLOAD = 64 * 1024**2
 _CONNECTIONS_EACH, _SUBSCRIPTIONS_EACH = 8, 10_000
@@ -130,20 +130,16 @@ def _head(agreements: Sequence[Agreement], hosting: Hosting) -> list[str]:
     return lines
 
 
-def _largest_message(agreement: Agreement) -> int:
-    return max(message_size(agreement.run, name, agreement.model_size) for name in agreement.names)
-
-
 def _payload(agreements: Iterable[Agreement]) -> int:
-    size = max(_largest_message(agreement) for agreement in agreements) + _HEADERS
+    size = max(room_for(agreement).size for agreement in agreements) + _HEADERS
     expect(size <= _LARGEST_PAYLOAD, f"messages of at most {_LARGEST_PAYLOAD} bytes", bytes=size)
     return max(size, _SMALLEST_PAYLOAD)
 
 
 def _store(agreements: Iterable[Agreement]) -> int:
-    """Twice what all messages take, and some."""
-    messages = sum((most_messages(a) + 16 * len(a.sites)) * (_largest_message(a) + _HEADERS) for a in agreements)
-    return 2 * messages + 64 * 1024**2
+    """Twice what all messages take with their headers, and some."""
+    rooms = [room_for(agreement) for agreement in agreements]
+    return 2 * sum(room.total + room.messages * _HEADERS_STORED for room in rooms) + 64 * 1024**2
 
 
 # -- accounts ---------------------------------------------------------------------------------------------------------

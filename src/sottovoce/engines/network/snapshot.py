@@ -17,7 +17,9 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from sottovoce.arrays import Array
+from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.stops import DamagedError
+from sottovoce.engines.network.witness import Witness
 
 _STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
 _LENGTH, _DIGEST_BYTES = struct.Struct("<I"), 32
@@ -80,6 +82,7 @@ class Snapshot:
         state: the algorithm's, after `absorb`.
         said: the site's own last message, (1, d, 1).
         heard: the sum of its neighbours' last messages.
+        witness: what it knows of everyone's words.
         edges: by neighbour, the sum over all rounds of (own message - its message). Kept only where a neighbour may be
             dropped: it is what has to be undone then.
     """
@@ -87,21 +90,26 @@ class Snapshot:
     state: Any
     said: Array
     heard: Array
+    witness: Witness
     edges: dict[str, Array] = field(default_factory=dict)
 
     def dumps(self) -> bytes:
-        """As bytes."""
+        """As bytes: what it knows behind its length, then the arrays."""
+        known = self.witness.dumps()
         arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
         arrays |= {_SAID: self.said, _HEARD: self.heard}
-        return pack(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
+        packed = pack(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
+        return _LENGTH.pack(len(known)) + known + packed
 
     @classmethod
-    def loads(cls, data: bytes, start: "Snapshot") -> "Snapshot":
+    def loads(cls, data: bytes, start: "Snapshot", agreement: Agreement) -> "Snapshot":
         """From bytes. `start` is the snapshot before round 1 for the same neighbours; it has the same shapes."""
+        size = _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
+        witness = Witness.loads(data[_LENGTH.size : size], agreement)
         shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
-        arrays = unpack(data, shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()})
+        arrays = unpack(data[size:], shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()})
         edges = {name: arrays[f"{_EDGE}{name}"] for name in start.edges}
-        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], edges)
+        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], witness, edges)
 
 
 def _shapes(state: Any) -> dict[str, tuple[int, ...]]:

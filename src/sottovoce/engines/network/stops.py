@@ -17,3 +17,15 @@ class UsedTwiceError(PrivacyError):
 
 class DamagedError(PrivacyError):
     """Ledger or journal are damaged, in use, or do not belong together. Going on could release a round twice."""
+
+
+class ForkedError(SottovoceError):
+    """Somebody tells different sites different things. What this run has learnt should not be used."""
+
+
+class DivergedError(SottovoceError):
+    """The site's own noisy model has left the agreed radius. Nobody would take it."""
+
+
+class NotWrittenError(SottovoceError):
+    """The run is over, and its results could not be written. They are in the journal."""

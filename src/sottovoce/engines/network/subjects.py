@@ -1,9 +1,11 @@
 """What things are called on the message server, and what a site must be allowed to do there.
 
     stream     SV_<run>                    in files; one message per subject, the first one; nothing can be deleted
-    mailbox    sv.<run>.<round>.<site>     put: publish, and wait for the server's word that it is stored
-    push       svp.<run>.<round>.<site>    what was stored is sent on to whoever listens
-    read       $JS.API.DIRECT.GET.SV_<run>.sv.<run>.<round>.<site>
+    mailbox    sv.<run>.<token>.<site>     put: publish, and wait for the server's word that it is stored
+    push       svp.<run>.<token>.<site>    what was stored is sent on to whoever listens
+    read       $JS.API.DIRECT.GET.SV_<run>.sv.<run>.<token>.<site>
+
+The token is that of `wire.Slot`: m17 for round 17, n3 for the third notice, a3-berlin for the answer to Berlin's.
 
 A site publishes to its own mailboxes, reads its neighbours' and its own, and hears its neighbours' pushes. It creates
 no consumers: whoever may do that can make the server write to any subject.
@@ -28,19 +30,19 @@ def stream_name(run_id: str) -> str:
     return f"SV_{run_id}"
 
 
-def mailbox(run_id: str, k: int | str, site: str) -> str:
-    """The subject of a mailbox; "*" stands for every round, or every site."""
-    return f"sv.{run_id}.{k}.{site}"
+def mailbox(run_id: str, token: str, site: str) -> str:
+    """The subject of a mailbox; "*" stands for every token, or every site."""
+    return f"sv.{run_id}.{token}.{site}"
 
 
-def push(run_id: str, k: int | str, site: str) -> str:
+def push(run_id: str, token: str, site: str) -> str:
     """Where the server sends on what it stored."""
-    return f"svp.{run_id}.{k}.{site}"
+    return f"svp.{run_id}.{token}.{site}"
 
 
-def reading(run_id: str, k: int | str, site: str) -> str:
+def reading(run_id: str, token: str, site: str) -> str:
     """Where to ask for what is stored."""
-    return f"$JS.API.DIRECT.GET.{stream_name(run_id)}.{mailbox(run_id, k, site)}"
+    return f"$JS.API.DIRECT.GET.{stream_name(run_id)}.{mailbox(run_id, token, site)}"
 
 
 def inbox(site: str) -> str:
@@ -51,8 +53,8 @@ def inbox(site: str) -> str:
 def described(subject: str) -> str:
     """What a subject is, for people: nobody needs to know its name."""
     match subject.split("."):
-        case ["sv", _, k, site] | ["$JS", "API", "DIRECT", "GET", _, "sv", _, k, site]:
-            return f"the mailbox of site={site!r} in round={k}"
+        case ["sv", _, token, site] | ["$JS", "API", "DIRECT", "GET", _, "sv", _, token, site]:
+            return f"the mailbox {token} of site={site!r}"
         case ["svp", _, _, site]:
             return f"the pushes of site={site!r}"
         case ["$JS", "API", "STREAM", verb, _]:

@@ -18,6 +18,7 @@ import numpy as np
 from sottovoce import losses, regularisers
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, PrivateAlgorithm, RyuKim
 from sottovoce.algorithms.rival import Rival
+from sottovoce.algorithms.stepping import Stepping
 from sottovoce.engines.network.tables import Table, refuse_odd, typed
 from sottovoce.errors import InputError, expect
 from sottovoce.oracle import Oracle
@@ -91,6 +92,13 @@ def check(algorithm: PrivateAlgorithm[Any]) -> None:
     for field in fields(algorithm):
         if field.name in _NEEDED and getattr(algorithm, field.name) is None:
             raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
+
+
+def diameter_of(algorithm: PrivateAlgorithm[Any]) -> float:
+    """D, of an algorithm that was checked: public, and the same at all sites."""
+    if not isinstance(algorithm, IPADMM | Stepping) or algorithm.diameter is None:
+        raise InputError(f"Expected an algorithm with a diameter, got {type(algorithm).__name__}. Give its diameter.")
+    return float(algorithm.diameter)
 
 
 def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:

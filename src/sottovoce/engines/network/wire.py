@@ -1,37 +1,36 @@
-"""What sites say to each other, as bytes: one vector, bound to its place and signed.
+"""What sites say to each other, as bytes: a payload of known length, bound to its place and signed.
 
-    "SVM1" | len(run) len(site) | round | count | digest | run | site | payload | signature
-      4         1         1        8       4       32      .      .    8 count      64        bytes, little-endian
+    "SVM2" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | signature
+      4       1      1         1        1        8        4        32      .     .     .    length      64
 
-The signature (Ed25519) is over everything before it. A reader knows every byte but the payload and the signature in
-advance: which run, under which agreement, which round, from whom, how long. So nothing is parsed to decide whether to
-trust it. The length must be exact and the header must be equal, byte for byte; then the signature must be right; only
-then the payload is looked at. Fields are read one by one only to say what was wrong.
+All numbers are little-endian. The signature (Ed25519) is over everything before it. A reader knows every byte but the
+payload and the signature in advance: which run, under which agreement, what kind of thing, which round, from whom, how
+long. So nothing is parsed to decide whether to trust it. The length must be exact and the header must be equal, byte
+for byte; then the signature must be right; only then the payload is looked at (`letters`). Fields are read one by one
+only to say what was wrong.
 
 Formal guarantees:
-    `decode` returns the vector that the owner of the key signed for exactly this place, with finite numbers only, or
-    raises `BadMessageError`. The same envelope and key always give the same bytes, so that what is sent again after a
-    crash cannot be told from what was sent before it.
+    `unseal` returns the payload that the owner of the key signed for exactly this place, or raises `BadMessageError`.
+    The same payload, place and key always give the same bytes, so that what is sent again after a crash cannot be told
+    from what was sent before it.
 """
 
 import re
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from typing import final
+from typing import NamedTuple, Self, final
 
-import numpy as np
-
-from sottovoce.arrays import Floats
 from sottovoce.engines.network.identity import SIGNATURE_BYTES, Context, PublicKey, SigningKey, check_site_name
 from sottovoce.errors import SottovoceError, expect
 
-MAGIC = b"SVM1"
+MAGIC = b"SVM2"
 DIGEST_BYTES = 32
-LAST_ROUND = 2**53  # beyond this a round would not survive a trip through JSON or a float
-LONGEST_PAYLOAD = 2**24
-_FIXED = struct.Struct("<4sBBQI")
+MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
+LONGEST_PAYLOAD = 2**27
+_FIXED = struct.Struct("<4scBBBQI")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TOKEN = re.compile(r"([mna])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
 
 
 def check_run_id(run: str) -> None:
@@ -39,9 +38,44 @@ def check_run_id(run: str) -> None:
     expect(_RUN.fullmatch(run) is not None, "a run id of 1 to 64 letters, digits, - and _", run=run[:80])
 
 
-def check_round(k: int) -> None:
-    """Refuse rounds that have no address."""
-    expect(0 <= k <= LAST_ROUND and k % 1 == 0, f"a whole round in 0..{LAST_ROUND}", round=k)
+class Kind(Enum):
+    """What a message is."""
+
+    MODEL = "m"  # what a site releases in a round
+    NOTICE = "n"  # something about the run itself
+    ANSWER = "a"  # to a question in another site's notice
+
+
+class Slot(NamedTuple):
+    """The address of a mailbox. `to` is whose question an answer answers; `number` then is that notice's."""
+
+    number: int
+    site: str
+    kind: Kind = Kind.MODEL
+    to: str = ""
+
+    @property
+    def token(self) -> str:
+        """What the mailbox is called among those of its site: m17, n3, a3-berlin."""
+        return f"{self.kind.value}{self.number}" + (f"-{self.to}" if self.to else "")
+
+    @classmethod
+    def of_token(cls, token: str, site: str) -> Self | None:
+        """The address, or None unless the token is written as we write it: m007 and m7 are different mailboxes."""
+        match = _TOKEN.fullmatch(token)
+        if match is None or (match[1] == Kind.ANSWER.value) != (match[3] is not None):
+            return None
+        return cls(int(match[2]), site, Kind(match[1]), match[3] or "")
+
+    def checked(self) -> Self:
+        """The same; refused if it is no address."""
+        whole = self.number % 1 == 0 and 0 <= self.number <= MOST_NUMBER
+        expect(whole, f"a whole number in 0..{MOST_NUMBER} in an address", number=self.number)
+        check_site_name(self.site)
+        expect((self.kind is Kind.ANSWER) == bool(self.to), "whom it is for with an answer, and only then", to=self.to)
+        if self.to:
+            check_site_name(self.to)
+        return self
 
 
 class Refusal(Enum):
@@ -54,9 +88,12 @@ class Refusal(Enum):
     WRONG_AGREEMENT = "wrong agreement"
     WRONG_ROUND = "wrong round"
     WRONG_SENDER = "wrong sender"
+    WRONG_KIND = "wrong kind"
     WRONG_SHAPE = "wrong shape"
     FORGED = "forged"
     NOT_FINITE = "not finite"
+    TOO_LARGE = "too large"
+    OTHER_ROWS = "other rows"
 
 
 class BadMessageError(SottovoceError):
@@ -69,127 +106,104 @@ class BadMessageError(SottovoceError):
 
 @final
 @dataclass(frozen=True)
-class Expected:
-    """What a reader knows about a message before it comes. `length` counts the payload's numbers, d times outputs."""
+class Place:
+    """What a reader knows about a message before it comes. `length` counts the payload's bytes."""
 
     run: str
     digest: bytes
-    round: int
-    site: str
+    slot: Slot
     length: int
 
     def __post_init__(self) -> None:
         check_run_id(self.run)
-        check_site_name(self.site)
-        check_round(self.round)
+        self.slot.checked()
         expect(len(self.digest) == DIGEST_BYTES, f"a digest of {DIGEST_BYTES} bytes", bytes=len(self.digest))
-        expect(1 <= self.length <= LONGEST_PAYLOAD, f"1 to {LONGEST_PAYLOAD} numbers", length=self.length)
+        expect(1 <= self.length <= LONGEST_PAYLOAD, f"1 to {LONGEST_PAYLOAD} bytes of payload", length=self.length)
 
     @property
     def header(self) -> bytes:
         """Every byte before the payload."""
-        run, site = self.run.encode("ascii"), self.site.encode("ascii")
-        return _FIXED.pack(MAGIC, len(run), len(site), self.round, self.length) + self.digest + run + site
+        number, site, kind, to = self.slot
+        run, name, asker = self.run.encode("ascii"), site.encode("ascii"), to.encode("ascii")
+        sizes = len(run), len(name), len(asker)
+        fixed = _FIXED.pack(MAGIC, kind.value.encode("ascii"), *sizes, number, self.length)
+        return fixed + self.digest + run + name + asker
 
     @property
     def size(self) -> int:
         """The exact number of bytes of the message."""
-        return message_size(self.run, self.site, self.length)
+        return sealed_size(self.run, self.slot, self.length)
+
+    def __str__(self) -> str:
+        """For people."""
+        number, site, kind, to = self.slot
+        if kind is Kind.MODEL:
+            return f"site={site!r} in round={number}"
+        return f"site={site!r}, its notice {number}" if kind is Kind.NOTICE else f"site={site!r}, its answer to {to!r}"
 
 
-def message_size(run: str, site: str, length: int) -> int:
-    """The number of bytes of a message with this many numbers; the round does not matter."""
-    return _FIXED.size + DIGEST_BYTES + len(run) + len(site) + 8 * length + SIGNATURE_BYTES
+def sealed_size(run: str, slot: Slot, length: int) -> int:
+    """The number of bytes of a message with a payload of this length; the round does not matter."""
+    return _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to) + length + SIGNATURE_BYTES
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Envelope:
-    """One vector and its place: the run, the digest of the agreement, the round and the site that says it."""
-
-    run: str
-    digest: bytes
-    round: int
-    site: str
-    payload: Floats
-
-    def __post_init__(self) -> None:
-        expect(self.payload.ndim == 1, "a payload with one axis", shape=self.payload.shape)
-        expect(self.payload.dtype == np.float64, "a payload of float64", dtype=self.payload.dtype)
-        finite = np.isfinite(self.payload)
-        expect(bool(finite.all()), "a payload of finite numbers", not_finite=int((~finite).sum()))
-        _ = self.place  # checks the other fields
-
-    @property
-    def place(self) -> Expected:
-        """What the reader of this message expects."""
-        return Expected(self.run, self.digest, self.round, self.site, len(self.payload))
-
-
-def encode(envelope: Envelope, key: SigningKey) -> bytes:
+def seal(place: Place, payload: bytes, key: SigningKey) -> bytes:
     """The bytes to send."""
-    body = envelope.place.header + envelope.payload.astype("<f8").tobytes()
+    expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
+    body = place.header + payload
     return body + key.sign(body, Context.MESSAGE)
 
 
-def decode(data: bytes, expected: Expected, public_key: PublicKey) -> Floats:
-    """The vector, or `BadMessageError`."""
-    _check_size(data, expected)
-    header = expected.header
+def unseal(data: bytes, place: Place, public_key: PublicKey) -> bytes:
+    """The payload, or `BadMessageError`."""
+    _check_size(data, place)
+    header = place.header
     if data[: len(header)] != header:
-        _refuse_header(data, expected)
+        _refuse_header(data, place)
     body, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
     if not public_key.verify(signature, body, Context.MESSAGE):
         raise BadMessageError(
             Refusal.FORGED,
-            f"it is not signed with the key that the agreement gives for site={expected.site!r} "
+            f"it is not signed with the key that the agreement gives for site={place.slot.site!r} "
             f"({public_key.fingerprint}).",
         )
-    payload = np.frombuffer(body, dtype="<f8", offset=len(header)).astype(np.float64)
-    finite = np.isfinite(payload)
-    if not finite.all():
-        raise BadMessageError(
-            Refusal.NOT_FINITE,
-            f"expected {expected.length} finite numbers from site={expected.site!r} in round={expected.round}, "
-            f"got {int((~finite).sum())} that are not.",
-        )
-    return payload
+    return body[len(header) :]
 
 
-def _check_size(data: bytes, expected: Expected) -> None:
-    if len(data) != expected.size:
-        refusal = Refusal.TRUNCATED if len(data) < expected.size else Refusal.OVERSIZED
-        raise BadMessageError(
-            refusal,
-            f"expected exactly {expected.size} bytes ({expected.length} numbers) from site={expected.site!r} in "
-            f"round={expected.round}, got bytes={len(data)}.",
-        )
+def _check_size(data: bytes, place: Place) -> None:
+    if len(data) != place.size:
+        refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
+        raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")
 
 
-def _refuse_header(data: bytes, expected: Expected) -> None:
+def _refuse_header(data: bytes, place: Place) -> None:
     """Find the field that differs. The size is right, so the fixed part and the digest are there."""
-    magic, run_size, site_size, k, count = _FIXED.unpack_from(data)
-    digest_end = _FIXED.size + DIGEST_BYTES
-    run_end = digest_end + run_size
-    digest, run, site = data[_FIXED.size : digest_end], data[digest_end:run_end], data[run_end : run_end + site_size]
+    magic, kind, run_size, site_size, to_size, number, length = _FIXED.unpack_from(data)
+    rest, ends = data[_FIXED.size :], [DIGEST_BYTES]
+    for size in (run_size, site_size, to_size):
+        ends.append(ends[-1] + size)
+    digest, run, site, to = (rest[first:last] for first, last in zip([0, *ends], ends, strict=False))
+    wanted = place.slot
     if magic != MAGIC:
         raise BadMessageError(Refusal.MALFORMED, f"expected it to begin with {MAGIC!r}, got {magic!r}.")
-    if run != expected.run.encode("ascii"):
-        raise BadMessageError(Refusal.WRONG_RUN, f"expected run={expected.run!r}, got run={_shown(run)}.")
-    if digest != expected.digest:
+    if run != place.run.encode("ascii"):
+        raise BadMessageError(Refusal.WRONG_RUN, f"expected run={place.run!r}, got run={_shown(run)}.")
+    if digest != place.digest:
         raise BadMessageError(
             Refusal.WRONG_AGREEMENT,
-            f"expected the agreement {expected.digest.hex()[:16]}..., got {digest.hex()[:16]}... "
+            f"expected the agreement {place.digest.hex()[:16]}..., got {digest.hex()[:16]}... "
             "Compare the agreement files of both sites.",
         )
-    if site != expected.site.encode("ascii"):
-        raise BadMessageError(Refusal.WRONG_SENDER, f"expected site={expected.site!r}, got site={_shown(site)}.")
-    if k != expected.round:
+    if site != wanted.site.encode("ascii") or to != wanted.to.encode("ascii"):
+        raise BadMessageError(Refusal.WRONG_SENDER, f"expected site={wanted.site!r}, got site={_shown(site)}.")
+    if kind != wanted.kind.value.encode("ascii"):
+        raise BadMessageError(Refusal.WRONG_KIND, f"expected {wanted.kind.name.lower()}, got kind={_shown(kind)}.")
+    if number != wanted.number:
         raise BadMessageError(
             Refusal.WRONG_ROUND,
-            f"expected round={expected.round} of site={expected.site!r}, got round={k}: replayed, or in a wrong place.",
+            f"expected {place}, got number={number}: replayed, or in a wrong place.",
         )
-    raise BadMessageError(Refusal.WRONG_SHAPE, f"expected {expected.length} numbers, got count={count}.")
+    raise BadMessageError(Refusal.WRONG_SHAPE, f"expected {place.length} bytes of payload, got length={length}.")
 
 
 def _shown(name: bytes) -> str:

@@ -1,0 +1,64 @@
+"""What a site binds itself to before its first message: its rows, and the key that its noise is made with.
+
+    data commitment    SHA-256( label | salt | digest of the encoded rows )              may stand in the agreement
+    binding            SHA-256( label | agreement | site | data commitment | SHA-256(noise key) )    in every message
+
+The salt is secret and has 32 random bytes, so neither says anything about a row; both can be opened later, to prove
+which rows were used. A neighbour refuses a message whose binding is another than before: whoever comes back with other
+rows, or with another noise key, is noticed.
+"""
+
+import hashlib
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sottovoce.errors import expect
+from sottovoce.sites import Sites
+
+SALT_BYTES = 32
+
+
+def commit(salt: bytes, rows: Sites) -> str:
+    """The data commitment of a site's rows, as the agreement writes it."""
+    expect(len(salt) == SALT_BYTES, f"a salt of {SALT_BYTES} secret bytes", bytes=len(salt))
+    return "sha256:" + _hash(b"sottovoce rows v1", salt, _rows_digest(rows)).hex()
+
+
+def bind(agreement: bytes, site: str, data_commitment: str, noise_key: bytes) -> bytes:
+    """32 bytes that every message of the run carries."""
+    parts = agreement, site.encode("ascii"), data_commitment.encode("ascii"), hashlib.sha256(noise_key).digest()
+    return _hash(b"sottovoce binding v1", *parts)
+
+
+def software() -> str:
+    """What the numbers of a run depend on besides rows and settings. A run is resumed under the same only."""
+    names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy"))
+    blas: Any = np.show_config(mode="dicts")
+    library = blas.get("Build Dependencies", {}).get("blas", {})
+    found = f"{library.get('name', 'blas')} {library.get('version', '?')}"
+    return f"{names} {found} python {platform.python_version()} {platform.machine()}"
+
+
+def _rows_digest(rows: Sites) -> bytes:
+    """Of all numbers that a gradient is made of, bit by bit."""
+    matrix: Any = rows.rows.block(0, int(rows.counts.sum()))
+    sparse = bool(sp.issparse(matrix))
+    arrays = (matrix.data, matrix.indices, matrix.indptr) if sparse else (matrix,)
+    shape = f"{'csr' if sparse else 'dense'} {matrix.shape} {rows.data_norm!r}".encode("ascii")
+    buffers = [np.ascontiguousarray(array) for array in (*arrays, rows.labels)]
+    kinds = [f"{array.dtype.str} {array.shape}".encode("ascii") for array in buffers]
+    return _hash(shape, *(part for pair in zip(kinds, buffers, strict=True) for part in pair))
+
+
+def _hash(*parts: Any) -> bytes:
+    """Of all parts, each behind its length, so that no two lists have the same bytes."""
+    code = hashlib.sha256()
+    for part in parts:
+        view = memoryview(part).cast("B") if len(part) else memoryview(b"")
+        code.update(len(view).to_bytes(8, "little"))
+        code.update(view)
+    return code.digest()
