@@ -79,7 +79,7 @@ def test_it_leaves_five_models_statements_ledgers_and_logs(demo):
         model = models.load(out / name / "model.safetensors")
         assert (model.provenance["site"], model.provenance["run"]) == (name, found["run"])
         statement = read_signed((out / name / "statement.txt").read_text())
-        assert statement.text.endswith(model.privacy.prose() + "\n")
+        assert " ".join(statement.text.split()).endswith(model.privacy.prose())
         assert (statement.site, str(statement.key)) == (name, model.signed_by)
         with Ledger.open(out / name / "state" / "rows.ledger") as ledger:
             assert len(ledger.reservations()) == ROUNDS

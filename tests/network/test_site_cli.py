@@ -128,7 +128,7 @@ def test_three_sites_from_rows_to_models(world, tmp_path, capfd, caplog):
     assert paris.privacy.epsilon <= 1.5
     text = (tmp_path / "paris" / run_folder / "statement.txt").read_text()
     signed = read_signed(text)
-    assert signed.text.endswith(paris.privacy.prose() + "\n")
+    assert " ".join(signed.text.split()).endswith(paris.privacy.prose())
     assert all(f in signed.text for f in (world.agreement.run, world.agreement.digest().hex(), "Site:       paris"))
     assert paris.signed_by == str(signed.key) == str(world.agreement.member("paris").public_key)
     with pytest.raises(InputError, match="got one that was changed since"):

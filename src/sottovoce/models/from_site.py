@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import nextafter
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -
         "Absent": gone,
     }
     lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
-    return "\n".join([*lines, "", statement_of(agreement, site).prose(), ""])
+    return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
 
 
 def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:
