@@ -1,6 +1,6 @@
 """Who talks to whom: connected, undirected graphs on the nodes 0 .. n-1.
 
-The one thing that algorithms ask of a graph is the exchange, `neighbour_sum`. Random graphs come from
+The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from
 networkx: the same seed gives the same graph under the same version of networkx.
 """
 
@@ -26,6 +26,33 @@ if TYPE_CHECKING:
 DRAWS = 20  # how often a random graph is drawn before we say that it will not come out connected
 
 
+class Inbox(ABC):
+    """What the nodes hear in a round. Only what is asked for is computed."""
+
+    @abstractmethod
+    def neighbours(self) -> Array:
+        """The sum of the messages of every node's neighbours: (nodes, d, runs)."""
+
+    @abstractmethod
+    def everyone(self) -> Array:
+        """The sum of all messages, own included, the same for every node: (1, d, runs)."""
+
+
+@final
+class Exchanged(Inbox):
+    """All nodes' messages in one place, and how neighbours' are summed there."""
+
+    def __init__(self, messages: Array, neighbour_sum: Callable[[Array], Array]) -> None:
+        self._messages, self._neighbour_sum = messages, neighbour_sum
+
+    def neighbours(self) -> Array:
+        return self._neighbour_sum(self._messages)
+
+    def everyone(self) -> Array:
+        total: Array = self._messages.sum(axis=0, keepdims=True)
+        return total
+
+
 class Graph(ABC):
     """A connected, undirected graph without loops."""
 
@@ -47,6 +74,10 @@ class Graph(ABC):
     @abstractmethod
     def neighbours(self, i: int) -> Ints:
         """The neighbours of node i, in rising order."""
+
+    def exchange(self, messages: Array) -> Inbox:
+        """What the nodes hear if each says its message (nodes, d, runs)."""
+        return Exchanged(messages, self.neighbour_sum)
 
     @abstractmethod
     def neighbour_sum(self, messages: Array) -> Array:

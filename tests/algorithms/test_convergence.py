@@ -72,7 +72,7 @@ def test_admm_fixed_point():
     state = algorithm.start(site, runs=1)
     for k in range(1, algorithm.rounds + 1):
         message, state = algorithm.release(k, state, site, None)
-        state = algorithm.absorb(k, state, site, graph.neighbour_sum(message))
+        state = algorithm.absorb(k, state, site, graph.exchange(message))
     np.testing.assert_allclose(site.gradient(state.w), 2 * state.gamma, atol=1e-8)
     np.testing.assert_allclose(state.gamma.sum(axis=0), 0, atol=1e-12)
 

@@ -100,7 +100,7 @@ def test_start_does_not_depend_on_rows(algorithm, sites, graph):
 def test_cost_and_statement(algorithm, sites, graph):
     site = algorithm.oracle(sites, graph)
     statement = algorithm.statement(site)
-    assert isinstance(algorithm.cost(site), Event)
+    assert isinstance(algorithm.cost(1, site), Event)
     if not private(algorithm):
         assert math.isinf(statement.epsilon)
         assert "NOT PRIVATE" in statement.prose()

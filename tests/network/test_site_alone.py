@@ -8,6 +8,7 @@ import pytest
 import sottovoce as sv
 from federations import ALGORITHMS, NAMES, SIZES, agreement
 from problems import lists
+from sottovoce.engines.network.runner import FromNeighbours
 from sottovoce.errors import InputError
 from sottovoce.losses import Softmax
 from sottovoce.noise import SeededNoise, Shape
@@ -31,7 +32,7 @@ def test_noise_and_steps_follow_from_agreed_numbers_alone(algorithm):
         own = a.oracle_for(name, sv.Sites(features[i : i + 1], labels[i : i + 1]))
         for site in (own, a.public_oracle(name)):
             assert algorithm.sigma(site) == algorithm.sigma(whole)
-            assert algorithm.cost(site) == algorithm.cost(whole)
+            assert algorithm.cost(1, site) == algorithm.cost(1, whole)
             assert algorithm.statement(site) == algorithm.statement(whole)
             assert algorithm.diameter_for(site) == algorithm.diameter_for(whole)
             assert site.weight == whole.weight
@@ -52,14 +53,14 @@ def test_sites_that_exchange_messages_do_what_a_simulation_does(algorithm):
     noises = [SeededNoise(5, Shape(1, whole.d, 1, first_node=i)) for i in range(3)]
     for k in range(1, algorithm.rounds + 1):
         message, together = algorithm.release(k, together, whole, noise)
-        together = algorithm.absorb(k, together, whole, a.graph.neighbour_sum(message))
+        together = algorithm.absorb(k, together, whole, a.graph.exchange(message))
         said = {}
         for i, name in enumerate(NAMES):
             said[name], apart[i] = algorithm.release(k, apart[i], sites[i], noises[i])
             np.testing.assert_allclose(said[name][0], message[i], rtol=1e-12, atol=1e-12)
         for i, name in enumerate(NAMES):
             heard = sum(said[other] for other in a.neighbours(name))
-            apart[i] = algorithm.absorb(k, apart[i], sites[i], heard)
+            apart[i] = algorithm.absorb(k, apart[i], sites[i], FromNeighbours(heard))
     for i in range(3):
         outputs = zip(algorithm.outputs(3, apart[i]), algorithm.outputs(3, together), strict=True)
         for own, simulated in outputs:

@@ -96,7 +96,7 @@ class Transcript:
         for k in range(1, self.algorithm.rounds + 1):
             message, after = self.algorithm.release(k, state, self.site, self.source(self.noise))
             self._account(k, state, message, after)
-            state = self.algorithm.absorb(k, after, self.site, self.graph.neighbour_sum(message))
+            state = self.algorithm.absorb(k, after, self.site, self.graph.exchange(message))
 
     def _account(self, k, state, message, after):
         if isinstance(self.algorithm, al.RADMM) and k % 2 == 0:

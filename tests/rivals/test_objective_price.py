@@ -43,7 +43,7 @@ def by_node(name, k):
 def test_both_releases_of_every_private_round_are_charged_at_the_worst_node(name, sites):
     algorithm = RIVALS[name]
     site = algorithm.oracle(sites, GRAPH)
-    charged = leaves(algorithm.price(algorithm.rounds, site))
+    charged = leaves(algorithm.event(algorithm.rounds, site))
     objective = sorted((leaf for leaf in charged.elements() if isinstance(leaf, GaussianObjective)), key=_kappa)
     hidden = sorted((leaf.sigma for leaf in charged.elements() if isinstance(leaf, Gaussian)), reverse=True)
     assert len(objective) == len(hidden) == len(PRIVATE[name])
@@ -73,7 +73,7 @@ def test_a_run_is_charged_round_by_round(name, sites):
     site = algorithm.oracle(sites, GRAPH)
     for k in range(1, algorithm.rounds + 1):
         private = sum(q <= k for q in PRIVATE[name])
-        assert sum(leaves(algorithm.price(k, site)).values()) == 2 * private
+        assert sum(leaves(algorithm.event(k, site)).values()) == 2 * private
 
 
 PUBLISHED = {

@@ -54,7 +54,7 @@ def messages(algorithm, sites, graph, noise=None, runs=1, rounds=None):
     state, sent = algorithm.start(site, runs), []
     for k in range(1, (rounds or algorithm.rounds) + 1):
         message, state = algorithm.release(k, state, site, noise)
-        state = algorithm.absorb(k, state, site, graph.neighbour_sum(message))
+        state = algorithm.absorb(k, state, site, graph.exchange(message))
         sent.append(message)
     return np.stack(sent)
 
@@ -102,7 +102,7 @@ def test_an_even_step_of_r_admm_is_the_linearised_step_with_the_noisy_gradient(g
         if k % 2 == 0:
             np.testing.assert_allclose(sent, expected, atol=1e-8)
             assert np.abs(sent - exact).max() > 1e-3
-        state = algorithm.absorb(k, state, site, IRREGULAR.neighbour_sum(sent))
+        state = algorithm.absorb(k, state, site, IRREGULAR.exchange(sent))
         b = algorithm.sigma(site) * site.sensitivity() * noise.normals(k, 0)
         pulled = site.degree * sent - IRREGULAR.neighbour_sum(sent)
         expected, exact = (

@@ -13,9 +13,11 @@ from typing import NamedTuple, final
 from sottovoce.algorithms.base import Algorithm, Outputs
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
+from sottovoce.graphs import Inbox
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement
+from sottovoce.privacy.observers import RELAY, Observer
 
 
 class State(NamedTuple):
@@ -53,9 +55,9 @@ class ADMM(Algorithm[State]):
         w = site.argmin(pull, 2 * self.rho * site.degree, start=s.w, tolerance=self.tolerance)
         return w, s._replace(w=w, total=s.total + w)
 
-    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
         """The dual step."""
-        s = state
+        s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
 
     def outputs(self, k: int, state: State) -> Outputs:
@@ -67,7 +69,7 @@ class ADMM(Algorithm[State]):
         """None."""
         return 0
 
-    def cost(self, site: Oracle) -> Event:  # noqa: ARG002
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
         """Infinite."""
         return NonPrivate()
 
@@ -75,10 +77,10 @@ class ADMM(Algorithm[State]):
         """Infinite."""
         return math.inf
 
-    def statement(self, site: Oracle) -> PrivacyStatement:
+    def statement(self, site: Oracle) -> PrivacyStatement:  # noqa: ARG002
         """It promises nothing."""
         return PrivacyStatement(
-            event=self.cost(site),
+            event=NonPrivate(),
             epsilon=math.inf,
             target_epsilon=math.inf,
             delta=0.0,

@@ -26,9 +26,10 @@ from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
+from sottovoce.graphs import Inbox
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle, Steps
-from sottovoce.privacy import Event, Gaussian, Repeated, sigma_for
+from sottovoce.privacy import Event, Gaussian, sigma_for
 
 
 class State(NamedTuple):
@@ -69,9 +70,9 @@ class AveragedGD(Stepping[State]):
         ).last
         return v, s._replace(w=v)
 
-    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
         """The average. Models are averaged, not gradients: rounding then cannot drive the nodes apart."""
-        w = (state.w + heard) / site.n
+        w = (state.w + inbox.neighbours()) / site.n
         return State(w=w, total=state.total + w)
 
     def outputs(self, k: int, state: State) -> Outputs:
@@ -96,9 +97,9 @@ class AveragedGD(Stepping[State]):
         """The noise multiplier of what is private: a message, or the average."""
         return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
 
-    def price(self, k: int, site: Oracle) -> Event:
-        """k Gaussian releases."""
-        return Repeated(Gaussian(self.sigma(site)), k)
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """A Gaussian release."""
+        return Gaussian(self.sigma(site))
 
 
 @final

@@ -1,11 +1,12 @@
 """What an algorithm is: the point of view of one node, on arrays whose axes (nodes, d, runs) stack many.
 
-An algorithm needs three things from outside: its local data (an `Oracle`), the sum of its neighbours' last messages,
-and its noise. Everything else is element-wise, so the same lines serve one site and a whole simulated network.
+An algorithm needs three things from outside: its local data (an `Oracle`), what it hears (an `Inbox`), and its noise.
+Everything else is element-wise, so the same lines serve one site and a whole simulated network.
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,15 +14,17 @@ import numpy as np
 
 from sottovoce.arrays import Array
 from sottovoce.errors import UnsupportedError, expect
-from sottovoce.graphs import Graph
+from sottovoce.graphs import Graph, Inbox
 from sottovoce.losses import Logistic, Loss
 from sottovoce.noise import Noise
 from sottovoce.oracle import DOUBLE, Oracle
-from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, epsilon
+from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
+from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.regularisers import L2, Regulariser
 from sottovoce.sites import Sites
 
 State = TypeVar("State", bound=tuple[Array, ...])
+NOTHING = Sequence(())  # the price of a message that no row was looked at for
 
 
 class Outputs(NamedTuple):
@@ -69,14 +72,14 @@ class Algorithm(ABC, Generic[State]):
         """The local work of round k. The first of the two is the message, which is all that leaves a site."""
 
     @abstractmethod
-    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:
-        """Take in `heard`, the sum of the neighbours' messages of round k."""
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
+        """Take in what was heard in round k: the sum of the neighbours' messages, or of everyone's."""
 
     def without(self, state: State, gone: Array) -> State:  # noqa: ARG002
         """Undo all that one neighbour's messages have ever done to the dual; it takes no further part.
 
         Called between `release` and `absorb` of the first round without it, whose `site` then has one neighbour less
-        and whose `heard` lacks it. Refused by algorithms that have not said how.
+        and whose inbox lacks it. Refused by algorithms that have not said how.
 
         Args:
             state: after the release.
@@ -97,8 +100,14 @@ class Algorithm(ABC, Generic[State]):
         """The models after round k."""
 
     @abstractmethod
-    def cost(self, site: Oracle) -> Event:
-        """What one round costs the worst-placed node."""
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+        """What the release of round k costs the worst-placed node, against that observer."""
+
+    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+        """What the first k rounds cost: rounds of one price together."""
+        prices = Counter(self.cost(q, site, observer) for q in range(1, k + 1))
+        parts = tuple(Repeated(price, times) for price, times in prices.items() if price != NOTHING)
+        return parts[0] if len(parts) == 1 else Sequence(parts)
 
     @abstractmethod
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
@@ -140,11 +149,11 @@ class PrivateAlgorithm(Algorithm[State]):
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
         """Epsilon after k rounds of each run, at the run's delta."""
-        return epsilon(Repeated(self.cost(site), k * runs), self.delta)
+        return epsilon(Repeated(self.event(k, site), runs), self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of one round, repeated."""
-        event, private = Repeated(self.cost(site), self.rounds), math.isfinite(self.epsilon)
+        """The cost of all rounds."""
+        event, private = self.event(self.rounds, site), math.isfinite(self.epsilon)
         return PrivacyStatement(
             event=event,
             epsilon=self.spent(self.rounds, site),

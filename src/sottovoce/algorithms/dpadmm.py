@@ -31,7 +31,7 @@ from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle, Steps
-from sottovoce.privacy import Calibration, Event, Gaussian, Repeated, sigma_for
+from sottovoce.privacy import Calibration, Event, Gaussian, sigma_for
 
 
 @final
@@ -95,6 +95,6 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         calibration: Calibration = "paper" if self.form == "published" else "exact"
         return sigma_for(self.epsilon, self.delta, self.rounds, calibration)
 
-    def price(self, k: int, site: Oracle) -> Event:
-        """k Gaussian releases."""
-        return Repeated(Gaussian(self.sigma(site)), k)
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """A Gaussian release."""
+        return Gaussian(self.sigma(site))

@@ -21,9 +21,10 @@ from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
+from sottovoce.graphs import Inbox
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle, Steps
-from sottovoce.privacy import Event, Gaussian, Repeated, sigma_for
+from sottovoce.privacy import Event, Gaussian, sigma_for
 
 
 class State(NamedTuple):
@@ -68,10 +69,10 @@ class DPDSGD(Stepping[State]):
         ).last
         return v, s._replace(w=v)
 
-    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
         """Mixing."""
         largest = int(site.degrees.max()) if self.largest_degree is None else self.largest_degree
-        w = state.w - 1 / (1 + largest) * (site.degree * state.w - heard)
+        w = state.w - 1 / (1 + largest) * (site.degree * state.w - inbox.neighbours())
         return State(w=w, total=state.total + w)
 
     def without(self, state: State, gone: Array) -> State:  # noqa: ARG002
@@ -102,6 +103,6 @@ class DPDSGD(Stepping[State]):
         """The noise multiplier."""
         return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
 
-    def price(self, k: int, site: Oracle) -> Event:
-        """k Gaussian releases."""
-        return Repeated(Gaussian(self.sigma(site)), k)
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """A Gaussian release."""
+        return Gaussian(self.sigma(site))

@@ -27,9 +27,10 @@ from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.rival import TOLERANCE, Rival, refuse_incomplete, refuse_single_precision
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
+from sottovoce.graphs import Inbox
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle
-from sottovoce.privacy import Event, Gaussian, Repeated, sigma_for
+from sottovoce.privacy import Event, Gaussian, sigma_for
 
 
 class State(NamedTuple):
@@ -78,9 +79,9 @@ class FixedPoint(Rival[State]):
         u = s.u + 2 * self.relaxation * (x - s.z)
         return u, s._replace(u=u)
 
-    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
         """The mean of all."""
-        z = (state.u + heard) / site.n
+        z = (state.u + inbox.neighbours()) / site.n
         return state._replace(z=z, total=state.total + z)
 
     def outputs(self, k: int, state: State) -> Outputs:
@@ -109,6 +110,6 @@ class FixedPoint(Rival[State]):
         """The noise multiplier."""
         return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
 
-    def price(self, k: int, site: Oracle) -> Event:
-        """k Gaussian releases."""
-        return Repeated(Gaussian(self.sigma(site)), k)
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """A Gaussian release."""
+        return Gaussian(self.sigma(site))

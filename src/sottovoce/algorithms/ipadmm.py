@@ -28,6 +28,7 @@ from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
+from sottovoce.graphs import Inbox
 from sottovoce.kernels.philox import MAX_STEPS
 from sottovoce.noise import Noise
 from sottovoce.oracle import Batch, Oracle, Steps
@@ -41,6 +42,7 @@ from sottovoce.privacy import (
     Scheme,
     sigma_for,
 )
+from sottovoce.privacy.observers import RELAY, Observer
 
 Schedule: TypeAlias = Literal["paper", "monotone", "constant"]
 SCHEDULES: tuple[Schedule, ...] = ("paper", "monotone", "constant")
@@ -117,9 +119,9 @@ class IPADMM(PrivateAlgorithm[State]):
         inner = site.noisy_steps(s.w, steps)
         return inner.mean, s._replace(w=inner.last, w_bar=inner.mean, total=s.total + inner.total)
 
-    def absorb(self, k: int, state: State, site: Oracle, heard: Array) -> State:  # noqa: ARG002
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
         """The dual step."""
-        s = state
+        s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w_bar - heard))
 
     def without(self, state: State, gone: Array) -> State:
@@ -198,8 +200,8 @@ class IPADMM(PrivateAlgorithm[State]):
         # A row is drawn most often where there are fewest rows: what holds there holds everywhere.
         return None if self.batch_size is None else Sampling(self.sampling, site.fewest_rows, self.batch_size)
 
-    def cost(self, site: Oracle) -> Event:
-        """l Gaussian releases."""
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
+        """l Gaussian releases, whoever looks on."""
         if math.isinf(self.epsilon):
             return NonPrivate()
         sampling, sigma = self._sampling(site), self.sigma(site)

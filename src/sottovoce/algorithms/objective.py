@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sottovoce.algorithms.base import NOTHING
 from sottovoce.algorithms.draws import NORM_LAPLACE_NORMALS, norm_laplace
 from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, refuse_single_precision
 from sottovoce.arrays import Array, Floats
@@ -61,9 +62,13 @@ class ObjectivePerturbation(ConsensusRival):
         """The penalty of round k."""
         return self.rho
 
+    def looks_at_rows(self, k: int) -> bool:  # noqa: ARG002
+        """Whether round k does."""
+        return True
+
     def private_rounds(self, k: int) -> tuple[int, ...]:
         """Which of the first k rounds look at rows."""
-        return tuple(range(1, k + 1))
+        return tuple(q for q in range(1, k + 1) if self.looks_at_rows(q))
 
     @property
     def private_steps(self) -> int:
@@ -147,12 +152,13 @@ class ObjectivePerturbation(ConsensusRival):
         return _calibrated(self, network_of(site))
 
     def price(self, k: int, site: Oracle) -> Event:
-        """The private steps of the first k rounds."""
+        """The private step of round k, if it takes one."""
+        if not self.looks_at_rows(k):
+            return NOTHING
         if self.form == "fair":
-            return self.run(k, self.sigma(site), network_of(site))
-        for q in self.private_rounds(self.rounds):
-            self.left(q, site)  # a run that cannot be paid for is refused before it starts
-        return Repeated(PureRelease(self.share), len(self.private_rounds(k)))
+            return self.step(self.penalty(k), self.sigma(site), network_of(site))
+        self.left(k, site)  # what cannot be paid for is refused
+        return PureRelease(self.share)
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,7 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle
-from sottovoce.privacy import Event, Gaussian, PureRelease, Repeated, sigma_for
+from sottovoce.privacy import Event, Gaussian, PureRelease, sigma_for
 
 PUBLISHED_TOLERANCE = 1e-4  # of the gradient's sensitivity; the noise grows by twice that part
 
@@ -87,7 +87,6 @@ class PVP(ConsensusRival):
             return 0.0
         return 1 / self.share if self.form == "published" else sigma_for(self.epsilon, self.delta, self.rounds)
 
-    def price(self, k: int, site: Oracle) -> Event:
-        """k additive releases."""
-        step = PureRelease(self.share) if self.form == "published" else Gaussian(self.sigma(site))
-        return Repeated(step, k)
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """An additive release."""
+        return PureRelease(self.share) if self.form == "published" else Gaussian(self.sigma(site))

@@ -51,14 +51,14 @@ class RADMM(ObjectivePerturbation):
         super().__post_init__()
         expect(self.gamma_r is None or 0 <= self.gamma_r < math.inf, "gamma_r >= 0", gamma_r=self.gamma_r)
 
-    def private_rounds(self, k: int) -> tuple[int, ...]:
-        """The odd ones."""
-        return tuple(range(1, k + 1, 2))
+    def looks_at_rows(self, k: int) -> bool:
+        """In odd rounds."""
+        return k % 2 == 1
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:
         """Odd: the argmin with a random linear term. Even: a step along what was sent."""
         s = state
-        if k % 2:
+        if self.looks_at_rows(k):
             w = self.perturbed(k, s, site, noise)
             s = s._replace(before=s.heard + site.degree * s.w)
         else:

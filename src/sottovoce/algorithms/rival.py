@@ -20,8 +20,10 @@ import numpy as np
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import UnsupportedError, expect
+from sottovoce.graphs import Inbox
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon, pure_epsilon
+from sottovoce.privacy.observers import RELAY, Observer
 
 Form: TypeAlias = Literal["fair", "published"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -82,15 +84,11 @@ class Rival(PrivateAlgorithm[State]):
 
     @abstractmethod
     def price(self, k: int, site: Oracle) -> Event:
-        """What the first k rounds cost a node, with noise; never more at any other node."""
+        """What the release of round k costs a node, with noise; never more at any other node."""
 
-    def cost(self, site: Oracle) -> Event:
-        """What the first round costs. No later round costs more."""
-        return self.price(1, site) if self.private else NonPrivate()
-
-    def event(self, k: int, site: Oracle) -> Event:
-        """What k rounds cost."""
-        return self.price(k, site) if self.private else Repeated(NonPrivate(), k)
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
+        """The price of round k, whoever looks on: every message carries noise of its own."""
+        return self.price(k, site) if self.private else NonPrivate()
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
         """Epsilon after k rounds of each run: at the run's delta, or pure."""
@@ -162,9 +160,9 @@ class ConsensusRival(Rival[Consensus]):
         """All zero."""
         return Consensus(*(site.zeros(runs) for _ in Consensus._fields))
 
-    def absorb(self, k: int, state: Consensus, site: Oracle, heard: Array) -> Consensus:  # noqa: ARG002
+    def absorb(self, k: int, state: Consensus, site: Oracle, inbox: Inbox) -> Consensus:  # noqa: ARG002
         """The dual step, with the noisy model as sent."""
-        s = state
+        s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
 
     def dual_without(self, state: Consensus, gone: Array) -> Consensus:

@@ -104,7 +104,7 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
             return 0.0
         return 1 / self.share if self.form == "published" else sigma_for(self.epsilon, self.delta, self.private_steps)
 
-    def price(self, k: int, site: Oracle) -> Event:
-        """l releases a round."""
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """l releases."""
         step = PureRelease(self.share) if self.form == "published" else Gaussian(self.sigma(site))
-        return Repeated(step, k * self.local_steps)
+        return Repeated(step, self.local_steps)

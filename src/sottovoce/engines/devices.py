@@ -10,7 +10,7 @@ from sottovoce.algorithms.base import Algorithm
 from sottovoce.arrays import Array
 from sottovoce.compiled import CompiledOracle
 from sottovoce.errors import expect
-from sottovoce.graphs import CompleteGraph, Graph, SparseGraph
+from sottovoce.graphs import CompleteGraph, Exchanged, Graph, Inbox, SparseGraph
 from sottovoce.oracle import Oracle
 from sottovoce.sites import Sites
 
@@ -25,9 +25,9 @@ class Device(ABC):
     def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
         """The rows, bound to the algorithm's objective, on this device."""
 
-    def exchange(self, graph: Graph) -> Callable[[Array], Array]:
-        """The sum of every node's neighbours' messages."""
-        return graph.neighbour_sum
+    def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
+        """From everyone's messages to what the nodes hear."""
+        return graph.exchange
 
     def to_host(self, array: Array) -> Array:
         """The array in host memory."""
@@ -61,9 +61,9 @@ class Cuda(Device):
         cupy()  # refuses, with a reason, where there is no GPU
         return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
 
-    def exchange(self, graph: Graph) -> Callable[[Array], Array]:
+    def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
         if isinstance(graph, CompleteGraph):
-            return graph.neighbour_sum
+            return graph.exchange
         assert isinstance(graph, SparseGraph)
         from cupyx.scipy.sparse import csr_matrix
 
@@ -73,7 +73,7 @@ class Cuda(Device):
             heard: Array = matrices[messages.dtype.type] @ messages.reshape(graph.n, -1)
             return heard.reshape(messages.shape)
 
-        return neighbour_sum
+        return lambda messages: Exchanged(messages, neighbour_sum)
 
     def to_host(self, array: Array) -> Array:
         from sottovoce.cuda import cupy

@@ -63,7 +63,7 @@ def trial(
     state = matched.start(site, runs)
     for k in range(1, matched.rounds + 1):
         message, state = matched.release(k, state, site, noise)
-        state = matched.absorb(k, state, site, graph.neighbour_sum(message))
+        state = matched.absorb(k, state, site, graph.exchange(message))
     some = state.w_bar[:: max(1, held.sites.n // _NODES_SCORED)]
     consensus = state.w_bar.mean(axis=0, dtype=np.float64).astype(np.float32)
     singles = np.ascontiguousarray(some.transpose(1, 0, 2).reshape(site.d, -1))

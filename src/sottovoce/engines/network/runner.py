@@ -34,6 +34,8 @@ from sottovoce.engines.network.stops import DivergedError, UsedTwiceError
 from sottovoce.engines.network.transport import Outcome, Transport, UnreachableError
 from sottovoce.engines.network.wire import Slot
 from sottovoce.engines.network.witness import Witness, digest_of
+from sottovoce.errors import UnsupportedError
+from sottovoce.graphs import Inbox
 
 T = TypeVar("T")
 Probe: TypeAlias = Callable[[str, int], None]
@@ -285,7 +287,8 @@ class _Run:
             if name in heard:
                 total = total + heard[name]
         witness = self._witnessed(k, before.witness, {self.seat.site: own, **letters})
-        return Snapshot(self.algorithm.absorb(k, state, self._oracle(k), total), said, total, witness, edges)
+        after = self.algorithm.absorb(k, state, self._oracle(k), FromNeighbours(total))
+        return Snapshot(after, said, total, witness, edges)
 
     def _witnessed(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
         """What is known after round k; stops if those who are left do not hang together."""
@@ -302,6 +305,23 @@ class _Run:
         """For the neighbours that were left at the end of round k."""
         left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
         return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
+
+
+@final
+class FromNeighbours(Inbox):
+    """What a site hears that nobody speaks to but its neighbours."""
+
+    def __init__(self, total: Array) -> None:
+        self._total = total
+
+    def neighbours(self) -> Array:
+        return self._total
+
+    def everyone(self) -> Array:
+        raise UnsupportedError(
+            "Expected an algorithm that needs its neighbours' messages only, got one that asks for everyone's sum: a "
+            "site of this run does not hear it."
+        )
 
 
 async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:

@@ -169,8 +169,8 @@ class Seat:
 
     @cached_property
     def event(self) -> Event:
-        """What one round costs."""
-        return self.agreement.algorithm.cost(self.oracle)
+        """What one round costs; at real sites all rounds cost the same (`terms`)."""
+        return self.agreement.algorithm.cost(1, self.oracle)
 
     @cached_property
     def divergence(self) -> float:
