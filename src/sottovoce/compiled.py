@@ -15,7 +15,6 @@ from sottovoce.kernels.argmin import ArgminSolver
 from sottovoce.kernels.score import score
 from sottovoce.kernels.tiles import Csr, Dense
 from sottovoce.losses import Signs, Softmax
-from sottovoce.noise import SeededNoise
 from sottovoce.oracle import Inner, Oracle, Steps, one_by_one
 from sottovoce.rows import DenseRows, SparseRows
 
@@ -45,6 +44,8 @@ class CompiledOracle(Oracle, vector_predictions=True):
         return kernel.Data(self.sites.rows.offsets, labels, cap)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        if steps.sigma > 0 and not steps.noise.gives_normals:
+            return super().noisy_steps(w, steps)  # the source adds its noise itself, step by step
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 
@@ -63,10 +64,11 @@ class CompiledOracle(Oracle, vector_predictions=True):
     def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:
         k, noise, batch = steps.k, steps.noise, steps.batch
         given, weights = np.empty((0, 0, 0, 0), dtype=self.dtype), np.empty((0, 0, 0), dtype=self.dtype)
-        mode, key, shape = kernel.NONE, noise.seeded.normal_key, noise.seeded.shape
+        mode, counter = kernel.NONE, noise.counters.normals
+        key, place = ((0, 0), (0, 0)) if counter is None else (counter.normal_key, counter.shape.first)
         if batch is not None:
             weights = self.batch_weights(k, first_step, batch, noise)[None].astype(self.dtype, copy=False)
-        if steps.sigma > 0 and isinstance(noise, SeededNoise):
+        if steps.sigma > 0 and counter is not None:
             mode = kernel.SEEDED
         elif steps.sigma > 0:
             mode = kernel.GIVEN
@@ -74,7 +76,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
             given = np.stack(normals).astype(self.dtype, copy=False)
         return kernel.Draws(
             mode, (steps.sigma * self.sensitivity(batch)).reshape(-1), np.uint64(key[0]), np.uint64(key[1]), k,
-            first_step, shape.first_node, shape.first_run, given, weights,
+            first_step, *place, given, weights,
         )  # fmt: skip
 
     @cached_property

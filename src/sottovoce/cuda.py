@@ -17,7 +17,6 @@ from sottovoce.arrays import Array, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.evaluation import Scores, evaluate
 from sottovoce.kernels.philox import expect_room
-from sottovoce.noise import SeededNoise
 from sottovoce.oracle import Inner, Oracle, Steps, one_by_one
 from sottovoce.rows import SparseRows
 
@@ -190,20 +189,22 @@ class CudaOracle(Oracle):
 
     def _noise(self, steps: Steps, first_step: int) -> tuple[int, Any, tuple[Any, ...]]:
         """(0 none, 1 seeded or 2 given; the given normals; key and counter)."""
-        seeded = steps.noise.seeded
-        shape = seeded.shape
-        counter = (*seeded.normal_key, *map(np.uint32, (steps.k, shape.first_node, shape.first_run)))
+        seeded = steps.noise.counters.normals
+        key, place = ((0, 0), (0, 0)) if seeded is None else (seeded.normal_key, seeded.shape.first)
+        counter = tuple(map(np.uint32, (*key, steps.k, *place)))
         if steps.sigma == 0:
             return 0, _NULL, counter
-        if isinstance(steps.noise, SeededNoise):
+        if seeded is not None:
             return 1, _NULL, counter
         normals = [steps.noise.normals(steps.k, first_step + r) for r in range(len(steps.eta))]
         return 2, self._on_card(np.stack(normals)), counter
 
     def _weights(self, steps: Steps, r: int, runs: int) -> Any:
-        """As `batch_weights`, drawn on the card."""
-        seeded, batch, nodes = steps.noise.seeded, steps.batch, self.sites.n
+        """As `batch_weights`, drawn on the card if the source is one that can be drawn from there."""
+        seeded, batch, nodes = steps.noise.counters.batches, steps.batch, self.sites.n
         assert batch is not None
+        if seeded is None:
+            return self._on_card(self.batch_weights(steps.k, r, batch, steps.noise))
         expect_room(self.sites.rows.offsets, batch.size, seeded.shape.first_run, runs)
         weights = cupy().zeros((len(self.sites.labels), runs), dtype=self.dtype)
         _function(f"draw_batch<{self._c}>")(

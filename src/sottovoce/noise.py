@@ -1,21 +1,24 @@
 """Noise is an argument.
 
 An algorithm asks for the standard normals of (round k, local step r), and for the rows that a batch draws. The
-simulator hands in seeded counter-based draws; a test hands in an array; a real site hands in a secure source.
+simulator hands in seeded counter-based draws, or, if rows are private, the operating system's; a test hands in an
+array; a real site hands in a secure source (`sottovoce.secure`).
 """
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.kernels import philox
+from sottovoce.sampler import uniform_below
 
 NoiseFunction: TypeAlias = Callable[[int], Array]
 
@@ -31,6 +34,11 @@ class Shape:
     first_run: int = 0
     dtype: type[np.floating] = np.float64
 
+    @property
+    def first(self) -> tuple[int, int]:
+        """The first node and the first run."""
+        return self.first_node, self.first_run
+
 
 class Noise(ABC):
     """A source of standard normals and of batches, addressed by round k and local step r."""
@@ -40,9 +48,14 @@ class Noise(ABC):
         """Standard normals (nodes, d, runs)."""
 
     @property
-    @abstractmethod
-    def seeded(self) -> "SeededNoise":
-        """The seeded source that batches come from."""
+    def counters(self) -> "Counters":
+        """What a kernel may draw by itself, where it draws; the rest it has to ask for."""
+        return Counters(normals=None, batches=None)
+
+    @property
+    def gives_normals(self) -> bool:
+        """Whether `normals` can be asked for. A source that cannot give them adds its noise itself, in `added`."""
+        return True
 
     @abstractmethod
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
@@ -55,6 +68,13 @@ class Noise(ABC):
         """
         noisy: Array = gradient - sigma * sensitivity * self.normals(k, r)
         return noisy.astype(gradient.dtype, copy=False)
+
+
+class Counters(NamedTuple):
+    """Counter-based sources, or None where there is none."""
+
+    normals: "SeededNoise | None"
+    batches: "SeededNoise | None"
 
 
 @final
@@ -70,8 +90,8 @@ class SeededNoise(Noise):
         self.normal_key, self.batch_key = (words[0], words[1]), (words[2], words[3])
 
     @property
-    def seeded(self) -> "SeededNoise":
-        return self
+    def counters(self) -> Counters:
+        return Counters(self, self)
 
     def normals(self, k: int, r: int) -> Array:
         s = self.shape
@@ -89,16 +109,16 @@ class SeededNoise(Noise):
 
 @final
 class GivenNoise(Noise):
-    """Normals handed in by the caller, a round at a time, as (runs, nodes, l, d); batches stay seeded."""
+    """Normals handed in by the caller, a round at a time, as (runs, nodes, l, d); batches come from another source."""
 
-    def __init__(self, function: NoiseFunction, batches: SeededNoise) -> None:
+    def __init__(self, function: NoiseFunction, batches: "SeededNoise | SystemNoise") -> None:
         self.function = function
         self.batches = batches
         self._round: tuple[int, Array] | None = None
 
     @property
-    def seeded(self) -> SeededNoise:
-        return self.batches
+    def counters(self) -> Counters:
+        return Counters(None, self.batches.counters.batches)
 
     def normals(self, k: int, r: int) -> Array:
         if self._round is None or self._round[0] != k:
@@ -120,18 +140,43 @@ class GivenNoise(Noise):
         return self.batches.draws(k, r, offsets, batch, scheme)
 
 
-def system_normals(runs: int, nodes: int, steps: int, d: int) -> NoiseFunction:
-    """Standard normals from the operating system's cryptographic source, for private rows held by one process.
+@final
+class SystemNoise(Noise):
+    """Draws from the operating system's cryptographic source, for private rows held by one process.
 
-    Every number is the normal quantile of a uniform with 53 random bits, in the middle of its cell. Nothing is kept, so
-    nothing can be drawn again. What is left is the gap between real numbers and floating point; sites that do not
-    trust their neighbours use `sottovoce.secure`, which has none.
+    Every normal is the quantile of a uniform with 53 random bits, in the middle of its cell; batches are exact. Nothing
+    is kept, so nothing can be drawn again. What is left is the gap between real numbers and floating point; sites that
+    do not trust their neighbours use `sottovoce.secure`, which has none.
     """
 
-    def draw(k: int) -> Array:  # noqa: ARG001
-        words = np.frombuffer(os.urandom(8 * runs * nodes * steps * d), dtype=np.uint64)
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def normals(self, k: int, r: int) -> Array:  # noqa: ARG002
+        s = self.shape
+        words = _SYSTEM.take(s.nodes * s.d * s.runs)
         uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-        normals: Array = ndtri(uniform).reshape(runs, nodes, steps, d)
+        normals: Array = ndtri(uniform).reshape(s.nodes, s.d, s.runs).astype(s.dtype, copy=False)
         return normals
 
-    return draw
+    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:  # noqa: ARG002
+        runs = self.shape.runs
+        out = np.zeros((int(offsets[-1]), runs), dtype=self.shape.dtype)
+        for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            rows = last - first
+            if scheme == "poisson":  # each row on its own, with chance exactly batch / rows
+                out[first:last] = uniform_below(_SYSTEM, rows, rows * runs).reshape(rows, runs) < batch
+            else:
+                chosen = uniform_below(_SYSTEM, rows, batch * runs)
+                np.add.at(out[first:last], (chosen, np.tile(np.arange(runs), batch)), 1)
+        return out
+
+
+class _SystemWords:
+    """64-bit words of the operating system."""
+
+    def take(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+_SYSTEM = _SystemWords()

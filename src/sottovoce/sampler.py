@@ -30,7 +30,7 @@ import secrets
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeAlias, assert_never, final
+from typing import Protocol, TypeAlias, assert_never, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,14 @@ def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
     return out
 
 
-def uniform_below(stream: Stream, bound: int, count: int) -> Ints:
+class Source(Protocol):
+    """Independent uniform words."""
+
+    def take(self, count: int) -> Words:
+        """The next `count` of them."""
+
+
+def uniform_below(stream: Source, bound: int, count: int) -> Ints:
     """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away."""
     expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
     last = np.uint64(_WORDS - _WORDS % bound - 1)

@@ -25,7 +25,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import PrivacyError, expect
-from sottovoce.noise import Noise, SeededNoise
+from sottovoce.noise import Noise
 from sottovoce.privacy.discrete import discretisation_divergence
 from sottovoce.privacy.gaussian import UNIT
 from sottovoce.sampler import VERSION, Stream, discrete_gaussian, encode, keyed, uniform_below
@@ -163,11 +163,9 @@ class SecureNoise(Noise):
         )
 
     @property
-    def seeded(self) -> SeededNoise:
-        raise PrivacyError(
-            "Expected an oracle that takes secure noise, got one that draws seeded noise. A real site computes with "
-            "the plain oracle, device='plain'."
-        )
+    def gives_normals(self) -> bool:
+        """They would be floating-point numbers."""
+        return False
 
     def _advance(self, k: int, r: int) -> None:
         if (k, r) <= self._last:

@@ -14,6 +14,7 @@ from scipy.stats import norm
 
 from cli.conftest import QUICK, TINY
 from sottovoce import models, simulate
+from sottovoce import noise as noise_module
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.run import train
 from sottovoce.privacy import HOLDER_ONLY
@@ -118,38 +119,63 @@ def test_runs_of_a_study_are_repetitions_of_one(answer):
 # -- noise ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("more", [{}, {"batch_size": 30}], ids=["all rows", "batches"])
-@pytest.mark.parametrize("dealt", [{"nodes": 3}, {"site_column": "clinic"}], ids=["nodes", "sites"])
-def test_noise_is_the_system_s(given, answer, monkeypatch, dealt, more):
-    """Noise is handed out by a known source in the system's place: what comes out must follow from it alone."""
-    asked = []
-    draws = np.random.default_rng(5)
+class Words:
+    """Stands in for the operating system's source, and remembers what it gave."""
 
-    def urandom(count):
-        asked.append(draws.integers(0, 256, count, dtype=np.uint8).tobytes())
-        return asked[-1]
+    def __init__(self, seed):
+        self._draws, self.given = np.random.default_rng(seed), []
 
-    monkeypatch.setattr(os, "urandom", urandom)
-    if more:
-        monkeypatch.setattr("secrets.randbits", lambda bits: 11 * bits)
-    options = [(f"--{name.replace('_', '-')}", value) for name, value in {**dealt, **more}.items()]
-    said = answer(*given, "--runs", 2, *itertools.chain(*options))
+    def take(self, count):
+        self.given.append(self._draws.integers(0, 2**64, count, dtype=np.uint64))
+        return self.given[-1]
+
+
+def built_from(given, **more):
     settings = {name[2:].replace("-", "_"): value for name, value in zip(given[1::2], given[2::2], strict=True)}
-    settings |= {"data": str(given[2]), "schema": str(given[4]), **dealt, **more}
-    built = TrainConfig().with_overrides(settings).build()
+    built = TrainConfig().with_overrides(settings | {"data": str(given[2]), "schema": str(given[4]), **more}).build()
     assert built.sites.private
-    # Of 20 rounds, 5 steps, 2 runs, 3 nodes, 7 coordinates; nothing else asks the system for as much.
-    drawn = [part for part in asked if len(part) == 8 * 2 * 3 * 5 * 7]
-    assert len(drawn) == 20
+    return built
+
+
+def test_the_system_s_words_are_the_system_s(monkeypatch):
+    monkeypatch.setattr(os, "urandom", lambda count: bytes(range(count)))
+    assert noise_module._SYSTEM.take(2).tobytes() == bytes(range(16))
+
+
+@pytest.mark.parametrize("dealt", [{"nodes": 3}, {"site_column": "clinic"}], ids=["nodes", "sites"])
+def test_noise_is_the_system_s(given, answer, monkeypatch, dealt):
+    """What comes out follows from the system's words alone, by the normal quantile of another library."""
+    words = Words(5)
+    monkeypatch.setattr(noise_module, "_SYSTEM", words)
+    options = [(f"--{name.replace('_', '-')}", value) for name, value in dealt.items()]
+    said = answer(*given, "--runs", 2, *itertools.chain(*options))
+    assert [len(part) for part in words.given] == [3 * 7 * 2] * 100  # 20 rounds of 5 steps: nodes, coordinates, runs
 
     def noise(k):
-        words = np.frombuffer(drawn[k - 1], dtype=np.uint64)
-        return norm.ppf(((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53).reshape(2, 3, 5, 7)
+        steps = [norm.ppf(((part >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53) for part in words.given]
+        return np.stack([z.reshape(3, 7, 2).transpose(2, 0, 1) for z in steps[5 * (k - 1) : 5 * k]], axis=2)
 
+    built = built_from(given, **dealt)
     again = simulate(built.algorithm, built.sites, built.graph, runs=2, noise=noise)
     for name, value in again.risk().items():
         assert said["risk"][name] == pytest.approx(value, rel=1e-12)
     assert again.seed is None
+
+
+@pytest.mark.parametrize("sampling", ["replacement", "poisson"])
+def test_batches_are_the_system_s(given, answer, monkeypatch, sampling):
+    def risk(seed, run):
+        monkeypatch.setattr(noise_module, "_SYSTEM", Words(seed))
+        return run()["consensus"]
+
+    more = {"batch_size": 30, "sampling": sampling}
+    options = ["--nodes", 3, "--batch-size", 30, "--sampling", sampling, "--runs", 2]
+    built = built_from(given, nodes=3, **more)
+    said = risk(5, lambda: answer(*given, *options)["risk"])
+    again = risk(5, lambda: simulate(built.algorithm, built.sites, built.graph, runs=2).risk())
+    other = risk(6, lambda: simulate(built.algorithm, built.sites, built.graph, runs=2).risk())
+    assert said == pytest.approx(again, rel=1e-12)
+    assert said != pytest.approx(other, rel=1e-6)
 
 
 def test_the_stated_sigma_is_what_the_promise_needs(given, answer, cli):

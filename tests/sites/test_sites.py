@@ -167,7 +167,7 @@ def test_noise_for_private_rows_is_the_system_s(monkeypatch, device):
     monkeypatch.setattr("os.urandom", urandom)
     monkeypatch.setattr("secrets.randbits", lambda _: pytest.fail("seeded") if asked else 3)
     one = sv.simulate(IP, secret(), sv.graphs.complete(2), runs=4, device=device)
-    assert asked == [8 * 4 * 2 * 3 * 5] * 2  # every round: 4 runs, 2 nodes, 3 steps, 5 coordinates of 8 bytes
+    assert asked == [8 * 4 * 2 * 5] * 6  # two rounds of 3 steps: 4 runs, 2 nodes, 5 coordinates of 8 bytes
     asked.clear()
     again = sv.simulate(IP, secret(), sv.graphs.complete(2), runs=4, device=device)
     np.testing.assert_array_equal(one.last, again.last)

@@ -15,7 +15,7 @@ from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.history import NODES_SCORED, History, measure, scored_nodes
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.graphs import Graph
-from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape, system_normals
+from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.sites import Sites
 
@@ -87,12 +87,12 @@ def simulate(
     site, exchange = where.oracle(algorithm, sites, graph, dtype), where.exchange(graph)
     if sites.private:
         refuse_seed(seed)
-        noise = noise or system_normals(runs, sites.n, algorithm.draws_per_round, site.d)
     counted = runs if sites.private else 1  # in a study, runs are repetitions of one and the same experiment
     statement = algorithm.statement(site).of_runs(counted)
     seed = secrets.randbits(63) if seed is None else seed
-    seeded = SeededNoise(seed, Shape(sites.n, site.d, runs, dtype=site.dtype.type))
-    source = seeded if noise is None else GivenNoise(noise, seeded)
+    shape = Shape(sites.n, site.d, runs, dtype=site.dtype.type)
+    drawn = SystemNoise(shape) if sites.private else SeededNoise(seed, shape)
+    source = drawn if noise is None else GivenNoise(noise, drawn)
     recorded, history = _rounds_to_record(record, algorithm.rounds), History()
 
     state = algorithm.start(site, runs)
@@ -114,7 +114,7 @@ def simulate(
         consensus=models.last.mean(axis=1),
         history=history,
         privacy=statement,
-        seed=seed if noise is None else None,
+        seed=seed if isinstance(source, SeededNoise) else None,
         seconds=perf_counter() - started,
     )
 
