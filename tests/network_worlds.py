@@ -16,7 +16,7 @@ _numbers = count(1)
 
 def play(scene):
     """Run a scene to its end; one that hangs fails."""
-    return asyncio.run(asyncio.wait_for(scene, 30.0))
+    return asyncio.run(asyncio.wait_for(scene, 90.0))
 
 
 async def get_many(transport, k, names, timeout):

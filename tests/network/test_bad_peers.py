@@ -33,6 +33,7 @@ from guarded_server import (
 from network_worlds import MemoryWorld, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
+from sottovoce.engines.network import notices
 from sottovoce.engines.network.agreement import LostNeighbour, new_run
 from sottovoce.engines.network.events import JsonLines, Logged, Watcher
 from sottovoce.engines.network.identity import Context, SigningKey
@@ -97,7 +98,9 @@ THREE = ("berlin", "paris", "rome")
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """One server that carries every run of this file."""
+    """One server that carries every run of this file. Sites may restart rarely, so that the room is quickly filled."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(notices, "MOST_QUESTIONS", 20)
     keys, three = {}, sv.graphs.complete(3)
     runs = {
         "crowd": federation_of(CROWD, sv.graphs.complete(len(CROWD)), ALGORITHM, keys, lost_neighbour=GO_ON),
@@ -109,6 +112,7 @@ def world(tmp_path_factory):
         yield SimpleNamespace(server=server, runs=runs)
     for run in runs.values():
         run.__exit__()
+    patch.undo()
 
 
 class logged_to:  # noqa: N801

@@ -24,7 +24,7 @@ from sottovoce.engines.network.witness import left_behind
 from sottovoce.errors import SottovoceError, expect
 
 LISTENING = 30.0  # seconds of one question for the next notice
-MOST_QUESTIONS = 4096  # of one site in a run: one for each time that it is started and says something new
+MOST_QUESTIONS = 1000  # of one site in a run: one for each time that it is started and says something new
 _AT_ONCE = 32  # notices that are looked for together, when a process catches up
 
 
