@@ -48,3 +48,11 @@ def test_places(path, names):
     for name in names:
         text = (ROOT / path).read_text(encoding="utf-8")
         assert all(defines(text, part) for part in name.split(".")), f"{name} is not in {path}: correct docs/map.md"
+
+
+def test_files_that_contributors_are_sent_to():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:src|tests|docs)/[^`]+)`", text)
+    assert len(named) > 8
+    for path in named:
+        assert (ROOT / path).exists(), path
