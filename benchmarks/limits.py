@@ -62,7 +62,7 @@ def floors(facts, rates):
 def derivation(facts):
     w = work(facts)
     return [
-        f"{facts['non_zeros']:,} non-zeros, each in 2 FMAs: one for <a, w>, one for the sum of slopes times rows",
+        f"{facts['non_zeros']:,} non-zeros, each in 2 FMAs: one for ⟨a, w⟩, one for the sum of slopes times rows",
         f"{w['slopes']:,} rows, each a slope of {SLOPE} instructions",
         f"{w['normals']:,} coordinates, each a normal of {NORMAL} and an update of {UPDATE} instructions",
         f"{w['slots']:,} in all, per run and step, each a slot of the FMA units (one lane of a vector)",

@@ -42,7 +42,8 @@ class Algorithm(ABC, Generic[State]):
         rounds: t, how often the nodes exchange messages.
         rho: the ADMM penalty.
         lam: weight of the regulariser; each of the n nodes carries lam / n.
-        loss, regulariser: the objective.
+        loss: of a record; its mean is the objective.
+        regulariser: is added to it.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
     """
 
@@ -123,7 +124,8 @@ class PrivateAlgorithm(Algorithm[State]):
     """An algorithm whose whole transcript is (epsilon, delta)-private for any one row.
 
     Args:
-        epsilon, delta: the guarantee over all rounds; epsilon `math.inf` adds no noise and promises nothing.
+        epsilon: of the guarantee over all rounds; `math.inf` adds no noise and promises nothing.
+        delta: of the same guarantee.
         calibration: how sigma follows from them: "exact" (tight, never more than epsilon), "moments", or "paper" (its
             formula with c0 = 1, for its figures; refused where it would give less privacy than it says).
     """

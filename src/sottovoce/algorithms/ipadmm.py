@@ -64,7 +64,8 @@ class IPADMM(PrivateAlgorithm[State]):
     """The paper's algorithm.
 
     Args:
-        epsilon, delta: the total guarantee; `math.inf` adds no noise and promises nothing.
+        epsilon: of the total guarantee; `math.inf` adds no noise and promises nothing.
+        delta: of the total guarantee.
         local_steps: l, noisy steps per round.
         diameter: D, of the domain of models, which scales the steps. None: chosen from public
             numbers, see `diameter_for`.

@@ -114,7 +114,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         graph: which sites hear each other: a name, such as "complete" or "ring", or a Graph with a node for each site.
         algorithm: None or "ipadmm"; or a private algorithm of `sottovoce.algorithms`, of which loss, lam,
             max_grad_norm, epsilon and delta are replaced by this estimator's.
-        rounds, local_steps, rho, diameter: of IPADMM. Those that are None are planned from public numbers.
+        rounds: of IPADMM. None, here and in the next three: planned from public numbers.
+        local_steps: noisy steps in each round.
+        rho: the penalty that holds sites together.
+        diameter: of the domain of models, which scales the steps.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
             holds the intercept too.
         fit_intercept: learn a constant. It counts as a feature, so it costs some noise.
@@ -123,14 +126,15 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
         device: "cpu", "plain" or "cuda"; changes nothing but speed.
 
-    Fitted:
+    Attributes:
         coef_: (1, features), or (classes, features).
         intercept_: (1,), or (classes,).
         classes_: sorted.
         privacy_: the `PrivacyStatement` of the fit.
         plan_: the plan; None if nothing was left to plan.
         n_iter_: rounds.
-        n_sites_, site_rows_: how many sites there were, and the numbers of their rows.
+        n_sites_: how many sites there were.
+        site_rows_: the numbers of their rows.
         loss_: what was minimised.
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of

@@ -74,14 +74,15 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         estimator: a private estimator of this package, with data_norm and classes (or y_bounds) given. Its epsilon,
             delta, accountant and random_state are set by the search.
         candidates: values to try, by parameter, as for GridSearchCV. Candidates are drawn from the grid at random.
-        epsilon, delta: the guarantee of the whole search, the fits, the scores and the choice.
+        epsilon: of the guarantee of the whole search: the fits, the scores and the choice.
+        delta: of the same guarantee.
         runs: how many fits to make, in the mean. Their number itself is random and stays secret.
         eta: of the negative binomial law of their number: 0 is cheapest and often makes few, 1 spreads less.
         score_share: the part of a run's budget that pays for its score.
         accountant: is charged once, before anything is computed. None: that of the `with` block around, if any.
         random_state: None takes everything from the operating system. A seed is for tests.
 
-    Fitted:
+    Attributes:
         best_estimator_: the best fit. Its privacy_ is the search's, since that is what it cost.
         best_params_: its candidate.
         best_score_: its noisy score: the share of right answers, or 1 - mean |error| / (width of y_bounds).

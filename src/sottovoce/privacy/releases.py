@@ -101,7 +101,7 @@ class NormLaplace(Event):
 
 @dataclass(frozen=True)
 class GaussianObjective(Event):
-    """The exact argmin of an objective to which <b, w> was added, b ~ N(0, (sigma Delta)^2 I).
+    """The exact argmin of an objective to which ⟨b, w⟩ was added, b ~ N(0, (sigma Delta)^2 I).
 
     Delta = 2 G / m, with G a bound on the norm of one row's gradient. kappa = c / (m mu), with c a bound on the
     curvature of one row's loss along w, and mu the strong convexity of the objective without its rows. An argmin
@@ -134,7 +134,7 @@ class GaussianObjective(Event):
 
 @dataclass(frozen=True)
 class NormLaplaceObjective(Event):
-    """The exact argmin of an objective to which <b, w> was added, b of density exp(-||b||_2 / (scale Delta)) in R^d.
+    """The exact argmin of an objective to which ⟨b, w⟩ was added, b of density exp(-||b||_2 / (scale Delta)) in R^d.
 
     Delta and kappa are those of `GaussianObjective`, and so is what an inexact argmin needs. `one_sided` promises that
     the slope of the loss along a row, times its label, never changes its sign: true of margin losses (logistic,

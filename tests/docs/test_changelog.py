@@ -1,0 +1,36 @@
+"""The changelog and the code agree on versions and file formats, so that no format changes without a word about it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import sottovoce
+from sottovoce.engines.network import agreement, journal, wire
+from sottovoce.models import file
+from sottovoce.privacy import budget, ledger_store
+from sottovoce.schema import parse
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+FORMATS = {
+    "agreement": agreement.FORMAT,
+    "journal": journal.FORMAT,
+    "message": wire.MAGIC.decode(),
+    "ledger": ledger_store.FORMAT,
+    "budget": budget.VERSION,
+    "model": file.FORMAT,
+    "schema": parse.VERSION,
+}
+
+
+def test_formats():
+    newest = TEXT.split("### File formats")[1].split("###")[0]
+    said = re.findall(r"^\| (\w+)[^|]* \| ([\w/-]+) \|", newest, flags=re.MULTILINE)
+    assert dict(said[1:]) == {name: str(value) for name, value in FORMATS.items()}
+
+
+def test_version():
+    newest = re.search(r"^## (\S+) - (?:unreleased|\d{4}-\d\d-\d\d)$", TEXT, flags=re.MULTILINE)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert newest is not None
+    assert newest[1] == sottovoce.__version__ == declared
