@@ -68,7 +68,10 @@ class Finished:
 
 def result_of(seat: Seat) -> Finished | None:
     """What a run that was finished before has left behind; None if it is not finished."""
-    return _finished(seat, seat.resumed()) if seat.journal.round == seat.agreement.algorithm.rounds else None
+    if seat.journal.round < seat.agreement.algorithm.rounds:
+        return None
+    seat.journal.finish()  # the process before may have been ended after its last round, and before it was wound up
+    return _finished(seat, seat.resumed())
 
 
 def unwatched(point: str, k: int) -> None:
@@ -129,7 +132,7 @@ class _Run:
                 await policy.begin(self.journal.absent)
                 for k in range(self.journal.round + 1, rounds + 1):
                     after = await self._round(k, after, board, policy)
-            self.journal.finish()
+        self.journal.finish()
         self.watcher.finished(rounds, self.journal.absent)
         return _finished(seat, after)
 
