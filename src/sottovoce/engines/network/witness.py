@@ -86,12 +86,13 @@ class Witness:
             if name == site:
                 raise UsedTwiceError(
                     f"Expected site={sender!r} to have heard what we said in round={sighting.round}, got another "
-                    "message in our name. Another process runs with this key. Find it before going on."
+                    f"message in our name. Another process runs with this key, or {sender} does not tell the truth. "
+                    "Find out which before going on."
                 )
             raise ForkedError(
                 f"Expected site={name!r} to tell everyone the same in round={sighting.round}, got one message of it "
-                f"here and another at site={sender!r}. Either {name} or {sender} does not keep to the agreement. "
-                "Do not use this run's model; ask both."
+                f"here and another at site={sender!r}. {name}, {sender}, or one of those who passed it on does not "
+                "keep to the agreement. Do not use this run's model; ask them."
             )
 
     def _known(self, i: int, k: int) -> bytes | None:
