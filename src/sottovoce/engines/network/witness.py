@@ -143,9 +143,12 @@ class Witness:
     def refuse_torn(self, agreement: Agreement, site: str, k: int) -> None:
         """Stop if some were left and the rest does not hang together any more: a relay can split a federation so.
 
-        In a federation that hangs together, news of a site come at the pace of an edge a round.
+        In a federation that hangs together, news of a site come at the pace of an edge a round. Whose news still come
+        so has not gone, whatever others say: or else one bad site could stop all.
         """
-        gone = self.gone(agreement)
+        full = distances(agreement, site, frozenset())
+        told = zip(agreement.names, self.testimony, strict=True)
+        gone = frozenset(name for name, s in told if s.left or (s.gone and s.round < k - full[name]))
         if not gone:
             return
         away = distances(agreement, site, gone)
