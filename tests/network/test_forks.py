@@ -256,12 +256,14 @@ def test_a_torn_federation_shows_in_what_is_not_heard():
     a = ring_of(6)
     witness = gossip(a, 5)["oslo"]
 
-    def without(*names):
+    def without(*names, heard=1):
         told = zip(a.names, witness.testimony, strict=True)
-        return replace(witness, testimonies=(tuple(s._replace(gone=name in names) for name, s in told),))
+        gone = (s._replace(gone=True, round=min(s.round, heard)) if name in names else s for name, s in told)
+        return replace(witness, testimonies=(tuple(gone),))
 
     without("wien").refuse_torn(a, "oslo", 5)
     with pytest.raises(LostNeighbourError, match=r"no news of wien in round=5 while .* goes on without rome, zagreb"):
         without("rome", "zagreb").refuse_torn(a, "oslo", 5)
+    without("rome", "zagreb", heard=5).refuse_torn(a, "oslo", 5)  # whoever says so, their news still come
     with pytest.raises(LostNeighbourError, match="no news of anyone"):
         without(*(name for name in a.names if name != "oslo")).refuse_torn(a, "oslo", 5)

@@ -150,13 +150,21 @@ def site_verify(
             raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
         key = PublicKey.from_text(model.signed_by)
     else:
-        signed = read_signed(file.read_text(encoding="utf-8"))
+        signed = read_signed(_text_of(file))
         site, key = signed.site, signed.key
         agreed = next((line.split()[-1] for line in signed.text.splitlines() if line.startswith("Agreement:")), None)
     expect_member(agreement, site, key)
     if agreed != agreement.digest().hex():
         raise InputError(f"Expected something made under this agreement, got one of agreement={agreed!r}.")
     print(f"{file}: signed by site {site} under this agreement, and unchanged. Its key is {key.fingerprint}.")
+
+
+def _text_of(file: Path) -> str:
+    """Every letter as it stands there, ends of lines too: a signature is over all of them."""
+    try:
+        return file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"Expected a signed statement, got {str(file)!r}, which is no text.") from None
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def load(path: Path) -> Model:
         _refuse(path, f"not in the safetensors format ({error})")
     try:
         return replace(_model(weights, header), signed_by=_signer(weights, texts, header["signature"]))
-    except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+    except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InputError(f"Expected a model file, got {str(path)!r}: {str(error).rstrip('.')}.") from error
 
 

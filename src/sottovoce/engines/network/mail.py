@@ -106,7 +106,20 @@ class Mail:
         """What a site said in a round, or `BadMessageError`."""
         payload = self.unseal(slot, data)
         a = self.agreement
-        return Letter(read_words(payload, slot.number, len(a.sites), a.reach), data)
+        words = read_words(payload, slot.number, len(a.sites), a.reach)
+        self._refuse_sending_away(slot.site, words)
+        return Letter(words, data)
+
+    def _refuse_sending_away(self, sender: str, words: Words) -> None:
+        """Nobody goes on without others where that was not agreed, nor without those who are not its neighbours."""
+        a = self.agreement
+        gone = {name for name, s in zip(a.names, words.testimony, strict=True) if s.gone}
+        left = {name for name, s in zip(a.names, words.testimony, strict=True) if s.left}
+        if (gone and a.lost_neighbour.policy != "go-on") or not left <= set(a.neighbours(sender)):
+            raise BadMessageError(
+                Refusal.MALFORMED,
+                f"{sender} may not go on without {', '.join(sorted(left or gone))}, as agreed.",
+            )
 
     def is_bound(self, slot: Slot, data: bytes, binding: bytes) -> bool:
         """Whether this is a sound message with that binding."""

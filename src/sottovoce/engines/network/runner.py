@@ -30,7 +30,7 @@ from sottovoce.engines.network.mail import Answer, Letter, Mail, Pace, refuse_ot
 from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.seat import Seat, as_message
 from sottovoce.engines.network.snapshot import Snapshot, pack_state, unpack_state
-from sottovoce.engines.network.stops import DivergedError, UsedTwiceError
+from sottovoce.engines.network.stops import DivergedError, LostNeighbourError, UsedTwiceError
 from sottovoce.engines.network.transport import Outcome, Transport, UnreachableError
 from sottovoce.engines.network.wire import Slot
 from sottovoce.engines.network.witness import Witness, digest_of
@@ -70,7 +70,10 @@ class Finished:
 
 def result_of(seat: Seat) -> Finished | None:
     """What a run that was finished before has left behind; None if it is not finished."""
-    return _finished(seat, seat.resumed()) if seat.journal.round == seat.agreement.algorithm.rounds else None
+    if seat.journal.round < seat.agreement.algorithm.rounds:
+        return None
+    seat.journal.finish()  # the process before may have been ended after its last round, and before it was wound up
+    return _finished(seat, seat.resumed())
 
 
 def unwatched(point: str, k: int) -> None:
@@ -131,7 +134,7 @@ class _Run:
                 await policy.begin(self.journal.absent)
                 for k in range(self.journal.round + 1, rounds + 1):
                     after = await self._round(k, after, board, policy)
-            self.journal.finish()
+        self.journal.finish()
         self.watcher.finished(rounds, self.journal.absent)
         return _finished(seat, after)
 
@@ -144,7 +147,7 @@ class _Run:
         outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
         self.watcher.published(k, outcome is Outcome.ALREADY_THERE)
         self.probe("published", k)
-        letters = await self._collect(k, before.witness, policy)
+        letters = await self._collect(k, before.witness, board, policy)
         self.probe("collected", k)
         own = self.mail.open_letter(Slot(k, self.seat.site), message)
         after = self._absorb(k, replace(before, state=state), own, letters)
@@ -204,21 +207,32 @@ class _Run:
     async def _ask(self, k: int, board: Board, policy: Policy) -> None:
         """Ask all neighbours what they last heard of us, and stop if that is news to us."""
         number, nonce = await board.ask(k)
-        answers = await self._gather(k, policy, lambda name, seconds: board.hear_answer(name, number, nonce, seconds))
+        answers = await self._gather(
+            k, policy, lambda name, seconds: board.hear_answer(name, number, nonce, seconds), self._refuse_unasked
+        )
+        last = self.journal.last_said()
         for name, heard in answers.items():
-            if heard.round >= k:
+            if heard.round > last:
                 raise UsedTwiceError(
-                    f"Expected nobody to have heard round={k} of site={self.seat.site!r}, which was never said here, "
-                    f"got word from site={name!r} that it has heard our round={heard.round}, and nothing of it from "
-                    "the server. The state folder was put back from an old copy, or copied, and the server has "
+                    f"Expected nobody to have heard round={last + 1} of site={self.seat.site!r}, which was never said "
+                    f"here, got word from site={name!r} that it has heard our round={heard.round}, and nothing of it "
+                    "from the server. The state folder was put back from an old copy, or copied, and the server has "
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
                     "leave the run."
                 )
         self.asked = True
 
+    async def _refuse_unasked(self, k: int, name: str) -> None:
+        """Stop: whoever does not answer may be the one who knows more of us than we do."""
+        raise LostNeighbourError(
+            f"Expected word from site={name!r} in round={k} of what it last heard of us, got none. A process that has "
+            "just begun does not go on without somebody who may know more of it than itself. When it is back, run the "
+            "same command again."
+        )
+
     # -- hearing ------------------------------------------------------------------------------------------------------
 
-    async def _collect(self, k: int, witness: Witness, policy: Policy) -> dict[str, Letter]:
+    async def _collect(self, k: int, witness: Witness, board: Board, policy: Policy) -> dict[str, Letter]:
         """Everyone's message of round k, but for those that the site goes on without."""
 
         def read(slot: Slot, data: bytes) -> Letter:
@@ -227,12 +241,25 @@ class _Run:
             self.heard[slot.site] = Sighting(k, digest_of(data))
             return letter
 
-        letters = await self._gather(k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read))
+        async def drop(k: int, name: str) -> None:
+            if not self.asked:  # whoever is silent may have heard more of us, and later nobody would ask it
+                await self._ask(k, board, policy)
+            await self._drop(k, name, policy)
+
+        letters = await self._gather(
+            k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read), drop
+        )
         for name, letter in letters.items():
             witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
         return letters
 
-    async def _gather(self, k: int, policy: Policy, hear: Callable[[str, float], Awaitable[Answer[T]]]) -> dict[str, T]:
+    async def _gather(
+        self,
+        k: int,
+        policy: Policy,
+        hear: Callable[[str, float], Awaitable[Answer[T]]],
+        drop: Callable[[int, str], Awaitable[None]],
+    ) -> dict[str, T]:
         """What each neighbour that takes part has to say in round k; the policy decides about those who are silent."""
         found: dict[str, T] = {}
         silences = {name: Silence() for name in self.seat.neighbours if self.seat.takes_part(name, k)}
@@ -251,7 +278,7 @@ class _Run:
             if silences:
                 self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
                 for name in await policy.lost(k, silences):
-                    await self._drop(k, name, policy)
+                    await drop(k, name)
                     del silences[name]
         return found
 

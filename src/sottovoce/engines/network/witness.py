@@ -86,12 +86,13 @@ class Witness:
             if name == site:
                 raise UsedTwiceError(
                     f"Expected site={sender!r} to have heard what we said in round={sighting.round}, got another "
-                    "message in our name. Another process runs with this key. Find it before going on."
+                    f"message in our name. Another process runs with this key, or {sender} does not tell the truth. "
+                    "Find out which before going on."
                 )
             raise ForkedError(
                 f"Expected site={name!r} to tell everyone the same in round={sighting.round}, got one message of it "
-                f"here and another at site={sender!r}. Either {name} or {sender} does not keep to the agreement. "
-                "Do not use this run's model; ask both."
+                f"here and another at site={sender!r}. {name}, {sender}, or one of those who passed it on does not "
+                "keep to the agreement. Do not use this run's model; ask them."
             )
 
     def _known(self, i: int, k: int) -> bytes | None:
@@ -142,9 +143,12 @@ class Witness:
     def refuse_torn(self, agreement: Agreement, site: str, k: int) -> None:
         """Stop if some were left and the rest does not hang together any more: a relay can split a federation so.
 
-        In a federation that hangs together, news of a site come at the pace of an edge a round.
+        In a federation that hangs together, news of a site come at the pace of an edge a round. Whose news still come
+        so has not gone, whatever others say: or else one bad site could stop all.
         """
-        gone = self.gone(agreement)
+        full = distances(agreement, site, frozenset())
+        told = zip(agreement.names, self.testimony, strict=True)
+        gone = frozenset(name for name, s in told if s.left or (s.gone and s.round < k - full[name]))
         if not gone:
             return
         away = distances(agreement, site, gone)
