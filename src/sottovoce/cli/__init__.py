@@ -18,7 +18,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 # Which extra brings a package that a command needs.
 _EXTRA = {
     **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
-    "cryptography": "site",
+    **dict.fromkeys(("cryptography", "threadpoolctl"), "site"),
     "matplotlib": "cli,plots",
     "sklearn": "estimators",
 }

@@ -122,6 +122,8 @@ def _signer(weights: Floats, texts: Mapping[str, str], entry: Any) -> str | None
 
     key = PublicKey.from_text(entry["key"])
     signature = base64.b64decode(entry["signature"], validate=True)
+    if entry != {"key": str(key), "signature": base64.b64encode(signature).decode("ascii")}:
+        raise InputError("Expected a key and a signature, written in one way.")  # nothing can be hidden in them
     if not key.verify(signature, _signed_bytes(weights, texts), Context.MODEL):
         raise InputError("Expected a model as its site signed it, got one that was changed since.")
     return str(key)

@@ -45,9 +45,15 @@ def _notes(agreement: Agreement) -> tuple[str, ...]:
         "says the same again. The guarantee therefore is computational: it holds against whoever cannot tell ChaCha20 "
         "and HMAC-SHA256 from chance, and has not got the key, which was deleted when the run was over. A backup of "
         "the state folder that was made during the run still holds it.",
-        "If the state folder was copied or put back during the run, and the message server as well as all neighbours "
-        "of the site lied to it about what it had said, a round may have been released a second time, unbooked.",
+        "If the state folder was copied or put back during the run, and the message server lied"
+        f"{_in_league(agreement)}, a round may have been released a second time, unbooked.",
     )
+
+
+def _in_league(agreement: Agreement) -> str:
+    """Whom a bad server needs, to make a site that was set back say a round in two ways."""
+    alone = agreement.lost_neighbour.policy == "go-on"
+    return "" if alone else " to the site together with one of its neighbours"
 
 
 def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -> str:

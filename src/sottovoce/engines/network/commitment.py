@@ -10,8 +10,9 @@ rows, or with another noise key, is noticed.
 
 import hashlib
 import platform
+from contextlib import AbstractContextManager
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,12 +36,28 @@ def bind(agreement: bytes, site: str, data_commitment: str, noise_key: bytes) ->
 
 
 def software() -> str:
-    """What the numbers of a run depend on besides rows and settings. A run is resumed under the same only."""
+    """What the numbers of a run depend on besides rows and settings. A run is resumed under the same only.
+
+    The number of threads is not among it: a site sums with one (`one_thread`).
+    """
+    from threadpoolctl import threadpool_info
+
     names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy"))
-    blas: Any = np.show_config(mode="dicts")
-    library = blas.get("Build Dependencies", {}).get("blas", {})
-    found = f"{library.get('name', 'blas')} {library.get('version', '?')}"
-    return f"{names} {found} python {platform.python_version()} {platform.machine()}"
+    blas = sorted(
+        {
+            f"{library['internal_api']} {library.get('version')} {library.get('architecture', '')}".strip()
+            for library in threadpool_info()
+            if library["user_api"] == "blas"
+        }
+    )
+    return f"{names} {', '.join(blas)} python {platform.python_version()} {platform.machine()}"
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Within it, matrix products are summed by one thread: in an order that does not depend on the machine's cores."""
+    from threadpoolctl import threadpool_limits
+
+    return cast(AbstractContextManager[Any], threadpool_limits(limits=1, user_api="blas"))
 
 
 def _rows_digest(rows: Sites) -> bytes:

@@ -107,7 +107,7 @@ def norm_of(vector: Floats) -> float:
     """The Euclidean norm, which may be as large as numbers go, but never overflows on the way."""
     largest = float(np.abs(vector).max())
     with np.errstate(over="ignore"):
-        return largest * float(np.linalg.norm(vector / largest)) if largest > 0 else 0.0
+        return 0.0 if largest == 0 else largest * float(np.linalg.norm(vector / largest))
 
 
 class About(IntEnum):

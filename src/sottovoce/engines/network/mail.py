@@ -137,7 +137,7 @@ class Mail:
         """Put the site's own message into its mailbox. A server that is away is waited for."""
         result = await self.put(slot, data)
         if result.held != data:
-            self.refuse_held(slot, result.held)
+            self.refuse_held(slot, result.held, "Ours was refused by the server")
         return result.outcome
 
     async def put(self, slot: Slot, data: bytes) -> PutResult:
@@ -148,7 +148,7 @@ class Mail:
         """What a mailbox holds now. A server that is away is waited for."""
         return await self._patiently(lambda: self._transport.look(slot, self.pace.slice))
 
-    def refuse_held(self, slot: Slot, held: bytes) -> NoReturn:
+    def refuse_held(self, slot: Slot, held: bytes, ours: str = "Ours was not sent") -> NoReturn:
         """Stop: a mailbox of this site holds something else than what this site says."""
         try:
             self.unseal(slot, held)
@@ -160,7 +160,7 @@ class Mail:
         raise UsedTwiceError(
             f"Expected to be the only one who speaks as site={self.site!r}, got another signed message of "
             f"round={slot.number} on the server. Another process runs with this key, or the state folder is not the "
-            "one that this run began with. Nothing was sent; find out which before going on."
+            f"one that this run began with. {ours}; find out which before going on."
         )
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:

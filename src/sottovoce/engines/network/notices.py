@@ -51,22 +51,25 @@ class Board:
 
     Args:
         mail: the site's letters.
-        absent: neighbours that the site goes on without. What they say does not count any more.
         heard: what was last heard of each neighbour. It is kept up to date, for whoever asks.
     """
 
-    def __init__(self, mail: Mail, absent: Iterable[str], heard: dict[str, Sighting]) -> None:
+    def __init__(self, mail: Mail, heard: dict[str, Sighting]) -> None:
         a = mail.agreement
         self._mail, self._agreement, self._most = mail, a, most_notices(a)
         self._own = 1  # the first mailbox that is not known to be taken
         self._read = dict.fromkeys(a.neighbours(mail.site), 0)
-        self._ignored, self._heard = set(absent), heard
+        self._ignored, self._heard = set[str](), heard
         self._questions: dict[str, tuple[int, bytes]] = {}  # the last of each neighbour that is not answered
         self._waits: dict[str, Wait] = {}
         self._gone: set[str] = set()
         self._stop: LeftBehindError | None = None
         self._failed: BaseException | None = None
         self._listeners: list[asyncio.Task[None]] = []
+
+    def ignore(self, absent: Iterable[str]) -> None:
+        """What these say does not count any more: the site goes on without them."""
+        self._ignored |= set(absent)
 
     # -- speaking -----------------------------------------------------------------------------------------------------
 
@@ -210,6 +213,8 @@ class Board:
         elif notice.about is About.GONE:
             about = self._agreement.names[notice.site]
             watcher.noticed(name, f"goes on without {about} since round {notice.round}")
+            if self._agreement.lost_neighbour.policy != "go-on":
+                return  # it may not do that, and whoever heeded it would be sent away by anyone
             if about == self._mail.site:
                 self._stop = left_behind(self._mail.site, name, notice.round)
             else:

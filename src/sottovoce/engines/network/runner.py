@@ -24,6 +24,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.engines.network.absent import Policy, Silence, policy_for
+from sottovoce.engines.network.commitment import one_thread
 from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.letters import Sighting, Words, norm_of
 from sottovoce.engines.network.mail import Answer, Letter, Mail, Pace, refuse_other_rows
@@ -117,6 +118,7 @@ class _Run:
         self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
         self.mail = Mail(seat.agreement, seat.site, seat.key, transport, watcher, pace)
         self.heard: dict[str, Sighting] = {}  # the last good message of each neighbour, for whoever asks
+        self.board = Board(self.mail, self.heard)
         self.asked = False  # whether the neighbours have told this process what they heard of it
 
     async def finish(self) -> Finished:
@@ -127,27 +129,27 @@ class _Run:
         self.watcher.began(seat.facts(), seat.spending())
         if self.journal.round < rounds:
             self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
-            board = Board(self.mail, self.journal.absent, self.heard)
-            await board.catch_up()
-            async with board:
-                policy = policy_for(self.agreement, seat.site, board)
+            self.board.ignore(self.journal.absent)
+            await self.board.catch_up()
+            async with self.board:
+                policy = policy_for(self.agreement, seat.site, self.board)
                 await policy.begin(self.journal.absent)
                 for k in range(self.journal.round + 1, rounds + 1):
-                    after = await self._round(k, after, board, policy)
+                    after = await self._round(k, after, policy)
         self.journal.finish()
         self.watcher.finished(rounds, self.journal.absent)
         return _finished(seat, after)
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
-    async def _round(self, k: int, before: Snapshot, board: Board, policy: Policy) -> Snapshot:
+    async def _round(self, k: int, before: Snapshot, policy: Policy) -> Snapshot:
         policy.check()
         self.watcher.round_began(k)
-        message, state = await self._release(k, before, board, policy)
+        message, state = await self._release(k, before, policy)
         outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
         self.watcher.published(k, outcome is Outcome.ALREADY_THERE)
         self.probe("published", k)
-        letters = await self._collect(k, before.witness, board, policy)
+        letters = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
         own = self.mail.open_letter(Slot(k, self.seat.site), message)
         after = self._absorb(k, replace(before, state=state), own, letters)
@@ -157,10 +159,10 @@ class _Run:
         self.watcher.round_done(k, self.seat.spending())
         return after
 
-    async def _release(self, k: int, before: Snapshot, board: Board, policy: Policy) -> tuple[bytes, Any]:
+    async def _release(self, k: int, before: Snapshot, policy: Policy) -> tuple[bytes, Any]:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
         seat, said = self.seat, self.journal.said(k)
-        held = None if said is not None or self.asked else await self._look_back(k, board, policy)
+        held = None if said is not None or self.asked else await self._look_back(k, policy)
         seat.check_rows()
         seat.reserve(k)
         self.probe("reserved", k)
@@ -178,9 +180,13 @@ class _Run:
 
     async def _compute(self, k: int, before: Snapshot) -> tuple[bytes, Any]:
         seat, witness = self.seat, before.witness
-        noise = seat.noise_after(witness.chain)
-        # In a thread: while a site computes, it goes on listening.
-        vector, state = await asyncio.to_thread(self.algorithm.release, k, before.state, self._oracle(k - 1), noise)
+        noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
+
+        def release() -> tuple[Array, Any]:
+            with one_thread():
+                return self.algorithm.release(k, before.state, oracle, noise)
+
+        vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
         self.probe("computed", k)
         words = Words(np.ascontiguousarray(vector[0, :, 0]), seat.binding, witness.testimony)
         refuse_other_rows(Slot(k, seat.site), witness.binding_of(self.agreement, seat.site), words.binding)
@@ -194,21 +200,21 @@ class _Run:
 
     # -- what others know of us ---------------------------------------------------------------------------------------
 
-    async def _look_back(self, k: int, board: Board, policy: Policy) -> bytes | None:
+    async def _look_back(self, k: int, policy: Policy) -> bytes | None:
         """What the site's mailbox of round k holds already; if it is empty, the neighbours are asked."""
         own = Slot(k, self.seat.site)
         held = await self.mail.look(own)
         if held is None:
-            await self._ask(k, board, policy)
+            await self._ask(k, policy)
         elif not self.mail.is_bound(own, held, self.seat.binding):
             self.mail.refuse_held(own, held)  # no use in computing: with another key it cannot come out the same
         return held
 
-    async def _ask(self, k: int, board: Board, policy: Policy) -> None:
+    async def _ask(self, k: int, policy: Policy) -> None:
         """Ask all neighbours what they last heard of us, and stop if that is news to us."""
-        number, nonce = await board.ask(k)
+        number, nonce = await self.board.ask(k)
         answers = await self._gather(
-            k, policy, lambda name, seconds: board.hear_answer(name, number, nonce, seconds), self._refuse_unasked
+            k, policy, lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds), self._refuse_unasked
         )
         last = self.journal.last_said()
         for name, heard in answers.items():
@@ -232,7 +238,7 @@ class _Run:
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
-    async def _collect(self, k: int, witness: Witness, board: Board, policy: Policy) -> dict[str, Letter]:
+    async def _collect(self, k: int, witness: Witness, policy: Policy) -> dict[str, Letter]:
         """Everyone's message of round k, but for those that the site goes on without."""
 
         def read(slot: Slot, data: bytes) -> Letter:
@@ -243,7 +249,7 @@ class _Run:
 
         async def drop(k: int, name: str) -> None:
             if not self.asked:  # whoever is silent may have heard more of us, and later nobody would ask it
-                await self._ask(k, board, policy)
+                await self._ask(k, policy)
             await self._drop(k, name, policy)
 
         letters = await self._gather(
@@ -275,6 +281,7 @@ class _Run:
                     del silences[name]
             away = 0.0 if any(answer.reached for answer in answers.values()) else away + seconds
             self._check_server(away, k)
+            self.board.check()
             if silences:
                 self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
                 for name in await policy.lost(k, silences):
