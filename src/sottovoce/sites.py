@@ -13,8 +13,7 @@ from sottovoce.rows import Matrix, Rows
 
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
 NORM_SLACK = 1e-12
-# Of data_norm. The squares of rows around a smaller bound could not be written, and their norms would come out as 0.
-SHORTEST_BOUND = 1e-150
+SHORTEST_BOUND = 1e-300  # of data_norm; the digits of much shorter rows are too few to hold them against it
 
 
 class Sites:
