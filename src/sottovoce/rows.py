@@ -24,6 +24,9 @@ from sottovoce.errors import InputError, expect
 
 Matrix: TypeAlias = "Array | sp.csr_array | sp.csr_matrix"
 
+# The squares of shorter rows may vanish. They are lengthened first, by a power of two, which is exact.
+_SHORT, _LENGTHENED = 1e-140, 2.0**600
+
 
 class Rows(ABC):
     """The rows of all nodes, below each other."""
@@ -65,9 +68,17 @@ class Rows(ABC):
     def block(self, first: int, last: int) -> Matrix:
         """Rows first..last-1 as a matrix, whichever nodes they belong to."""
 
-    @abstractmethod
     def norms(self) -> Floats:
         """Euclidean norm of every row; inf where its square overflows."""
+        norms = np.sqrt(self._squares(slice(None)))
+        short = np.flatnonzero(norms < _SHORT)
+        if len(short):
+            norms[short] = np.sqrt(self._squares(short, _LENGTHENED)) / _LENGTHENED
+        return norms
+
+    @abstractmethod
+    def _squares(self, which: slice | Ints, factor: float = 1.0) -> Floats:
+        """Squared norms of these rows times the factor; inf where that overflows."""
 
     @abstractmethod
     def scaled(self, factors: Floats) -> "Rows":
@@ -101,9 +112,11 @@ class DenseRows(Rows):
     def block(self, first: int, last: int) -> Matrix:
         return self.values[first:last]
 
-    def norms(self) -> Floats:
-        norms: Floats = np.sqrt(np.einsum("jd,jd->j", self.values, self.values, dtype=np.float64))
-        return norms
+    def _squares(self, which: slice | Ints, factor: float = 1.0) -> Floats:
+        with np.errstate(over="ignore"):
+            values = self.values[which] if factor == 1 else factor * self.values[which]
+            squares: Floats = np.einsum("jd,jd->j", values, values, dtype=np.float64)
+        return squares
 
     def scaled(self, factors: Floats) -> "DenseRows":
         return DenseRows(self.values * factors[:, None], self.offsets)
@@ -140,11 +153,12 @@ class SparseRows(Rows):
     def block(self, first: int, last: int) -> Matrix:
         return self.matrix[first:last]
 
-    def norms(self) -> Floats:
+    def _squares(self, which: slice | Ints, factor: float = 1.0) -> Floats:
+        rows = self.matrix[which]
         with np.errstate(over="ignore"):
-            squared = self.matrix.data**2
-        squares = sp.csr_array((squared, self.matrix.indices, self.matrix.indptr), self.matrix.shape)
-        return np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64))
+            squared = (factor * rows.data) ** 2
+        squares = sp.csr_array((squared, rows.indices, rows.indptr), rows.shape)
+        return np.asarray(squares.sum(axis=1), dtype=np.float64)
 
     def scaled(self, factors: Floats) -> "SparseRows":
         data = self.matrix.data * np.repeat(factors, np.diff(self.matrix.indptr))

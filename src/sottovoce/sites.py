@@ -13,6 +13,7 @@ from sottovoce.rows import Matrix, Rows
 
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
 NORM_SLACK = 1e-12
+SHORTEST_BOUND = 1e-300  # of data_norm; the digits of much shorter rows are too few to hold them against it
 
 
 class Sites:
@@ -83,7 +84,7 @@ class Sites:
         return sites
 
     def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool) -> None:
-        expect(data_norm > 0, "data_norm > 0", data_norm=data_norm)
+        expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)
         empty = np.flatnonzero(rows.counts == 0)
         expect(len(empty) == 0, "at least one row at every site", empty_sites=empty[:5].tolist())
         self.data_norm = float(data_norm)

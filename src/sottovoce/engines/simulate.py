@@ -21,6 +21,12 @@ from sottovoce.sites import Sites
 
 Progress: TypeAlias = Callable[[int, int], None]
 
+# What a statement about private rows must say of noise that was not drawn here.
+HANDED_IN = (
+    "The noise was handed in: the guarantee holds only if it was standard normal, fresh, and known to nobody who sees "
+    "what was released."
+)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -72,7 +78,7 @@ def simulate(
         seed: of the simulated noise; None draws one and reports it. The same seed gives the same result, whatever the
             number of threads, and run q of many is run q of few. Refused with private rows.
         noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d). None: seeded, or, with
-            private rows, from the operating system's cryptographic source.
+            private rows, from the operating system's cryptographic source. Of private rows, the statement says so.
         record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
             None: ten.
         scored: of how many nodes, evenly spaced, the models are scored; a global risk needs every row for each of them.
@@ -85,10 +91,11 @@ def simulate(
     started = perf_counter()
     where = devices.by_name(device)
     site, exchange = where.oracle(algorithm, sites, graph, dtype), where.exchange(graph)
-    if sites.private:
-        refuse_seed(seed)
     counted = runs if sites.private else 1  # in a study, runs are repetitions of one and the same experiment
     statement = algorithm.statement(site).of_runs(counted)
+    if sites.private:
+        refuse_seed(seed)
+        statement = statement if noise is None else statement.noting(HANDED_IN)
     seed = secrets.randbits(63) if seed is None else seed
     shape = Shape(sites.n, site.d, runs, dtype=site.dtype.type)
     drawn = SystemNoise(shape) if sites.private else SeededNoise(seed, shape)

@@ -201,7 +201,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 f"event={estimator.privacy_.event.describe()!r}. "
                 "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
             )
-        score = float(np.sum(estimator.row_scores(X, y))) + random.normalvariate(0.0, costs.score_sigma)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = estimator.row_scores(X, y)
+        # The noise is made for scores between 0 and 1. A prediction that is no number is as wrong as can be.
+        right = np.clip(np.where(np.isnan(scores), 0.0, scores), 0.0, 1.0)
+        score = float(np.sum(right)) + random.normalvariate(0.0, costs.score_sigma)
         return Run(score, random.random(), candidate, estimator.set_params(accountant=None))
 
     def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:

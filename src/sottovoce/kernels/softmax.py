@@ -24,6 +24,8 @@ from sottovoce.losses import Softmax
 
 # Rows handled together; a multiple of the lanes of one vector.
 _BLOCK = 32
+_VANISHING = 1e-140  # slopes whose squares are no normal numbers of double precision any more
+_ROOT_2 = 1.4142136  # a little more
 # Classes times runs of a tile, unless there are more classes than that.
 _MOST_LANES = 32
 
@@ -128,7 +130,9 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
             squares = squares + p * p
             store(z, begin + k * step, p)
         cap = load(block.cap, row, rows)
-        scale = load(block.shares, row, rows) * (cap / np.maximum(np.sqrt(squares + rest * rest), cap))
+        # The squares of small slopes vanish; sqrt(2) times the sum of the others is never shorter than the slope.
+        length = where(rest < z.dtype.type(_VANISHING), z.dtype.type(_ROOT_2) * rest, np.sqrt(squares + rest * rest))
+        scale = load(block.shares, row, rows) * where(length > cap, cap / length, z.dtype.type(1))
         for k in range(classes):
             # p_b - 1 is minus the sum of the others, which does not cancel.
             s = where(b == k, -rest, load(z, begin + k * step, rows))

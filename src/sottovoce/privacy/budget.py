@@ -66,6 +66,8 @@ class BudgetAccountant:
         order = order_for(epsilon, delta) if mixed and isfinite(epsilon) else None
         self._filter = Filter(*self._limit, order) if isfinite(epsilon) else None
         self._events: tuple[Event, ...] = ()
+        # How many of the events each file holds because we wrote or read them there.
+        self._on_disk: dict[Path, int] = {}
         self._lock, self._process = RLock(), os.getpid()
         for event in spent:
             self.spend(event)
@@ -171,6 +173,7 @@ class BudgetAccountant:
             if place.exists():
                 self._expect_forerunner(place)
             _replace(place, json.dumps(self._to_dict(), indent=1, allow_nan=False))
+            self._on_disk[place.resolve()] = len(self)
 
     @classmethod
     def load(cls, path: Path | str) -> "BudgetAccountant":
@@ -189,6 +192,7 @@ class BudgetAccountant:
             spent=written,
         )
         expect(real is None or real <= limit, f"events within the file's epsilon={limit!r}", spent=real)
+        accountant._on_disk[Path(path).resolve()] = len(accountant)
         return accountant
 
     @classmethod
@@ -293,9 +297,13 @@ class BudgetAccountant:
         }
 
     def _expect_forerunner(self, place: Path) -> None:
-        """What lies there must be an earlier state of this accountant."""
-        there = BudgetAccountant.load(place)
-        if (there._limit, there._filter) != (self._limit, self._filter) or there._events != self._events[: len(there)]:
+        """What lies there must be an earlier state of this accountant.
+
+        It is not enough that its events are the first of ours: an equal event may have been charged by somebody else.
+        """
+        there, known = BudgetAccountant.load(place), self._on_disk.get(place.resolve(), 0)
+        same = (there._limit, there._filter) == (self._limit, self._filter)
+        if not same or len(there) > known or there._events != self._events[: len(there)]:
             raise PrivacyError(
                 f"Expected path={str(place)!r} to hold an earlier state of this accountant, got {there!r}, with events "
                 "or limits that this one does not have. Somebody else has spent, or it is another data set's. Load "
