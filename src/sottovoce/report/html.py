@@ -2,10 +2,8 @@
 
 import io
 import re
-import secrets
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
@@ -99,13 +97,3 @@ def picture(figure: Figure, kind: str) -> bytes:
         # No date and no version: the same results give the same file.
         figure.savefig(buffer, format=kind, metadata={"Date": None, "Creator": None} if kind == "svg" else None)
     return buffer.getvalue()
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file whole, so that a reader never sees half of it."""
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

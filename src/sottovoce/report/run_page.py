@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from sottovoce.errors import InputError
+from sottovoce.disk import writable, write_whole
 from sottovoce.experiments.folder import HOLDER_ONLY, Run
 from sottovoce.models import Model
 from sottovoce.report import run_figures
-from sottovoce.report.html import TextTable, document, inline, picture, replace, table
+from sottovoce.report.html import TextTable, document, inline, picture, table
 
 PAGE = "report.html"
 _PRIVATE = (
@@ -25,10 +25,8 @@ _NOTHING = "–"
 
 def write(run: Run, out: Path) -> None:
     """Write the page, whole."""
-    try:
-        replace(out, page(run).encode())
-    except OSError as error:
-        raise InputError(f"Expected a file that can be written, got out={str(out)!r}: {error.strerror}.") from error
+    with writable(out):
+        write_whole(out, page(run).encode())
 
 
 def page(run: Run) -> str:
