@@ -1,7 +1,7 @@
 """Who talks to whom: connected, undirected graphs on the nodes 0 .. n-1.
 
 The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from
-networkx: the same seed gives the same graph under the same version of networkx.
+networkx, imported where it is used: the same seed gives the same graph under the same version of networkx.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,6 @@ from inspect import signature
 from math import isqrt, log
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-import networkx as nx
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
@@ -21,6 +20,8 @@ from sottovoce.arrays import Array, Ints
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     Adjacency: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
 
 DRAWS = 20  # how often a random graph is drawn before we say that it will not come out connected
@@ -90,6 +91,8 @@ class Graph(ABC):
 
     def to_networkx(self) -> "nx.Graph[int]":
         """The same graph in networkx."""
+        import networkx as nx
+
         graph: nx.Graph[int] = nx.Graph()
         graph.add_nodes_from(range(self.n))
         graph.add_edges_from((i, int(j)) for i in range(self.n) for j in self.neighbours(i) if i < j)
@@ -292,6 +295,8 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Grap
     By default the probability is 2 ln(n) / n: about one draw in n is then unconnected. Redrawing makes the
     law that of the Erdos-Renyi graph given that it is connected. After 20 draws we give up.
     """
+    import networkx as nx
+
     _check_size(n)
     chance = min(1.0, 2 * log(n) / n) if probability is None else probability
     expect(0 <= chance <= 1, "0 <= probability <= 1", probability=probability)
@@ -300,6 +305,8 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Grap
 
 def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
     """A random graph in which everyone has `degree` neighbours; drawn until connected, at most 20 times."""
+    import networkx as nx
+
     _check_size(n)
     expect(0 <= degree < n and degree % 1 == 0, "a whole degree, 0 <= degree < n", degree=degree, n=n)
     expect(n * degree % 2 == 0, "an even n * degree", n=n, degree=degree)
@@ -311,6 +318,8 @@ def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> 
 
     Drawn until connected, at most 20 times.
     """
+    import networkx as nx
+
     _check_size(n)
     expect(0 <= degree < n and degree % 2 == 0, "an even degree, 0 <= degree < n", degree=degree, n=n)
     expect(0 <= rewire <= 1, "0 <= rewire <= 1", rewire=rewire)
@@ -318,6 +327,8 @@ def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> 
 
 
 def _first_connected(name: str, seed: int, draw: "Callable[[int], nx.Graph[int]]") -> Graph:
+    import networkx as nx
+
     expect(seed >= 0, "seed >= 0", seed=seed)
     for state in np.random.SeedSequence(seed).generate_state(DRAWS):
         graph = draw(int(state))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib.util import find_spec
-from inspect import isclass, isroutine
+from inspect import isclass, ismodule, isroutine
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 import sottovoce
 
 ROOT = Path(__file__).parents[2]
+MODULES = [name for name in sottovoce.__all__ if ismodule(getattr(sottovoce, name))]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
@@ -73,7 +74,7 @@ def test_links_lead_somewhere(page):
 
 def test_every_public_module_has_a_page():
     pages = {page.stem for page in (ROOT / "docs" / "reference").glob("*.md")}
-    assert pages == {"sottovoce", *sottovoce._MODULES}
+    assert pages == {"sottovoce", *MODULES}
 
 
 class Seen(HTMLParser):
@@ -119,7 +120,7 @@ def test_no_text_became_a_tag(site):
 
 
 def test_the_reference_names_all_that_is_public(site):
-    for name in sottovoce._MODULES:
+    for name in MODULES:
         module = getattr(sottovoce, name)
         names = getattr(module, "__all__", None) or [key for key in vars(module) if not key.startswith("_")]
         own = {key for key in names if getattr(getattr(module, key), "__module__", "").startswith(f"sottovoce.{name}")}

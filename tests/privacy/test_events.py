@@ -1,11 +1,13 @@
 """Events: validation, export, JSON, words."""
 
 import json
+import subprocess
+import sys
 
 import dp_accounting
 import pytest
 
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.privacy import (
     Gaussian,
     GaussianObjective,
@@ -61,6 +63,20 @@ def test_the_export_carries_our_multiplier():
 )
 def test_what_google_cannot_say_is_exported_as_unsupported(event):
     assert event.dp_event() == dp_accounting.UnsupportedDpEvent()
+
+
+def test_without_dp_accounting_only_the_export_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.delitem(sys.modules, "sottovoce.privacy.export", raising=False)
+    with pytest.raises(UnsupportedError, match=r"dp_event\(\) needs dp-accounting.*'sottovoce\[dp-accounting\]'"):
+        Repeated(Gaussian(2.0), 7).dp_event()
+
+
+def test_the_library_does_not_wait_for_what_only_some_use():
+    unused = "{'dp_accounting', 'networkx', 'scipy.stats'} & {*sys.modules}"
+    code = f"import sys, sottovoce; sottovoce.IPADMM; sys.exit(str({unused} or ''))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("inf"), float("nan")])

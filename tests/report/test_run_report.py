@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -13,6 +14,7 @@ from sottovoce.errors import InputError
 from sottovoce.experiments import folder
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.run import train
+from sottovoce.report.run_page import page
 
 SECTIONS = ("guarantee", "learning", "spending", "sites", "coefficients", "settings")
 BROWSER = next(
@@ -66,6 +68,16 @@ def test_numbers_are_those_of_the_run(run):
     text, summary = (run / "report.html").read_text(), folder.read(run).summary
     assert f"{summary['risk']['consensus']:.4f}" in text
     assert f"{100 * summary['test']['accuracy']['last']:.2f}" in text
+
+
+def test_what_comes_from_outside_stays_text(run):
+    hostile = "<script>alert(1)</script>"
+    read = folder.read(run)
+    model = replace(read.model, names=(hostile, *read.model.names[1:]))
+    sites = {**read.sites, "site": [hostile, *read.sites["site"][1:]]}
+    text = page(replace(read, config=hostile, model=model, sites=sites, summary={**read.summary, "dataset": hostile}))
+    assert "script" not in Seen(text).tags
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5  # title, heading, site, feature, settings
 
 
 @pytest.mark.skipif(not BROWSER, reason="needs Chromium, which is not a Python package")

@@ -19,7 +19,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 _EXTRA = {
     **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
     **dict.fromkeys(("cryptography", "threadpoolctl"), "site"),
-    "matplotlib": "cli,plots",
+    **dict.fromkeys(("matplotlib", "jinja2"), "cli,plots"),
     "sklearn": "estimators",
 }
 

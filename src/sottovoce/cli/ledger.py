@@ -58,8 +58,9 @@ def export(
     if out is None:
         print(text)
     else:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(f"{text}\n")
+        from sottovoce.disk import write_new
+
+        write_new(out, f"{text}\n".encode())
 
 
 def _opened(path: Path) -> "Ledger":

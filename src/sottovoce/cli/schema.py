@@ -37,15 +37,15 @@ def draft(
 
     What was read off is private until someone has looked at it. Each such value is listed under "unreviewed".
     """
+    from sottovoce.disk import check_new, check_other, writable, write_whole
     from sottovoce.schema.draft import draft as read_off
-    from sottovoce.schema.writing import check_new, check_other, replacing
 
     check_other(out, file)
     if not force:
         check_new(out)
     made = read_off(file, label, bins)
-    with replacing(out) as target:
-        target.write(made.text())
+    with writable(out):
+        write_whole(out, made.text().encode())
     if json:
         _print({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)})
         return

@@ -240,18 +240,19 @@ def _logging(path: Path | None) -> Iterator[None]:
 
 def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
     from sottovoce import models
+    from sottovoce.disk import writable, write_whole
     from sottovoce.engines.network.signed import sign_text
     from sottovoce.engines.network.stops import NotWrittenError
     from sottovoce.models.from_site import model_of, statement_text
-    from sottovoce.schema.writing import replacing
 
     agreement, site = seat.agreement, seat.site
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         model = model_of(agreement, site, finished.model, finished.absent)
         models.save(model, folder / "model.safetensors", seat.key)
-        with replacing(folder / "statement.txt") as file:
-            file.write(sign_text(statement_text(agreement, site, finished.absent), site, seat.key))
+        statement = sign_text(statement_text(agreement, site, finished.absent), site, seat.key)
+        with writable(folder / "statement.txt"):
+            write_whole(folder / "statement.txt", statement.encode())
     except (OSError, InputError) as error:
         raise NotWrittenError(
             f"Expected to write model and statement to {str(folder)!r}, got: {error} Nothing is lost, and nothing will "

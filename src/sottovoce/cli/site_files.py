@@ -28,6 +28,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sottovoce.arrays import Floats
+from sottovoce.disk import write_whole
 from sottovoce.engines.network.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.engines.network.identity import read_secret
 from sottovoce.engines.network.journal import Journal
@@ -36,7 +37,6 @@ from sottovoce.engines.network.stops import DamagedError
 from sottovoce.errors import InputError, expect
 from sottovoce.models.from_site import label_scale
 from sottovoce.privacy.ledger import Ledger
-from sottovoce.privacy.ledger_head import write_whole
 from sottovoce.schema import Schema
 from sottovoce.sites import Sites
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from sottovoce.datasets.adult import ATTRIBUTES, SHA256
 from sottovoce.datasets.packed import Packed, unpack
+from sottovoce.disk import check_new, replacing, writable
 from sottovoce.errors import expect
-from sottovoce.schema.writing import check_new, replacing
 
 Part: TypeAlias = Literal["train", "test", "all"]
 LABEL, CLASSES = "income", ("<=50K", ">50K")
@@ -27,7 +27,7 @@ def write_csv(path: str | Path, part: Part) -> int:
     chosen = {"train": slice(0, n_train), "test": slice(n_train, n), "all": slice(0, n)}[part]
     columns = [_texts(packed, name, chosen) for name in ATTRIBUTES]
     columns.append(np.array(CLASSES)[packed["over-50K"][chosen]].tolist())
-    with replacing(Path(path)) as file:
+    with writable(Path(path)), replacing(Path(path), encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*ATTRIBUTES, LABEL])
         writer.writerows(zip(*columns, strict=True))

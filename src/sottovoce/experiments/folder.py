@@ -15,7 +15,6 @@ sites.parquet    how well the models do on each site's rows
 """
 
 import json
-import secrets
 import shutil
 import textwrap
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sottovoce import models
+from sottovoce.disk import beside
 from sottovoce.errors import InputError
 from sottovoce.experiments.run import Trained
 from sottovoce.models import Model
@@ -42,7 +42,7 @@ def check_free(out: Path) -> None:
             _check_empty(out)
         # The surest test of being allowed to write is to write. Nothing is left of it.
         nearest = next(parent for parent in out.parents if parent.exists())
-        probe = _beside(nearest / out.name)
+        probe = beside(nearest / out.name)
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
@@ -53,7 +53,7 @@ def write(trained: Trained, out: Path) -> None:
     """Write the folder: into a sibling first, which is renamed when it is complete."""
     out = out.resolve()
     made = [parent for parent in out.parents if not parent.exists()]
-    sibling = _beside(out)
+    sibling = beside(out)
     try:
         sibling.mkdir(parents=True)
         _fill(sibling, trained)
@@ -88,10 +88,6 @@ def _check_empty(out: Path) -> None:
         raise InputError(f"Expected a new folder, got out={str(out)!r}, which is a file. Choose another.")
     if any(out.iterdir()):
         raise InputError(f"Expected a new or empty folder, got out={str(out)!r}, which is not empty. Choose another.")
-
-
-def _beside(out: Path) -> Path:
-    return out.with_name(f".sottovoce-{secrets.token_hex(4)}.partial")
 
 
 def _remove_empty(folders: list[Path]) -> None:

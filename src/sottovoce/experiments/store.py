@@ -4,7 +4,6 @@ A file appears whole or not at all: whatever is there can be trusted, and a run 
 """
 
 import json
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from sottovoce.disk import replacing
 from sottovoce.errors import InputError, SottovoceError
 from sottovoce.experiments import folder, measured
 from sottovoce.experiments.cells import Cell
@@ -59,17 +59,14 @@ class Store:
         else:
             table = pa.table({name: result.columns[name] for name in ALL_COLUMNS})
         path = self.path(cell)
-        partial = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(table.replace_schema_metadata(about), partial)
-            partial.replace(path)
+            with replacing(path) as file:
+                parquet.write_table(table.replace_schema_metadata(about), file)
         except OSError as error:
             raise InputError(
                 f"Expected a folder that can be written, got out={str(self.root)!r}: {error.strerror}."
             ) from error
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 class Watcher:

@@ -3,7 +3,6 @@ larger than memory.
 """
 
 import csv
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
+from sottovoce.disk import replacing, writable
 from sottovoce.errors import InputError
 from sottovoce.models.model import Model
 from sottovoce.schema import NumberLabel, Schema
@@ -49,16 +49,8 @@ def write_predictions(model: Model, path: Path, out: Path) -> int:
     A row that the schema drops has no line; the first column is the number of the row in the file.
     """
     schema_of(model)  # refuses before anything is opened
-    partial = out.with_name(f".{out.name}-{secrets.token_hex(4)}.partial")
-    try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            written = _write(model, path, csv.writer(file))
-        partial.replace(out)
-    except OSError as error:
-        raise InputError(f"Expected a file that can be written, got out={str(out)!r}: {error.strerror}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return written
+    with writable(out), replacing(out, encoding="utf-8") as file:
+        return _write(model, path, csv.writer(file))
 
 
 def evaluate(model: Model, path: Path) -> Evaluation:

@@ -13,8 +13,6 @@ whether those releases are all that happened, and, where there is no signature, 
 
 import base64
 import json
-import os
-import secrets
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -27,6 +25,7 @@ from safetensors.numpy import save as to_bytes
 
 from sottovoce import losses
 from sottovoce.arrays import Floats
+from sottovoce.disk import writable, write_whole
 from sottovoce.errors import InputError, SottovoceError
 from sottovoce.losses import Loss
 from sottovoce.models.model import Model
@@ -56,7 +55,8 @@ def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
     header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
     weights = np.ascontiguousarray(model.weights, dtype=np.float64)
     header["signature"] = json.dumps(None if key is None else _signature(key, weights, header))
-    _replace(path, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
+    with writable(path):
+        write_whole(path, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
 
 
 def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) -> dict[str, str]:
@@ -176,17 +176,3 @@ def _no_constant(text: str) -> NoReturn:
 
 def _refuse(path: Path, why: str) -> NoReturn:
     raise InputError(f"Expected a model file, got {str(path)!r}: {why}.")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"Expected a file that can be written, got {str(path)!r}: {error.strerror}.") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -11,15 +11,15 @@ exception or an unused model gives nothing back.
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf, isclose, isfinite
 from pathlib import Path
-from tempfile import mkstemp
 from threading import Lock, RLock
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self, final
 
+from sottovoce.disk import write_whole
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError, expect
 from sottovoce.privacy.accounting import epsilon as epsilon_of
 from sottovoce.privacy.accounting import leaves
@@ -172,7 +172,11 @@ class BudgetAccountant:
         with self._lock:
             if place.exists():
                 self._expect_forerunner(place)
-            _replace(place, json.dumps(self._to_dict(), indent=1, allow_nan=False))
+            text = json.dumps(self._to_dict(), indent=1, allow_nan=False)
+            try:
+                write_whole(place, text.encode(), 0o600)
+            except OSError as error:
+                raise InputError(f"Expected to write path={str(place)!r}, got {error}.") from error
             self._on_disk[place.resolve()] = len(self)
 
     @classmethod
@@ -314,34 +318,6 @@ class BudgetAccountant:
 _INNERMOST: ContextVar[tuple[BudgetAccountant, ...]] = ContextVar("_INNERMOST", default=())
 _OPEN: list[BudgetAccountant] = []
 _OPEN_LOCK = Lock()
-
-
-def _replace(place: Path, text: str) -> None:
-    """Write to a new file next to it, flush that to the disk, and put it in its place in one step."""
-    temporary = None
-    try:
-        handle, temporary = mkstemp(prefix=place.name, suffix=".new", dir=place.parent)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, place)
-        _sync(place.parent)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
-        raise InputError(f"Expected to write path={str(place)!r}, got {error}.") from error
-
-
-def _sync(folder: Path) -> None:
-    """The new name is on the disk, too. Not every system can open a folder."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _read(place: Path) -> dict[str, object]:

@@ -6,12 +6,13 @@ by another, and `sigma` is always the noise multiplier: standard deviation over 
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import expm1, inf, isfinite, log
-from typing import Literal, get_args
-
-import dp_accounting
+from math import expm1, isfinite, log
+from typing import TYPE_CHECKING, Literal, get_args
 
 from sottovoce.errors import expect
+
+if TYPE_CHECKING:
+    import dp_accounting
 
 Scheme = Literal["replacement", "poisson"]
 
@@ -53,8 +54,7 @@ class Sampling:
 class Event(ABC):
     """Something that touched private rows."""
 
-    @abstractmethod
-    def dp_event(self) -> dp_accounting.DpEvent:
+    def dp_event(self) -> "dp_accounting.DpEvent":
         """The same in Google's vocabulary, for readers who bring their own accountant.
 
         Every Gaussian is exported with our `sigma`, that is with a sensitivity of one for a replaced row.
@@ -69,6 +69,9 @@ class Event(ABC):
             exact Poisson pair, put 2 sigma in place of sigma and use `REPLACE_ONE`. dp-accounting 0.6 refuses
             draws with replacement; the export then only describes.
         """
+        from sottovoce.privacy.export import exported  # dp-accounting is an extra
+
+        return exported(self)
 
     @abstractmethod
     def to_dict(self) -> dict[str, object]:
@@ -82,10 +85,6 @@ class Event(ABC):
 @dataclass(frozen=True)
 class NonPrivate(Event):
     """A release without any guarantee. It costs infinity."""
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See `Event.dp_event`."""
-        return dp_accounting.NonPrivateDpEvent()
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
@@ -107,10 +106,6 @@ class Gaussian(Event):
 
     def __post_init__(self) -> None:
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See `Event.dp_event`."""
-        return dp_accounting.GaussianDpEvent(self.sigma)
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
@@ -135,13 +130,6 @@ class SampledGaussian(Event):
     def __post_init__(self) -> None:
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
 
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See `Event.dp_event`."""
-        gaussian, s = dp_accounting.GaussianDpEvent(self.sigma), self.sampling
-        if s.scheme == "poisson":
-            return dp_accounting.PoissonSampledDpEvent(s.batch / s.rows, gaussian)
-        return dp_accounting.dp_event.SampledWithReplacementDpEvent(s.rows, s.batch, gaussian)
-
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
         return {"kind": "SampledGaussian", "sigma": self.sigma, "sampling": self.sampling.to_dict()}
@@ -161,10 +149,6 @@ class Repeated(Event):
     def __post_init__(self) -> None:
         expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
         expect(_is_count(self.times, 0), "times to be an int >= 0", times=self.times)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See `Event.dp_event`."""
-        return dp_accounting.SelfComposedDpEvent(self.event.dp_event(), self.times)
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
@@ -266,16 +250,6 @@ class RepeatAndSelect(Event):
         expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
         expect(isinstance(self.runs, Runs), "runs to be a law of the number of runs (Runs)", runs=self.runs)
 
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See `Event.dp_event`. dp-accounting knows eta >= 0 and, for Poisson, a mean of one or more."""
-        inner = self.event.dp_event()
-        match self.runs:
-            case NegativeBinomialRuns(eta=eta) if eta >= 0:
-                return dp_accounting.dp_event.RepeatAndSelectDpEvent(inner, self.runs.mean, eta)
-            case PoissonRuns(rate=rate) if rate >= 1:
-                return dp_accounting.dp_event.RepeatAndSelectDpEvent(inner, rate, inf)
-        return dp_accounting.UnsupportedDpEvent()
-
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
         return {"kind": "RepeatAndSelect", "runs": self.runs.to_dict(), "event": self.event.to_dict()}
@@ -295,10 +269,6 @@ class Sequence(Event):
         expect(isinstance(self.events, tuple), "events to be a tuple", events=self.events)
         for event in self.events:
             expect(isinstance(event, Event), "events to hold only Events", event=event)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See `Event.dp_event`."""
-        return dp_accounting.ComposedDpEvent([event.dp_event() for event in self.events])
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""

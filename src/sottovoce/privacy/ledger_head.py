@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from sottovoce.disk import write_whole
 from sottovoce.errors import PrivacyError
 
 _BYTES = 128
@@ -52,20 +53,7 @@ def read_head(ledger: Path) -> Head:
 
 def write_head(ledger: Path, head: Head) -> None:
     """A new file in the place of the head, or of none. It is on the disk when this returns."""
-    write_whole(head_path(ledger), head.to_bytes(), 0o666)
-
-
-def write_whole(place: Path, content: bytes, mode: int) -> None:
-    """A file that is there as a whole or not at all, whatever happens meanwhile. On the disk when this returns."""
-    unfinished = place.with_name(f"{place.name}.new")
-    unfinished.unlink(missing_ok=True)  # of a process that died here
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, place)
-    _sync_folder(place)
+    write_whole(head_path(ledger), head.to_bytes())
 
 
 @final
@@ -106,13 +94,3 @@ class OpenHead:
                 self.sync()
             os.close(self._file)
             self._file = -1
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a rename last. Windows cannot open folders, and does not need to."""
-    if os.name == "posix":
-        folder = os.open(path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

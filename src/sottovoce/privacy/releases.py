@@ -2,17 +2,11 @@
 
 The unit is one row replaced by another. Every `scale` and `sigma` is relative to a replace-one sensitivity, which the
 event's text names.
-
-Laplace is exported as LaplaceDpEvent, to be evaluated under ADD_OR_REMOVE_ONE: see `Event.dp_event`. The others are
-exported as UnsupportedDpEvent, which every accountant of dp-accounting refuses. It has no event for them. Randomised
-response would dominate those that are pure, but the PLD accountant of dp-accounting 0.6 counts repeated responses once.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 from math import isfinite
-
-import dp_accounting
 
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.privacy.events import (
@@ -36,10 +30,6 @@ class PureRelease(Event):
     def __post_init__(self) -> None:
         _expect_positive(epsilon=self.epsilon)
 
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See the module's text."""
-        return dp_accounting.UnsupportedDpEvent()
-
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
         return {"kind": "PureRelease", "epsilon": self.epsilon}
@@ -57,10 +47,6 @@ class Laplace(Event):
 
     def __post_init__(self) -> None:
         _expect_positive(scale=self.scale)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See the module's text."""
-        return dp_accounting.LaplaceDpEvent(self.scale)
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
@@ -85,10 +71,6 @@ class NormLaplace(Event):
     def __post_init__(self) -> None:
         _expect_positive(scale=self.scale)
         _expect_dimension(self.d)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See the module's text."""
-        return dp_accounting.UnsupportedDpEvent()
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
@@ -115,10 +97,6 @@ class GaussianObjective(Event):
     def __post_init__(self) -> None:
         _expect_positive(sigma=self.sigma)
         _expect_kappa(self.kappa)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See the module's text."""
-        return dp_accounting.UnsupportedDpEvent()
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""
@@ -151,10 +129,6 @@ class NormLaplaceObjective(Event):
         _expect_dimension(self.d)
         _expect_kappa(self.kappa)
         expect(isinstance(self.one_sided, bool), "one_sided to be True or False", one_sided=self.one_sided)
-
-    def dp_event(self) -> dp_accounting.DpEvent:
-        """See the module's text."""
-        return dp_accounting.UnsupportedDpEvent()
 
     def to_dict(self) -> dict[str, object]:
         """See `Event.to_dict`."""

@@ -3,15 +3,16 @@
 import json
 from dataclasses import dataclass, replace
 from math import exp, inf, isfinite
-from typing import Any
-
-import dp_accounting
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import expect
 from sottovoce.privacy.accounting import epsilon, pure_epsilon
 from sottovoce.privacy.calibration import CALIBRATIONS, Calibration
 from sottovoce.privacy.events import Event, Repeated
 from sottovoce.privacy.parse import event_from_dict
+
+if TYPE_CHECKING:
+    import dp_accounting
 
 UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
 # Goes with every figure that was computed from private rows and is no release.
@@ -117,7 +118,7 @@ class PrivacyStatement:
         """`to_dict` as strict JSON text."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
-    def dp_event(self) -> dp_accounting.DpEvent:
+    def dp_event(self) -> "dp_accounting.DpEvent":
         """The event in Google's vocabulary. `Event.dp_event` says how to evaluate it."""
         return self.event.dp_event()
 

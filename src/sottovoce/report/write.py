@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from sottovoce.disk import write_whole
 from sottovoce.errors import InputError
 from sottovoce.experiments.reproduce import Study
 from sottovoce.experiments.run import jsonable
 from sottovoce.experiments.verdict import LEVEL, RULE
 from sottovoce.report import tables
 from sottovoce.report.figures import draw
-from sottovoce.report.html import picture, replace
+from sottovoce.report.html import picture
 from sottovoce.report.page import page
 
 PAGE = "index.html"
@@ -30,13 +31,13 @@ def write(study: Study, out: Path) -> None:
         for panel in drawn:
             figure = draw(panel, study.optimum)
             pictures[panel.name] = picture(figure, "svg").decode()
-            replace(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
-            replace(out / "figures" / f"{panel.name}.png", picture(figure, "png"))
+            write_whole(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
+            write_whole(out / "figures" / f"{panel.name}.png", picture(figure, "png"))
         panels = list(study.panels.values())
         for name, every_round in (("results", False), ("curves", True)):
             _table(out, name, tables.columns(panels, every_round=every_round))
-        replace(out / "verdict.json", json.dumps(verdict(study), indent=2, allow_nan=False).encode() + b"\n")
-        replace(out / PAGE, page(study, pictures).encode())
+        write_whole(out / "verdict.json", json.dumps(verdict(study), indent=2, allow_nan=False).encode() + b"\n")
+        write_whole(out / PAGE, page(study, pictures).encode())
     except OSError as error:
         raise InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.") from error
 
@@ -61,9 +62,9 @@ def verdict(study: Study) -> dict[str, Any]:
 def _table(out: Path, name: str, columns: dict[str, list[Any]]) -> None:
     buffer = io.BytesIO()
     parquet.write_table(pa.table(columns), buffer)
-    replace(out / f"{name}.parquet", buffer.getvalue())
+    write_whole(out / f"{name}.parquet", buffer.getvalue())
     text = io.StringIO()
     lines = csv.writer(text)
     lines.writerow(columns)
     lines.writerows(zip(*columns.values(), strict=True))
-    replace(out / f"{name}.csv", text.getvalue().encode())
+    write_whole(out / f"{name}.csv", text.getvalue().encode())

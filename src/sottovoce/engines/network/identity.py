@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from sottovoce.disk import write_new
 from sottovoce.errors import InputError, PrivacyError, expect
 
 if TYPE_CHECKING:
@@ -210,13 +211,8 @@ def write_public(path: Path, content: bytes) -> None:
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     try:
-        # Made with its final mode: there is no moment at which others could open it.
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        write_new(path, content, mode)
     except FileExistsError:
         raise InputError(
             f"Expected a file that does not exist yet, got {str(path)!r}. Choose another name, or move the old file."
         ) from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import NamedTuple, NoReturn, Self, TypeAlias, final
 from urllib.parse import quote
 
+from sottovoce.disk import sync_folder
 from sottovoce.engines.network.commitment import SALT_BYTES
 from sottovoce.engines.network.stops import DamagedError, UsedTwiceError
 from sottovoce.errors import InputError, PrivacyError, expect
@@ -247,7 +248,7 @@ class Journal:
                 chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
                 c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
                 c.execute("INSERT INTO secret VALUES (1, ?)", (new_noise_key(),))
-            _sync_folder(self.path)
+            sync_folder(self.path.parent)
 
     def _verify(self, owner: Owner, commit: Commit) -> None:
         c = self._connection
@@ -364,13 +365,3 @@ def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
             "wait for that process, or stop it."
         ) from error
     raise DamagedError(f"Expected a readable journal, got {str(path)!r}: {error}. Restore it.") from error
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a new name last. Windows cannot open folders, and does not need to."""
-    if os.name == "posix":
-        folder = os.open(path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -1,66 +1,58 @@
-"""What a site goes on from after a crash, as bytes: named arrays of doubles behind a table of their shapes.
+"""What a site goes on from after a crash, as bytes: named arrays of doubles in the safetensors format.
 
-    SHA-256 of what follows (32 bytes) | length of the table (4 bytes) | table: JSON {name: shape} | the arrays' bytes
+    SHA-256 of what follows (32 bytes) | the arrays
 
 Formal guarantees: what was packed comes back bit by bit, or `DamagedError` is raised. Nothing in the bytes is executed,
 and nothing of another name, shape or type than expected is accepted.
 """
 
 import hashlib
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from sottovoce.arrays import Array
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.stops import DamagedError
+from sottovoce.engines.network.wire import DIGEST_BYTES
 from sottovoce.engines.network.witness import Witness
 
 _STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
-_LENGTH, _DIGEST_BYTES = struct.Struct("<I"), 32
+_LENGTH = struct.Struct("<I")
 
 
 def pack(arrays: Mapping[str, Array]) -> bytes:
     """Arrays of float64 under their names."""
-    table = json.dumps({name: array.shape for name, array in arrays.items()}).encode("ascii")
-    parts = [np.asarray(array, dtype="<f8").tobytes() for array in arrays.values()]
-    body = b"".join((_LENGTH.pack(len(table)), table, *parts))
+    body = save({name: np.asarray(array, dtype=np.float64, order="C") for name, array in arrays.items()})
     return hashlib.sha256(body).digest() + body
 
 
 def unpack(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     """Exactly the arrays of these names and shapes."""
-    body = data[_DIGEST_BYTES:]
+    body = data[DIGEST_BYTES:]
     try:
-        if hashlib.sha256(body).digest() != data[:_DIGEST_BYTES]:
+        if hashlib.sha256(body).digest() != data[:DIGEST_BYTES]:
             raise ValueError("their digest does not fit")
-        start = _LENGTH.size + _LENGTH.unpack_from(body)[0]
-        came = {name: tuple(shape) for name, shape in json.loads(body[_LENGTH.size : start]).items()}
-    except (ValueError, TypeError, AttributeError, struct.error) as error:
+        found: dict[str, Array] = load(body)
+    except (ValueError, KeyError, SafetensorError) as error:
         raise DamagedError(f"Expected arrays in the journal, got other bytes: {error}. Restore the journal.") from error
-    if came != dict(shapes) or len(body) - start != 8 * sum(prod(shape) for shape in came.values()):
-        _refuse_others(came, shapes)
-    found: dict[str, Array] = {}
-    for name, shape in came.items():
-        found[name] = np.frombuffer(body, "<f8", prod(shape), start).reshape(shape).astype(np.float64)
-        start += 8 * prod(shape)
+    wanted = {(name, shape, np.dtype(np.float64)) for name, shape in shapes.items()}
+    odd = wanted ^ {(name, array.shape, array.dtype) for name, array in found.items()}
+    if odd:
+        names = sorted({name for name, *_ in odd})
+        raise DamagedError(
+            f"Expected the journal's arrays as this run has them, got others for {', '.join(names[:5])}. "
+            "It is another version's, or was damaged: restore the journal."
+        )
     bad = [name for name, array in found.items() if not np.isfinite(array).all()]
     if bad:
         raise DamagedError(f"Expected finite numbers in the journal, got others in {', '.join(bad[:5])}. Restore it.")
     return found
-
-
-def _refuse_others(came: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> NoReturn:
-    odd = sorted(name for name in wanted.keys() | came.keys() if wanted.get(name) != came.get(name))
-    raise DamagedError(
-        f"Expected the journal's arrays as this run has them, got others for {', '.join(odd[:5])}. "
-        "It is another version's, or was damaged: restore the journal."
-    )
 
 
 def pack_state(state: Any) -> bytes:

@@ -1,0 +1,94 @@
+"""Files that appear whole or not at all, and are on the disk when they have their name."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from sottovoce.errors import InputError
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666, encoding: str | None = None) -> Iterator[IO[Any]]:
+    """A file to write, of text if there is an encoding. At the end it takes its name, whatever had the name before."""
+    unfinished, newline = beside(path), None if encoding is None else ""
+    how = "xb" if encoding is None else "x"
+    try:
+        with open(unfinished, how, encoding=encoding, newline=newline, opener=_made_with(mode)) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        sync_folder(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """A file with this content, in place of whatever had the name."""
+    with replacing(path, mode) as file:
+        file.write(content)
+
+
+def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """A file that was not there; `FileExistsError` if it was."""
+    with open(path, "xb", opener=_made_with(mode)) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in it last. Windows cannot open folders, and does not need to."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def beside(path: Path) -> Path:
+    """A name for what is not finished yet, in the same folder."""
+    return path.with_name(f".sottovoce-{secrets.token_hex(4)}.partial")
+
+
+def _made_with(mode: int) -> Callable[[str, int], int]:
+    """Made with its final mode: there is no moment at which others could open it."""
+    return lambda name, flags: os.open(name, flags, mode)
+
+
+# -- what a person asked for ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """What goes wrong while `out` is written is the input's fault."""
+    try:
+        # A folder, but also a device or a pipe: a file of that name would take its place.
+        if out.exists() and not out.is_file():
+            raise InputError(f"Expected a file that can be written, got out={str(out)!r}, which is no plain file.")
+        yield
+    except OSError as error:
+        raise InputError(f"Expected a file that can be written, got out={str(out)!r}: {error.strerror}.") from error
+
+
+def check_new(out: Path) -> None:
+    """Refuse a path where something is already."""
+    if os.path.lexists(out):
+        raise InputError(
+            f"Expected a new file, got out={str(out)!r}, which exists. Choose another, or allow it (--force)."
+        )
+
+
+def check_other(out: Path, source: Path) -> None:
+    """Refuse to write over the file that is read."""
+    if out.exists() and source.exists() and out.samefile(source):
+        raise InputError(f"Expected another file to write than the one to read, got out={str(out)!r} for both.")
