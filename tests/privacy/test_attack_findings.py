@@ -1,5 +1,6 @@
 """Promises that an outside reviewer has broken once. Each test is the least that it took."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 import sottovoce as sv
 from sottovoce.compiled import CompiledOracle
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.estimators import PrivateRobustRegressor, PrivateSearch
+from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch
 from sottovoce.noise import SeededNoise, Shape
 from sottovoce.oracle import Oracle, Steps
 from sottovoce.privacy import BudgetAccountant, Gaussian, sigma_for
@@ -41,6 +42,19 @@ def test_two_processes_that_charge_the_same_event_are_both_counted(tmp_path):
     theirs.spend(fit)
     with pytest.raises(PrivacyError, match="hold an earlier state"):
         theirs.save(path)
+
+
+def test_a_fitted_estimator_that_went_to_another_process_is_not_fitted_again_for_free():
+    """joblib.delayed(model.fit), within the `with` block of an accountant: four fits that nobody paid for."""
+    rows, labels = np.eye(4), [0, 1, 0, 1]
+    one = PrivateLogisticRegression(0.3, data_norm=1.0, classes=[0, 1], rounds=2, local_steps=1, rho=0.1, diameter=5.0)
+    with BudgetAccountant(2.0, 1e-5):
+        sent = pickle.dumps(one.fit(rows, labels))
+    elsewhere = pickle.loads(sent)
+    assert np.array_equal(elsewhere.predict(rows), one.predict(rows))
+    with pytest.raises(PrivacyError, match="an accountant for a second fit"):
+        elsewhere.fit(rows, labels)
+    elsewhere.set_params(accountant=BudgetAccountant(1.0, 1e-5)).fit(rows, labels)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
