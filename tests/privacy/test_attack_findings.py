@@ -13,7 +13,7 @@ from sottovoce.errors import InputError, PrivacyError
 from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch
 from sottovoce.noise import SeededNoise, Shape
 from sottovoce.oracle import Oracle, Steps
-from sottovoce.privacy import BudgetAccountant, Gaussian, sigma_for
+from sottovoce.privacy import BudgetAccountant, Gaussian, PrivacyStatement, sigma_for
 
 ALONE = sv.graphs.complete(1)
 KINDS = [Oracle, CompiledOracle]
@@ -89,6 +89,14 @@ def test_noise_that_was_handed_in_is_said_in_the_statement():
     known = sv.simulate(algorithm, sites, ALONE, noise=lambda _: np.zeros((1, 1, 1, 3)))
     assert any("handed in" in note for note in known.privacy.notes)
     assert not sv.simulate(algorithm, sites, ALONE).privacy.notes
+
+
+def test_a_model_file_that_was_edited_cannot_quote_less_than_its_releases_cost():
+    """The report page quoted what the file said that was asked for."""
+    sites = sv.Sites([np.eye(3)], [[1.0, -1.0, 1.0]], private=True)
+    honest = sv.simulate(sv.IPADMM(rounds=2, local_steps=1, diameter=5.0), sites, ALONE, runs=3).privacy
+    edited = PrivacyStatement.from_dict({**honest.to_dict(), "runs": 1, "target_epsilon": 0.01})
+    assert edited.promised >= honest.epsilon
 
 
 @pytest.mark.parametrize("kind", KINDS)
