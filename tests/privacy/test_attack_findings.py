@@ -1,5 +1,6 @@
 """Promises that an outside reviewer has broken once. Each test is the least that it took."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -9,10 +10,10 @@ import scipy.sparse as sp
 import sottovoce as sv
 from sottovoce.compiled import CompiledOracle
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.estimators import PrivateRobustRegressor, PrivateSearch
+from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch
 from sottovoce.noise import SeededNoise, Shape
 from sottovoce.oracle import Oracle, Steps
-from sottovoce.privacy import BudgetAccountant, Gaussian, sigma_for
+from sottovoce.privacy import BudgetAccountant, Gaussian, PrivacyStatement, sigma_for
 
 ALONE = sv.graphs.complete(1)
 KINDS = [Oracle, CompiledOracle]
@@ -43,6 +44,19 @@ def test_two_processes_that_charge_the_same_event_are_both_counted(tmp_path):
         theirs.save(path)
 
 
+def test_a_fitted_estimator_that_went_to_another_process_is_not_fitted_again_for_free():
+    """joblib.delayed(model.fit), within the `with` block of an accountant: four fits that nobody paid for."""
+    rows, labels = np.eye(4), [0, 1, 0, 1]
+    one = PrivateLogisticRegression(0.3, data_norm=1.0, classes=[0, 1], rounds=2, local_steps=1, rho=0.1, diameter=5.0)
+    with BudgetAccountant(2.0, 1e-5):
+        sent = pickle.dumps(one.fit(rows, labels))
+    elsewhere = pickle.loads(sent)
+    assert np.array_equal(elsewhere.predict(rows), one.predict(rows))
+    with pytest.raises(PrivacyError, match="an accountant for a second fit"):
+        elsewhere.fit(rows, labels)
+    elsewhere.set_params(accountant=BudgetAccountant(1.0, 1e-5)).fit(rows, labels)
+
+
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_no_row_can_make_the_noisy_score_of_a_search_infinite_or_nan(form):
     """A score may move by 1 when a row is replaced. A prediction that is inf - inf moved it to NaN, without fail."""
@@ -60,8 +74,12 @@ def test_no_row_can_make_the_noisy_score_of_a_search_infinite_or_nan(form):
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_no_row_is_longer_than_a_bound_whose_squares_underflow(form):
     """Its computed norm was 0. It moved a gradient by 50,000 times the declared sensitivity."""
-    with pytest.raises(InputError, match="data_norm"):
+    with pytest.raises(InputError, match="rows of norm at most data_norm=1e-170, got 1e-165 at site 0, row 0"):
         sv.Sites([form(np.array([[1e-165], [0.0]]))], [[1.0, -1.0]], data_norm=1e-170, private=True)
+    short = sv.Sites([form(np.array([[1e-165], [0.0]]))], [[1.0, -1.0]], data_norm=1e-170, clip=True)
+    np.testing.assert_allclose(short.rows.norms(), [1e-170, 0.0], rtol=1e-14)
+    with pytest.raises(InputError, match="data_norm >= 1e-300"):
+        sv.Sites([form(np.eye(1))], [[1.0]], data_norm=1e-310)
 
 
 def test_noise_that_was_handed_in_is_said_in_the_statement():
@@ -71,6 +89,14 @@ def test_noise_that_was_handed_in_is_said_in_the_statement():
     known = sv.simulate(algorithm, sites, ALONE, noise=lambda _: np.zeros((1, 1, 1, 3)))
     assert any("handed in" in note for note in known.privacy.notes)
     assert not sv.simulate(algorithm, sites, ALONE).privacy.notes
+
+
+def test_a_model_file_that_was_edited_cannot_quote_less_than_its_releases_cost():
+    """The report page quoted what the file said that was asked for."""
+    sites = sv.Sites([np.eye(3)], [[1.0, -1.0, 1.0]], private=True)
+    honest = sv.simulate(sv.IPADMM(rounds=2, local_steps=1, diameter=5.0), sites, ALONE, runs=3).privacy
+    edited = PrivacyStatement.from_dict({**honest.to_dict(), "runs": 1, "target_epsilon": 0.01})
+    assert edited.promised >= honest.epsilon
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -61,6 +61,14 @@ def forget(estimator: BaseEstimator) -> None:
         delattr(estimator, name)
 
 
+def _accountant_around() -> bool:
+    """Whether a `with` block of an accountant is open, be it in another thread: joblib pickles in one of its own."""
+    try:
+        return BudgetAccountant.current() is not None
+    except PrivacyError:
+        return True
+
+
 class _PrivateLinearModel(BaseEstimator, ABC):
     """A linear model, learnt with (epsilon, delta)-differential privacy for every single row."""
 
@@ -142,6 +150,11 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
         leaks: list[Leak] = []
         draws, accountant = draws_of(self.random_state), training.accountant_of(self.accountant)
+        if accountant is None and vars(self).get("_left_behind", False):
+            raise PrivacyError(
+                "Expected an accountant for a second fit, got none: this estimator was pickled within the `with` block "
+                "of a BudgetAccountant, which did not come along. Give it one (accountant=...), or fit a clone."
+            )
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = dealing.at_random(self.sites, len(y), draws) if sites is None else dealing.by_labels(sites, len(y))
         rows = scale.bounded(X)
@@ -203,13 +216,15 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Refused where an accountant would be lost: one of a `with` block does not go along to another process."""
-        if not self.__sklearn_is_fitted__() and self.accountant is None and BudgetAccountant.current() is not None:
+        left_behind = self.accountant is None and _accountant_around()
+        if left_behind and not self.__sklearn_is_fitted__():
             raise PrivacyError(
                 "Expected to be fitted in the process of the BudgetAccountant around, got pickled before the fit: in "
                 "another process nobody would charge it. Use n_jobs=1, or pickle outside of the `with` block."
             )
         state: dict[str, Any] = super().__getstate__()
-        return state
+        # A model may be kept and handed on, but whoever fits it again must not do so on nobody's account.
+        return {**state, "_left_behind": True} if left_behind else state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

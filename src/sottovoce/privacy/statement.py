@@ -46,8 +46,10 @@ class PrivacyStatement:
 
     @property
     def promised(self) -> float:
-        """The epsilon to quote: what was asked for or, of several runs, what all of them cost together."""
-        return self.target_epsilon if self.runs == 1 else self.epsilon
+        """The epsilon to quote: what was asked for or, of several runs, what all of them cost together. Never less than
+        the cost: a statement from a stranger's file may ask for anything.
+        """
+        return max(self.target_epsilon, self.epsilon) if self.runs == 1 else self.epsilon
 
     def of_runs(self, runs: int) -> "PrivacyStatement":
         """What `runs` such runs on the same rows promise together. All of them were seen, so all of them count."""
