@@ -46,9 +46,12 @@ from network_worlds import JetStreamWorld
 from site_runs import FIVE, Federation
 from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
+from sottovoce.engines.network.letters import Words
 from sottovoce.engines.network.mail import Mail, Pace
+from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.snapshot import Snapshot, pack_state
-from sottovoce.engines.network.wire import message_size
+from sottovoce.engines.network.wire import Slot
+from sottovoce.engines.network.witness import Witness
 
 NUMBERS = 104  # Adult's coordinates
 LONG = 10.0
@@ -83,7 +86,8 @@ class Signed:
 
     async def start(self, url):
         a = self.federation.agreement
-        size = message_size(a.run, "berlin", a.model_size)
+        size = room_for(a).size
+        self.witness = Witness.start(a)
         await create_stream(url, a.run, size)
         self.transports = [
             await JetStreamTransport.connect(url, a.run, name, a.neighbours(name), size) for name in ("berlin", "oslo")
@@ -94,9 +98,15 @@ class Signed:
         )
         return self
 
+    def seal(self, k, vector):
+        return self.writer.seal(Slot(k, "berlin"), Words(vector, bytes(32), self.witness.testimony).to_bytes())
+
+    async def hear(self, k):
+        return (await self.reader.hear(Slot(k, "berlin"), LONG, self.reader.open_letter)).content.words.vector
+
     async def exchange(self, k, vector):
-        await self.writer.deliver(k, self.writer.sealed(k, vector))
-        return (await self.reader.hear(k, "berlin", LONG)).vector
+        await self.writer.deliver(Slot(k, "berlin"), self.seal(k, vector))
+        return await self.hear(k)
 
     async def stop(self):
         await asyncio.gather(*(transport.close() for transport in self.transports))
@@ -108,16 +118,16 @@ class Synced(Signed):
         self.seat = federation.seat("berlin", stack)
 
     async def exchange(self, k, vector):
-        message = self.writer.sealed(k, vector)
+        message = self.seal(k, vector)
         self.seat.journal.put(k, message, pack_state(self.seat.start.state))
-        await self.writer.deliver(k, message)
-        heard = (await self.reader.hear(k, "berlin", LONG)).vector
+        await self.writer.deliver(Slot(k, "berlin"), message)
+        heard = await self.hear(k)
         self.checkpoint(k, vector)
         return heard
 
     def checkpoint(self, k, vector):
         own = vector.reshape(1, -1, 1)
-        self.seat.journal.checkpoint(k, Snapshot(self.seat.start.state, own, own).dumps())
+        self.seat.journal.checkpoint(k, Snapshot(self.seat.start.state, own, own, self.witness).dumps())
 
 
 class Full(Synced):
@@ -135,15 +145,15 @@ class Full(Synced):
         seat, at = self.seat, perf_counter()
         seat.reserve(k)
         at = self.lap("reserve", at)
-        message = self.writer.sealed(k, vector)
+        message = self.seal(k, vector)
         at = self.lap("sign", at)
         seat.journal.put(k, message, pack_state(seat.start.state))
         at = self.lap("outbox", at)
         seat.bind(k, message)
         at = self.lap("bind", at)
-        await self.writer.deliver(k, message)
+        await self.writer.deliver(Slot(k, "berlin"), message)
         at = self.lap("put once", at)
-        heard = (await self.reader.hear(k, "berlin", LONG)).vector
+        heard = await self.hear(k)
         at = self.lap("get and verify", at)
         self.checkpoint(k, vector)
         self.lap("checkpoint", at)
