@@ -34,7 +34,7 @@ class Problem:
 
     dataset: str = "adult"
     split: str = "all"  # "official" learns from the training rows and is scored on the test rows too
-    every: int = 1  # take every so-manieth row only, for a quick look
+    every: int = 1  # take only every n-th row, for a quick look
     nodes: int = 100
     graph: str = "complete"
     graph_options: Pairs = ()

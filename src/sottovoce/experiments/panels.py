@@ -73,7 +73,7 @@ class Panel:
 class Scale:
     """How large an experiment is. Everything that the quick form makes smaller is here."""
 
-    every: int = 1  # rows: every so-manieth
+    every: int = 1  # only every n-th row is used
     nodes: int = 100
     rounds: int = 100
     local_steps: int = 10

@@ -87,11 +87,9 @@ class NonPrivate(Event):
     """A release without any guarantee. It costs infinity."""
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "NonPrivate"}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return "a release without noise"
 
 
@@ -108,11 +106,9 @@ class Gaussian(Event):
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "Gaussian", "sigma": self.sigma}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"a Gaussian release, noise multiplier {self.sigma:.6g}"
 
 
@@ -131,11 +127,9 @@ class SampledGaussian(Event):
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "SampledGaussian", "sigma": self.sigma, "sampling": self.sampling.to_dict()}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"a Gaussian release over {self.sampling.describe()}, noise multiplier {self.sigma:.6g}"
 
 
@@ -151,11 +145,9 @@ class Repeated(Event):
         expect(_is_count(self.times, 0), "times to be an int >= 0", times=self.times)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "Repeated", "times": self.times, "event": self.event.to_dict()}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"{self.times} times {self.event.describe()}"
 
 
@@ -203,11 +195,9 @@ class NegativeBinomialRuns(Runs):
         return -expm1(self.eta * x) / self.eta if abs(self.eta) > 1e-300 else -x
 
     def to_dict(self) -> dict[str, object]:
-        """See `Runs.to_dict`."""
         return {"law": "NegativeBinomialRuns", "eta": self.eta, "gamma": self.gamma}
 
     def describe(self) -> str:
-        """See `Runs.describe`."""
         return f"a negative binomial number of runs, {self.mean:.6g} in the mean (eta {self.eta:.6g})"
 
 
@@ -222,15 +212,12 @@ class PoissonRuns(Runs):
 
     @property
     def mean(self) -> float:
-        """See `Runs.mean`."""
         return self.rate
 
     def to_dict(self) -> dict[str, object]:
-        """See `Runs.to_dict`."""
         return {"law": "PoissonRuns", "rate": self.rate}
 
     def describe(self) -> str:
-        """See `Runs.describe`."""
         return f"a Poisson number of runs, {self.mean:.6g} in the mean"
 
 
@@ -251,11 +238,9 @@ class RepeatAndSelect(Event):
         expect(isinstance(self.runs, Runs), "runs to be a law of the number of runs (Runs)", runs=self.runs)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "RepeatAndSelect", "runs": self.runs.to_dict(), "event": self.event.to_dict()}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"the best of {self.runs.describe()}, each of them {self.event.describe()}"
 
 
@@ -271,9 +256,7 @@ class Sequence(Event):
             expect(isinstance(event, Event), "events to hold only Events", event=event)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "Sequence", "events": [event.to_dict() for event in self.events]}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return "; then ".join(event.describe() for event in self.events) or "nothing"

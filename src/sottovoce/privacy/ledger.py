@@ -246,7 +246,7 @@ class Ledger:
         }
 
     def close(self) -> None:
-        """Give it free for other processes."""
+        """Let other processes have it."""
         self._store.close()
 
     def __enter__(self) -> Self:

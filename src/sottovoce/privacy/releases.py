@@ -31,11 +31,9 @@ class PureRelease(Event):
         _expect_positive(epsilon=self.epsilon)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "PureRelease", "epsilon": self.epsilon}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"a release with pure epsilon {self.epsilon:.6g}"
 
 
@@ -49,11 +47,9 @@ class Laplace(Event):
         _expect_positive(scale=self.scale)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "Laplace", "scale": self.scale}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"a release with Laplace noise, scale {self.scale:.6g}"
 
 
@@ -73,11 +69,9 @@ class NormLaplace(Event):
         _expect_dimension(self.d)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "NormLaplace", "scale": self.scale, "d": self.d}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return f"a release with l2-Laplace noise in {self.d} dimensions, scale {self.scale:.6g}"
 
 
@@ -99,11 +93,9 @@ class GaussianObjective(Event):
         _expect_kappa(self.kappa)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {"kind": "GaussianObjective", "sigma": self.sigma, "kappa": self.kappa}
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return (
             f"an argmin with Gaussian noise in its objective, noise multiplier {self.sigma:.6g},"
             f" Jacobian constant {self.kappa:.6g}"
@@ -131,7 +123,6 @@ class NormLaplaceObjective(Event):
         expect(isinstance(self.one_sided, bool), "one_sided to be True or False", one_sided=self.one_sided)
 
     def to_dict(self) -> dict[str, object]:
-        """See `Event.to_dict`."""
         return {
             "kind": "NormLaplaceObjective",
             "scale": self.scale,
@@ -141,7 +132,6 @@ class NormLaplaceObjective(Event):
         }
 
     def describe(self) -> str:
-        """See `Event.describe`."""
         return (
             f"an argmin with l2-Laplace noise in its objective, {self.d} dimensions, scale {self.scale:.6g},"
             f" Jacobian constant {self.kappa:.6g}"
