@@ -8,14 +8,17 @@ import shutil
 import sqlite3
 from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON
+from federations import COMMON, seal_words
+from guarded_server import Answering
 from network_worlds import LyingWorld, play
 from site_runs import QUICK, Federation
+from sottovoce import secure
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network import seat as seat_module
 from sottovoce.engines.network.agreement import LostNeighbour
@@ -339,3 +342,40 @@ def test_a_changed_noise_key_is_noticed(federation):
     with pytest.raises((UsedTwiceError, Exception), match=r"other rows or another noise key|another signed message"):
         play(meanwhile(federation, world, scene()))
     assert {len(messages) for messages in world.said("berlin").values()} == {1}
+
+
+# -- a neighbour that pushes a site to the end of its grid ------------------------------------------------------------
+
+
+def test_a_site_at_the_end_of_its_grid_is_neither_silent_nor_drawn_anew():
+    """A heavy regulariser and a neighbour at the very radius: lam/n w leaves the grid. Whatever dies, each round has
+    one message, which is booked once.
+    """
+    algorithm = IPADMM(**(COMMON | {"rounds": 5, "lam": 1e9}), local_steps=2)
+    with Federation(sv.graphs.complete(2), (12, 9), algorithm, lost_neighbour=STOP, radius=1e12) as federation:
+        a, world, saturated = federation.agreement, LyingWorld(), []
+        vector = np.full(5, 1e12 / np.sqrt(5) * (1 - 1e-9))
+
+        async def scene():
+            transport = await world.site("oslo")
+            async with await Answering(federation, "oslo", transport).answering():
+                for k in range(1, 6):
+                    await transport.put_once(
+                        Slot(k, "oslo"), seal_words(a, k, "oslo", vector, federation.keys["oslo"]), 1
+                    )
+                for point, at in (("computed", 2), ("computed", 2), ("reserved", 3), ("computed", 4), ("bound", 4)):
+                    await dies(federation, world, point, at)
+                return await federation.site("berlin", world)
+
+        def clip(value, low, high):
+            clipped = np.clip(value, low, high)
+            saturated.append(not np.array_equal(clipped, value))
+            return clipped
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(secure, "np", SimpleNamespace(**(vars(np) | {"clip": clip})))
+            end = play(scene())
+        assert any(saturated)
+        assert end.rounds == 5
+        assert {k: len(messages) for k, messages in world.said("berlin").items()} == dict.fromkeys(range(1, 6), 1)
+        assert reserved(federation, "berlin") == [1, 2, 3, 4, 5]
