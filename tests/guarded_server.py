@@ -153,18 +153,6 @@ class Seen(Watcher):
         self.silences += 1
 
 
-class Died(Exception):  # noqa: N818
-    """A site's process ended."""
-
-
-def dying(point, k):
-    def probe(name, at):
-        if (name, at) == (point, k):
-            raise Died
-
-    return probe
-
-
 def said(federation, name, k=2, key=None, **changes):
     """A message as it should be, with some things changed."""
     return seal_words(federation.agreement, k, name, np.full(D, 0.1), key or federation.keys[name], **changes)

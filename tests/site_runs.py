@@ -1,11 +1,13 @@
 """Whole federations in one process: real ledgers and journals, and sites that run side by side."""
 
 import asyncio
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 
 import sottovoce as sv
 from federations import agreement, members
@@ -108,3 +110,53 @@ class Federation:
             if isinstance(end, BaseException):
                 raise end
         return ends
+
+
+# -- sites that die ---------------------------------------------------------------------------------------------------
+
+
+class Died(Exception):  # noqa: N818
+    """A site's process ended."""
+
+
+def dying(point, at):
+    """A probe that ends the process at that point of round `at`."""
+
+    def probe(name, k):
+        if (name, k) == (point, at):
+            raise Died
+
+    return probe
+
+
+async def dies(federation, world, point, at, name="berlin"):
+    """A site runs until it dies there."""
+    with pytest.raises(Died):
+        await federation.site(name, world, probe=dying(point, at))
+
+
+class Backup:
+    """A copy of all that a site has on its disk."""
+
+    def __init__(self, federation, name="berlin"):
+        self.federation, self.name, self.folder = federation, name, federation.folder / f"backup-{name}"
+        self.folder.mkdir()
+        for file in federation.folder.glob(f"{name}.*"):
+            shutil.copy(file, self.folder)
+
+    def restore(self):
+        for file in self.federation.folder.glob(f"{self.name}.*"):
+            file.unlink()
+        for file in self.folder.iterdir():
+            shutil.copy(file, self.federation.folder)
+
+
+async def meanwhile(federation, world, until, others=None):
+    """The other sites run until the scene's own part is over; then they are ended. By default all but the first."""
+    running = [asyncio.ensure_future(federation.site(name, world)) for name in others or federation.names[1:]]
+    try:
+        return await until
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -15,7 +15,7 @@ import pytest
 import sottovoce as sv
 from federations import COMMON, agreement, open_words
 from network_worlds import LyingWorld, play
-from site_runs import QUICK, Federation
+from site_runs import QUICK, Backup, Died, Federation, dies, dying, meanwhile
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.engines.network.agreement import LostNeighbour
@@ -33,49 +33,6 @@ ALGORITHM = IPADMM(**(COMMON | {"rounds": 8}), local_steps=2)
 STOP = LostNeighbour(policy="stop", wait_seconds=1.5)
 LEFT = "what is left, as docs/how-to/run-a-site.md says: a folder that was put back or copied, and a server that lies"
 GO_ON = LostNeighbour(policy="go-on", wait_seconds=1.0, go_on_after_round=1)
-
-
-class Died(Exception):  # noqa: N818
-    """A site's process ended."""
-
-
-def dying(point, at):
-    def probe(name, k):
-        if (name, k) == (point, at):
-            raise Died
-
-    return probe
-
-
-async def dies(federation, world, point, at):
-    with pytest.raises(Died):
-        await federation.site("berlin", world, probe=dying(point, at))
-
-
-class Backup:
-    """A copy of all that berlin has on its disk."""
-
-    def __init__(self, federation):
-        self.home, self.folder = federation.folder, federation.folder / "backup"
-        self.folder.mkdir()
-        for file in self.home.glob("berlin.*"):
-            shutil.copy(file, self.folder)
-
-    def restore(self):
-        for file in self.home.glob("berlin.*"):
-            file.unlink()
-        for file in self.folder.iterdir():
-            shutil.copy(file, self.home)
-
-
-async def meanwhile(federation, world, until, others=NAMES[1:]):
-    running = [asyncio.ensure_future(federation.site(name, world)) for name in others]
-    try:
-        return await until
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 def three(lost):

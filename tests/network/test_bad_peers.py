@@ -18,11 +18,9 @@ from federations import COMMON
 from guarded_server import (
     LONG,
     D,
-    Died,
     GuardedServer,
     GuardedWorld,
     Seen,
-    dying,
     ended,
     federation_of,
     first_round,
@@ -31,6 +29,7 @@ from guarded_server import (
     started,
 )  # fmt: skip
 from network_worlds import MemoryWorld, play
+from site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.engines.network import notices

@@ -15,11 +15,9 @@ import sottovoce as sv
 from federations import COMMON
 from guarded_server import (
     LONG,
-    Died,
     GuardedServer,
     GuardedWorld,
     Seen,
-    dying,
     end,
     ended,
     federation_of,
@@ -28,6 +26,7 @@ from guarded_server import (
     started,
 )  # fmt: skip
 from network_worlds import play
+from site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.cli.exit_codes import code_of

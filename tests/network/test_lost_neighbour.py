@@ -12,7 +12,7 @@ from federations import COMMON, open_words
 from network_server import NatsServer
 from network_worlds import JetStreamWorld, MemoryWorld, play
 from problems import pooled_minimum, sites
-from site_runs import FIVE, QUICK, Federation
+from site_runs import FIVE, QUICK, Died, Federation, dying
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
 from sottovoce.engines.network.absent import Silence, _connected
 from sottovoce.engines.network.agreement import LostNeighbour
@@ -37,10 +37,6 @@ DUAL = {
 }
 
 
-class Died(Exception):  # noqa: N818
-    """A site's process ended."""
-
-
 class Seen(Watcher):
     def __init__(self):
         self.dropped_at, self.notices, self.waits = {}, [], []
@@ -53,14 +49,6 @@ class Seen(Watcher):
 
     def waiting(self, k, silent):
         self.waits.append((k, dict(silent)))
-
-
-def dying(point, at):
-    def probe(name, k):
-        if (name, k) == (point, at):
-            raise Died
-
-    return probe
 
 
 def go_on(after=2, wait=WAIT):

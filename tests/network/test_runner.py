@@ -14,7 +14,7 @@ import pytest
 import sottovoce as sv
 from federations import COMMON, seal_words
 from network_worlds import MemoryWorld, play
-from site_runs import QUICK, Federation
+from site_runs import QUICK, Died, Federation
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network.agreement import LostNeighbour
 from sottovoce.engines.network.events import Watcher
@@ -38,10 +38,6 @@ NAMES = ("berlin", "oslo", "paris")
 ALGORITHM = IPADMM(**COMMON, local_steps=2)
 STRANGER = SigningKey.generate()
 STOP = LostNeighbour(policy="stop", wait_seconds=0.4)
-
-
-class Died(Exception):  # noqa: N818
-    """A site's process ended."""
 
 
 class Seen(Watcher):

@@ -17,7 +17,7 @@ import sottovoce as sv
 from federations import COMMON, seal_words
 from guarded_server import Answering
 from network_worlds import LyingWorld, play
-from site_runs import QUICK, Federation
+from site_runs import QUICK, Backup, Federation, dies, meanwhile
 from sottovoce import secure
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network import seat as seat_module
@@ -35,54 +35,10 @@ ALGORITHM = IPADMM(**(COMMON | {"rounds": 8}), local_steps=2)
 STOP = LostNeighbour(policy="stop", wait_seconds=1.5)
 
 
-class Died(Exception):  # noqa: N818
-    """A site's process ended."""
-
-
-def dying(point, at):
-    def probe(name, k):
-        if (name, k) == (point, at):
-            raise Died
-
-    return probe
-
-
 @pytest.fixture
 def federation():
     with Federation(sv.graphs.complete(3), (12, 9, 15), ALGORITHM, lost_neighbour=STOP) as federation:
         yield federation
-
-
-class Backup:
-    """A copy of all that a site has on its disk."""
-
-    def __init__(self, federation, name):
-        self.federation, self.name, self.folder = federation, name, federation.folder / f"backup-{name}"
-        self.folder.mkdir()
-        for file in federation.folder.glob(f"{name}.*"):
-            shutil.copy(file, self.folder)
-
-    def restore(self):
-        for file in self.federation.folder.glob(f"{self.name}.*"):
-            file.unlink()
-        for file in self.folder.iterdir():
-            shutil.copy(file, self.federation.folder)
-
-
-async def meanwhile(federation, world, until, others=NAMES[1:]):
-    """The other sites run until the scene's own part is over; then they are ended."""
-    running = [asyncio.ensure_future(federation.site(name, world)) for name in others]
-    try:
-        return await until
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
-async def dies(federation, world, point, at, name="berlin"):
-    with pytest.raises(Died):
-        await federation.site(name, world, probe=dying(point, at))
 
 
 async def forget(world, k, name="berlin"):
@@ -108,7 +64,7 @@ def test_a_site_that_is_put_back_again_and_again_says_the_same(federation, point
 
     async def scene():
         await dies(federation, world, point, 3)
-        backup = Backup(federation, "berlin")
+        backup = Backup(federation)
         for end in (5, 7, 6):
             await dies(federation, world, "published", end)
             backup.restore()
@@ -128,7 +84,7 @@ def test_a_site_that_is_put_back_when_all_others_are_gone_says_the_same(federati
     async def scene():
         others = asyncio.gather(*(federation.site(name, world) for name in NAMES[1:]))
         await dies(federation, world, "published", 2)
-        backup = Backup(federation, "berlin")
+        backup = Backup(federation)
         whole = await federation.site("berlin", world)
         await others
         backup.restore()
@@ -175,7 +131,7 @@ def test_a_relay_that_forgets_what_a_site_said_is_found_out_by_its_neighbours(fe
 
     async def scene():
         await dies(federation, world, point, 3)
-        backup = Backup(federation, "berlin")
+        backup = Backup(federation)
         await dies(federation, world, "published", 6)
         backup.restore()
         before = len(world.sent)
