@@ -9,7 +9,7 @@ import pytest
 
 import problems
 import sottovoce as sv
-from sottovoce.experiments import registry
+from sottovoce.algorithms import registry
 from sottovoce.privacy import Event
 
 VARIANTS = {

@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 import problems
 import sottovoce as sv
+from sottovoce.algorithms import registry
 from sottovoce.algorithms.objective import ObjectivePerturbation
-from sottovoce.experiments import registry
 from sottovoce.privacy import Gaussian, GaussianObjective, PureRelease, SampledGaussian
 from sottovoce.privacy.accounting import leaves
 

@@ -6,12 +6,12 @@ from pkgutil import iter_modules
 import pytest
 
 from sottovoce import algorithms
-from sottovoce.algorithms import Algorithm
+from sottovoce.algorithms import Algorithm, registry
+from sottovoce.algorithms.registry import COMMON, REGISTRY, Entry
 from sottovoce.errors import InputError
-from sottovoce.experiments import cells, registry
+from sottovoce.experiments import cells
 from sottovoce.experiments.cells import Problem, cell
 from sottovoce.experiments.panels import QUICK, Panel, add
-from sottovoce.experiments.registry import COMMON, REGISTRY, Entry
 
 
 @pytest.mark.parametrize("name", REGISTRY)

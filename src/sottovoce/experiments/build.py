@@ -9,14 +9,13 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from sottovoce import graphs, losses, regularisers
-from sottovoce.algorithms import IPADMM, Algorithm
+from sottovoce.algorithms import IPADMM, Algorithm, registry
 from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.datasets import BY_NAME, Partition, partition
 from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.simulate import refuse_seed
 from sottovoce.errors import InputError
-from sottovoce.experiments import registry
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.source import Source, source
 from sottovoce.graphs import Graph

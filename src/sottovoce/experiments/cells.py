@@ -10,13 +10,13 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from sottovoce import graphs
+from sottovoce.algorithms import registry
+from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.datasets import BY_NAME, Dataset, partition
 from sottovoce.engines.devices import Precision
 from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import expect
-from sottovoce.experiments import registry
 from sottovoce.experiments.fingerprint import fingerprint
-from sottovoce.experiments.registry import Settings, Value
 from sottovoce.graphs import Graph
 from sottovoce.sites import Sites
 

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.experiments import registry
 from sottovoce.experiments.panels import Panel, Point, Scale
 from sottovoce.experiments.statistics import paired, unsteadiness, welch
 from sottovoce.experiments.verdict import Claim, Comparison, compared, judge, parts, trend

@@ -10,10 +10,11 @@ from time import perf_counter
 from typing import Any
 
 from sottovoce import graphs
+from sottovoce.algorithms import registry
 from sottovoce.datasets import partition
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.errors import InputError, expect
-from sottovoce.experiments import registry, tuning
+from sottovoce.experiments import tuning
 from sottovoce.experiments.build import CHOICES
 from sottovoce.experiments.cells import Problem
 from sottovoce.experiments.panels import Panel, Scale, add

@@ -15,7 +15,7 @@ HERE = Path(__file__).parents[1]
 PACKAGES = ("networkx", "numba", "numpy", "scipy")  # what the numbers come from besides our own lines
 # These name every algorithm, and would tie each one's results to all others' files. What a cell takes from them is one
 # algorithm with its settings, and that is in its key.
-_LISTS = ("sottovoce", "sottovoce.algorithms", "sottovoce.experiments.registry")
+_LISTS = ("sottovoce", "sottovoce.algorithms", "sottovoce.algorithms.registry")
 
 
 @cache

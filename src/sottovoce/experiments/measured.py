@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.algorithms import registry
 from sottovoce.algorithms.base import Outputs
 from sottovoce.arrays import Floats
 from sottovoce.compiled import CompiledOracle
 from sottovoce.engines.history import COLUMNS, measure, scored_nodes
 from sottovoce.engines.simulate import Progress, Result, simulate
-from sottovoce.experiments import registry
 from sottovoce.experiments.cells import Cell
 from sottovoce.graphs import Graph, complete
 from sottovoce.sites import Sites

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sottovoce.algorithms import registry
+from sottovoce.algorithms.registry import Settings
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import SottovoceError
-from sottovoce.experiments import registry
 from sottovoce.experiments.cells import Cell, Problem, cell
 from sottovoce.experiments.measured import Measured
-from sottovoce.experiments.registry import Settings
 from sottovoce.experiments.store import Runner
 
 Shape = Literal["sweep", "curves", "categories"]

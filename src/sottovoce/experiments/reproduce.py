@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from time import perf_counter
 
+from sottovoce.algorithms import registry
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.errors import InputError, expect
-from sottovoce.experiments import registry, tuning
+from sottovoce.experiments import tuning
 from sottovoce.experiments.cells import Cell
 from sottovoce.experiments.claims import all_claims
 from sottovoce.experiments.panels import FULL, QUICK, Panel, Scale

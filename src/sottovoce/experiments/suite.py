@@ -4,7 +4,7 @@ what we chose is in the captions.
 
 from collections.abc import Callable
 
-from sottovoce.experiments import registry
+from sottovoce.algorithms import registry
 from sottovoce.experiments.panels import FORM_WORDS, Panel, Scale, add, forms_of, in_group
 
 _PRINTED = "IPADMM, noise and steps as printed"

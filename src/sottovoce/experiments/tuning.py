@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sottovoce.experiments import registry
+from sottovoce.algorithms import registry
+from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.experiments.cells import Cell, Problem
 from sottovoce.experiments.panels import Panel, Point, Scale, add, in_group
-from sottovoce.experiments.registry import Settings, Value
 from sottovoce.experiments.store import Runner
 from sottovoce.experiments.suite import EPSILONS, setting
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.experiments import registry
 from sottovoce.experiments.panels import Panel, Point
 from sottovoce.experiments.statistics import interval
 from sottovoce.report.style import CYCLE, DASHES, INK, MARKERS, style

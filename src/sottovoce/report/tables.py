@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.experiments import registry
+from sottovoce.algorithms import registry
 from sottovoce.experiments.measured import ALL_COLUMNS
 from sottovoce.experiments.panels import FORM_WORDS, Panel, Point
 from sottovoce.experiments.statistics import interval

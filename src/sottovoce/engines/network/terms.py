@@ -11,36 +11,21 @@ A setting that is None has no entry in the table. `sampling` has one only where 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import numpy as np
 
 from sottovoce import losses, regularisers
-from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, PrivateAlgorithm, RyuKim
+from sottovoce.algorithms import IPADMM, PrivateAlgorithm
+from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.engines.network.tables import Table, refuse_odd, typed
 from sottovoce.errors import InputError, expect
 from sottovoce.oracle import Oracle
 
-ALLOWED: dict[str, type[PrivateAlgorithm[Any]]] = {
-    "ipadmm": IPADMM,
-    "dpadmm": DPADMM,
-    "ryu-kim": RyuKim,
-    "dp-dsgd": DPDSGD,
-}
-_NO_DISCRETE_FORM = "its noise has no exact discrete form here"
-_NEEDS_ALL_NODES = "its steps are read off all nodes at once, so no single site can run it"
-REFUSED: dict[str, str] = {
-    "admm": "it is not private",
-    "pvp": _NO_DISCRETE_FORM,
-    "dvp": _NO_DISCRETE_FORM,
-    "radmm": _NO_DISCRETE_FORM,
-    "madmm": _NO_DISCRETE_FORM,
-    "fixed-point": _NO_DISCRETE_FORM,
-    "noisy-averaged-gd": _NEEDS_ALL_NODES,
-    "trusted-curator": "its messages are private only as an average",
-}
+# In the order of the registry.
+ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
 # Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site.
 _NEEDED = ("diameter", "largest_degree")
 
@@ -63,17 +48,18 @@ class SiteOracle(Oracle, vector_predictions=True):
 
 def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
     """The class of that name, or an error that says why real sites may not run it."""
-    if name in ALLOWED:
-        return ALLOWED[name]
     choice = f"Choose among {', '.join(ALLOWED)}."
-    if name in REFUSED:
-        raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {REFUSED[name]}. {choice}")
-    raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
+    if name not in REGISTRY:
+        raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
+    line = REGISTRY[name]
+    if line.not_at_sites is not None:
+        raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {line.not_at_sites}. {choice}")
+    return cast("type[PrivateAlgorithm[Any]]", line.kind)
 
 
 def name_of(algorithm: PrivateAlgorithm[Any]) -> str:
     """How an algorithm is called in a table."""
-    name = next((name for name, kind in ALLOWED.items() if type(algorithm) is kind), None)
+    name = next((name for name in ALLOWED if type(algorithm) is kind_of(name)), None)
     if name is None:
         raise InputError(
             f"Expected one of {', '.join(ALLOWED)} at real sites, got {type(algorithm).__name__}: "

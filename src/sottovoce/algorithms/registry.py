@@ -1,7 +1,8 @@
-"""The algorithms that experiments compare: one line each.
+"""All algorithms: one line each.
 
-A line says how an algorithm is called in files and tables, how it is drawn, what kind of rival it is, and which two
-settings matter most to it. Every line has a grid of the same size, so that no algorithm is tuned harder than another.
+A line says how an algorithm is called in files, agreements and tables, how it is drawn, what kind of rival it is, which
+two settings matter most to it, and whether real sites may run it. Every line has a grid of the same size, so that no
+algorithm is tuned harder than another.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import product
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args, get_type_hints
 
 from sottovoce.algorithms.base import Algorithm
 from sottovoce.errors import InputError, expect
@@ -26,7 +27,7 @@ COMMON = ("epsilon", "delta", "rounds", "rho", "lam")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One algorithm, as experiments see it.
+    """One algorithm, as all see it who know it by its name.
 
     Args:
         at: where its class is: the file in sottovoce/algorithms, a dot, and the class.
@@ -35,6 +36,7 @@ class Entry:
         grid: its most important settings and the values to try, twenty points in all.
         settings: what it is given beyond the common settings.
         forms: what each form changes.
+        not_at_sites: why real sites may not run it; None if they may. Unless its line says that they may, they may not.
         private: whether it adds noise; if not, one run says all.
         exact: whether it minimises exactly in every round, which needs double precision.
     """
@@ -48,6 +50,7 @@ class Entry:
     forms: Mapping[str, Settings] = field(
         default_factory=lambda: MappingProxyType({"fair": {"form": "fair"}, "published": {"form": "published"}})
     )
+    not_at_sites: str | None = "its noise has no exact discrete form here"
     private: bool = True
     exact: bool = False
 
@@ -82,26 +85,29 @@ _BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": _DI
 # fmt: off
 REGISTRY: dict[str, Entry] = {
     "ipadmm": Entry(at="ipadmm.IPADMM", label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
-                    grid=_BY_BOTH, settings={"local_steps": 10}),
+                    grid=_BY_BOTH, settings={"local_steps": 10}, not_at_sites=None),
     "admm": Entry(at="admm.ADMM", label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
-                  grid=_BY_RHO, private=False, exact=True),
+                  grid=_BY_RHO, private=False, exact=True, not_at_sites="it is not private"),
     "pvp": Entry(at="pvp.PVP", label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),
     "dvp": Entry(at="dvp.DVP", label="DVP", colour="#56B4E9", group="paper", grid=_BY_RHO, exact=True),
     "radmm": Entry(at="radmm.RADMM", label="R-ADMM", colour="#009E73", group="paper", grid=_BY_RHO, exact=True),
-    "dpadmm": Entry(at="dpadmm.DPADMM", label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_BOTH),
+    "dpadmm": Entry(at="dpadmm.DPADMM", label="DP-ADMM", colour="#D55E00", group="paper", grid=_BY_BOTH,
+                    not_at_sites=None),
     # With a penalty that does not grow it would be DVP.
     "madmm": Entry(at="madmm.MADMM", label="M-ADMM", colour="#CC79A7", group="paper", grid=_BY_RHO, exact=True,
                    settings={"growth": 1.02}),
     "ryu-kim": Entry(at="ryukim.RyuKim", label="Ryu & Kim", colour="#9C7A2B", group="beyond", grid=_BY_BOTH,
-                     settings={"local_steps": 10}),
+                     settings={"local_steps": 10}, not_at_sites=None),
     "fixed-point": Entry(at="fixedpoint.FixedPoint", label="Noisy fixed point", colour="#9467BD", group="beyond",
                          forms=_ONE_FORM, grid=_BY_RHO, exact=True),
     "dp-dsgd": Entry(at="dpdsgd.DPDSGD", label="DP-DSGD", colour="#4C9A6F", group="beyond", forms=_ONE_FORM,
-                     grid=_BY_DIAMETER),
+                     grid=_BY_DIAMETER, not_at_sites=None),
     "noisy-averaged-gd": Entry(at="averaged.NoisyAveragedGD", label="Averaged noisy gradients", colour="#6F86A6",
-                               group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
+                               group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER,
+                               not_at_sites="its steps are read off all nodes at once, so no single site can run it"),
     "trusted-curator": Entry(at="averaged.TrustedCurator", label="Trusted curator", colour="#A08C6A",
-                             group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER),
+                             group="bound", forms=_ONE_FORM, grid=_BY_DIAMETER,
+                             not_at_sites="its messages are private only as an average"),
 }
 # fmt: on
 
@@ -139,5 +145,6 @@ def make(name: str, settings: Settings) -> Algorithm[Any]:
 
 
 def _as_field(kind: type[Algorithm[Any]], key: str, value: Value) -> Value:
-    hint = str(next(f.type for f in fields(kind) if f.name == key))
-    return float(value) if type(value) is int and "float" in hint and "int" not in hint else value
+    hint = get_type_hints(kind)[key]
+    kinds = {hint, *get_args(hint)}
+    return float(value) if type(value) is int and float in kinds and int not in kinds else value
