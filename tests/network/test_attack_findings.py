@@ -1,4 +1,4 @@
-"""What an outside reviewer could break: each of these failed while its promise was broken."""
+"""Attacks on real sites that worked once: each of these failed while its promise was broken."""
 
 import asyncio
 import json

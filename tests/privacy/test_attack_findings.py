@@ -1,4 +1,4 @@
-"""Promises that an outside reviewer has broken once. Each test is the least that it took."""
+"""Attacks on budgets, training and sensitivities that worked once. Each test is the least that it took."""
 
 import pickle
 import warnings
