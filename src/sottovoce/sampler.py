@@ -22,7 +22,7 @@ chance 1/(c k). Steps 1 to 3 are Algorithm 2, with t = s. Step 4 is the coin of 
 y = (|Y| - s)^2 / (2 s^2) = (u/s + v - 1)^2 / 2, as one coin for each term of y when the square is multiplied out.
 
 Which words a draw takes never changes within a version. A change raises VERSION, which is part of every label. The
-test vectors are in tests/secure/test_sampler.py.
+test vectors are in tests/pieces/test_sampler.py.
 """
 
 import hmac
@@ -92,7 +92,7 @@ def keyed(key: bytes) -> Callable[[bytes], Stream]:
     return stream
 
 
-def encode(*fields: bytes | str | int | float) -> bytes:
+def encode_fields(*fields: bytes | str | int | float) -> bytes:
     """The fields as bytes, injectively: each with its kind and length first, floating-point numbers by their bits."""
     return b"".join(_field(field) for field in fields)
 
@@ -128,14 +128,14 @@ def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
     return out
 
 
-class Source(Protocol):
+class WordSource(Protocol):
     """Independent uniform words."""
 
     def take(self, count: int) -> Words:
         """The next `count` of them."""
 
 
-def uniform_below(stream: Source, bound: int, count: int) -> Ints:
+def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
     """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away."""
     expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
     last = np.uint64(_WORDS - _WORDS % bound - 1)

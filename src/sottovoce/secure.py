@@ -28,7 +28,7 @@ from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise import Noise
 from sottovoce.privacy.discrete import discretisation_divergence
 from sottovoce.privacy.gaussian import UNIT
-from sottovoce.sampler import VERSION, Stream, discrete_gaussian, encode, keyed, uniform_below
+from sottovoce.sampler import VERSION, Stream, discrete_gaussian, encode_fields, keyed, uniform_below
 
 GRID_BITS = 30  # the noise is at least 2^30 grid units wide: 1e7 draws differ from the ideal with chance 2e-16
 _CLAMP = 2.0**52  # grid units; below it, floating-point numbers are finer than half the grid
@@ -126,7 +126,7 @@ class SecureNoise(Noise):
 
     def _stream(self, kind: str, k: int, r: int, *rest: bytes | str | int | float) -> Stream:
         """The words of one draw. The kind says how many fields follow, and which."""
-        return self._keyed(encode(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
+        return self._keyed(encode_fields(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
 
     # -- public numbers -----------------------------------------------------------------------------------------------
 
@@ -197,4 +197,4 @@ def on_grid(gradient: Array, grid: float) -> Ints:
 
 
 def _digest(value: Ints) -> bytes:
-    return sha256(encode(*value.shape, value.astype("<i8").tobytes())).digest()
+    return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

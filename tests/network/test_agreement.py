@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sottovoce as sv
-from federations import ALGORITHMS, COMMON, agreement, members
+from helpers.federations import ALGORITHMS, COMMON, agreement, members
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim, registry
 from sottovoce.engines.network import agreement_file, terms
-from sottovoce.engines.network.agreement import LostNeighbour, new_run, now
+from sottovoce.engines.network.agreement import LostNeighbour, new_run, timestamp
 from sottovoce.engines.network.identity import SigningKey
 from sottovoce.engines.network.tables import toml, toml_text
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
@@ -235,7 +235,7 @@ def test_files_are_named_in_messages_and_never_replaced(tmp_path):
 
 def test_runs_are_never_the_same():
     assert len({new_run() for _ in range(100)}) == 100
-    assert agreement(run=new_run(), created=now())
+    assert agreement(run=new_run(), created=timestamp())
 
 
 # -- which algorithms -------------------------------------------------------------------------------------------------

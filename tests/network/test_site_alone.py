@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import ALGORITHMS, NAMES, SIZES, agreement
-from problems import lists
+from helpers.federations import ALGORITHMS, NAMES, SIZES, agreement
+from helpers.problems import lists
 from sottovoce.engines.network.runner import FromNeighbours
 from sottovoce.errors import InputError
 from sottovoce.losses import Softmax

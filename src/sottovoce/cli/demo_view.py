@@ -1,7 +1,6 @@
 """Several sites at once, as their logs tell: a table that lives, or a few lines where there is no terminal."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
+from sottovoce.engines.network.events import say
 
 _LONG = 3.0  # seconds after which a neighbour is called awaited
 
@@ -90,7 +90,7 @@ class LiveTable(Overview):
 
 
 @final
-class Lines(Overview):
+class SiteLines(Overview):
     """As one line for every quarter of the way that all have gone."""
 
     def __init__(self, sites: Mapping[str, Progress]) -> None:
@@ -108,19 +108,14 @@ class Lines(Overview):
 
 
 @contextmanager
-def watching(sites: Mapping[str, Progress], quiet: bool) -> Iterator[Overview]:
+def watching_sites(sites: Mapping[str, Progress], quiet: bool) -> Iterator[Overview]:
     """A view, fit for where it is shown."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield Overview(sites)
     elif not console.is_terminal:
-        yield Lines(sites)
+        yield SiteLines(sites)
     else:
         view = LiveTable(sites)
         with Live(view, console=console, refresh_per_second=8):
             yield view
-
-
-def say(text: str) -> None:
-    """One line about what goes on, on stderr."""
-    print(f"sottovoce: {text}", file=sys.stderr, flush=True)

@@ -38,7 +38,7 @@ def site_keygen(
     print(f"Public key:  {public}. Give it to the others, and read them the fingerprint: {key.public.fingerprint}.")
 
 
-def new(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
+def new_agreement(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
     """Write an agreement: who takes part, what is computed, and what it costs. All of it is public.
 
     Settings that are not given are planned from public numbers.
@@ -65,18 +65,18 @@ _SITE = typer.Option(
     metavar="NAME=KEY_FILE:ROWS[:COMMITMENT]",
 )
 _EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
-new.__signature__ = signature_of(  # type: ignore[attr-defined]
+new_agreement.__signature__ = signature_of(  # type: ignore[attr-defined]
     Draft,
     site=Annotated[list[str] | None, _SITE],
     edge=Annotated[list[str] | None, _EDGE],
     draft=Annotated[Path | None, _DRAFT],
     out=Annotated[Path | None, _OUT],
 )
-federation_app.command("new")(new)
+federation_app.command("new")(new_agreement)
 
 
 @federation_app.command("sign")
-def sign(
+def sign_agreement(
     federation: _File,
     site: Annotated[str, typer.Option(help="Whose consent this is.", metavar="NAME")],
     key: Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.")],
@@ -88,13 +88,13 @@ def sign(
 
     agreement = agreement_file.load(federation)
     path = countersign.signature_file(federation, site, signatures)
-    made = countersign.sign(agreement, site, SigningKey.load(key), path)
+    made = countersign.write_signature(agreement, site, SigningKey.load(key), path)
     print(f"{site} agrees to {federation}, digest {made.digest.hex()}.")
     print(f"Written to {path}. Give it to the others.")
 
 
 @federation_app.command("show")
-def show(federation: _File, signatures: _Signatures = None) -> None:
+def show_agreement(federation: _File, signatures: _Signatures = None) -> None:
     """Who takes part, what is computed, what it costs each site, what leaves a site, and who has signed."""
     from sottovoce.cli.federation_output import tell
     from sottovoce.engines.network import agreement_file, countersign
@@ -131,7 +131,7 @@ def certificates(
 
 
 @federation_app.command("server-config")
-def server_config(
+def write_server_config(
     federation: Annotated[
         list[Path], typer.Argument(help="The agreement; several, if one server carries several.", metavar="FEDERATION")
     ],
@@ -168,7 +168,7 @@ def server_config(
 
 
 @federation_app.command("open")
-def open_run(
+def open_on_server(
     federation: Annotated[Path, typer.Option(help="The agreement, federation.toml.", show_default=False)],
     server: Annotated[
         str, typer.Option(help="The message server, such as tls://nats.example.org:4222.", metavar="URL")
@@ -182,13 +182,13 @@ def open_run(
     """Make the mailboxes of a run on the server, once, before the sites start. Done again, it changes nothing."""
     import asyncio
 
-    from sottovoce.cli.site_view import Lines
+    from sottovoce.cli.site_view import PlainLines
     from sottovoce.engines.network import agreement_file, opening
     from sottovoce.engines.network.certificates import TLSFiles
     from sottovoce.engines.network.identity import OPERATOR
 
     agreement, operator = agreement_file.load(federation), TLSFiles.within(certificates, OPERATOR)
-    told = Lines().server_away
+    told = PlainLines().server_away
     opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")

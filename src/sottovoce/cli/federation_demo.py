@@ -67,7 +67,7 @@ def demo(
 
 def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
     from sottovoce.cli.demo_processes import Programs, ending_gently
-    from sottovoce.cli.demo_view import say
+    from sottovoce.engines.network.events import say
 
     with ExitStack() as stack:
         stack.enter_context(ending_gently())
@@ -102,7 +102,7 @@ def _agree(out: Path, rounds: int) -> "Agreement":
     file = out / "federation.toml"
     agreement_file.save(agreement, file)
     for name in NAMES:
-        countersign.sign(agreement, name, keys[name], countersign.signature_file(file, name))
+        countersign.write_signature(agreement, name, keys[name], countersign.signature_file(file, name))
     return agreement
 
 
@@ -160,13 +160,13 @@ def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
 
 def _run(out: Path, agreement: "Agreement", url: str, programs: "Programs", quiet: bool) -> None:
     """Start every site, and watch until all have ended well. The first that fails ends it."""
-    from sottovoce.cli.demo_view import Progress, watching
+    from sottovoce.cli.demo_view import Progress, watching_sites
 
     rounds = agreement.algorithm.rounds
     for name in NAMES:
         programs.start(name, _site_command(out, name, url), out / name / "output.txt")
     sites = {name: Progress(out / name / "site.log", agreement.member(name).rows, rounds) for name in NAMES}
-    with watching(sites, quiet) as view:
+    with watching_sites(sites, quiet) as view:
         running = set(NAMES)
         while running:
             time.sleep(_LOOK)

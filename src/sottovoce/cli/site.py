@@ -74,9 +74,9 @@ def site_run(
     a second time.
     """
     from sottovoce.cli import site_files
-    from sottovoce.cli.site_view import watching
+    from sottovoce.cli.site_view import watching_run
     from sottovoce.engines.network import agreement_file, countersign
-    from sottovoce.engines.network.events import Logged, Several
+    from sottovoce.engines.network.events import LogWatcher, Watchers
     from sottovoce.engines.network.identity import SigningKey
     from sottovoce.engines.network.mail import Pace
     from sottovoce.engines.network.runner import result_of
@@ -89,7 +89,7 @@ def site_run(
     signing, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
     books = state / "rows.ledger" if ledger is None else ledger
     with ExitStack() as stack:
-        with site_files.unchanged(data):
+        with site_files.refusing_changes(data):
             rows = site_files.rows_of(agreement, data)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = site_files.run_folder(state, agreement)
@@ -101,7 +101,7 @@ def site_run(
         seat.check_books()
         seat.check_budget()
         stack.enter_context(_logging(log))
-        watcher = Several(stack.enter_context(watching(quiet)), Logged())
+        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
         finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
         _write(seat, finished, folder if out is None else out)
         spent, delta = opened.total(), opened.header.delta

@@ -32,7 +32,7 @@ from sottovoce.disk import write_whole
 from sottovoce.engines.network.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.engines.network.identity import read_secret
 from sottovoce.engines.network.journal import Journal
-from sottovoce.engines.network.seat import booking, committing, owner_of
+from sottovoce.engines.network.seat import committing, damage_from_ledger, owner_of
 from sottovoce.engines.network.stops import DamagedError
 from sottovoce.errors import InputError, expect
 from sottovoce.models.from_site import label_scale
@@ -128,7 +128,7 @@ def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]
 
 
 @contextmanager
-def unchanged(data: Path) -> Iterator[None]:
+def refusing_changes(data: Path) -> Iterator[None]:
     """Refuse a file that changes meanwhile: its rows must be those that its ledger is of."""
     if data.exists():  # a pipe would be waited for, a device read without end
         expect(data.is_file(), "a data file", file=str(data))
@@ -157,7 +157,7 @@ def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
 
     A ledger without entries binds nobody: with a cap it is made anew, whether a crash left it, or a refused run.
     """
-    with booking():
+    with damage_from_ledger():
         if not Ledger.exists(path) or (cap.epsilon is not None and Ledger.unused(path)):
             return _new_ledger(path, data, cap)
         ledger = Ledger.open(path)

@@ -14,19 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
-from sottovoce.engines.network.events import Facts, Rarely, Spending, Watcher, say
+from sottovoce.engines.network.events import Facts, ReminderTimer, Spending, Watcher, say
 
 _LATE = 3.0  # seconds after which a neighbour is called late
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[Watcher]:
+def watching_run(quiet: bool) -> Iterator[Watcher]:
     """A watcher that shows the run, fit for where it is shown."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield Watcher()
     elif not console.is_terminal:
-        yield Lines()
+        yield PlainLines()
     else:
         view = View()
         with Live(view, console=console, refresh_per_second=4, transient=True):
@@ -149,14 +149,14 @@ def spent(facts: Facts, spending: Spending) -> str:
 
 
 @final
-class Lines(Watcher):
+class PlainLines(Watcher):
     """Plain lines at the start, at the end, at every tenth of the way, and when something is the matter."""
 
     def __init__(self) -> None:
         self._facts: Facts | None = None
         self._clock: _Clock | None = None
         self._awaited, self._told_next = 0, _LATE
-        self._away = Rarely()
+        self._away = ReminderTimer()
 
     def began(self, facts: Facts, spending: Spending) -> None:
         self._facts, self._clock = facts, _Clock(facts)

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from sottovoce.experiments.cells import Cell
 from sottovoce.experiments.reproduce import Study
-from sottovoce.experiments.store import Watcher
+from sottovoce.experiments.store import ProgressWatcher
 from sottovoce.report import tables
 from sottovoce.report.write import PAGE
 
 _STYLES = {"holds": "green", "holds only if": "yellow", "not shown": "yellow", "does not hold": "red"}
 
 
-class Bar(Watcher):
+class Bar(ProgressWatcher):
     """A bar in units of expected work, since cells differ a hundredfold."""
 
     def __init__(self, bar: Progress) -> None:
@@ -40,11 +40,11 @@ class Bar(Watcher):
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[Watcher]:
+def watching_study(quiet: bool) -> Iterator[ProgressWatcher]:
     """A bar on a terminal. In a log it would be noise."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield Watcher()
+        yield ProgressWatcher()
         return
     about = TextColumn("{task.fields[cells]}")
     columns = (TaskProgressColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("left, cell"), about)
@@ -53,7 +53,7 @@ def watching(quiet: bool) -> Iterator[Watcher]:
         yield Bar(bar)
 
 
-def show(study: Study, out: Path) -> None:
+def show_study(study: Study, out: Path) -> None:
     """The verdict or the scores, and where the rest is."""
     console = Console(highlight=False)
     console.print(Text(study.title))

@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.experiments.panels import Panel, Point, Scale
+from sottovoce.experiments.panels import Panel, Point, StudySize
 from sottovoce.experiments.statistics import paired, unsteadiness, welch
 from sottovoce.experiments.verdict import Claim, Comparison, compared, judge, parts, trend
 
@@ -17,7 +17,7 @@ Value: TypeAlias = Callable[[Point], Floats]
 JUDGED, OTHERS = "last", ("average", "consensus")
 
 
-def all_claims(panels: Panels, scale: Scale) -> list[Claim]:
+def all_claims(panels: Panels, scale: StudySize) -> list[Claim]:
     """Every claim whose figures are there, judged by each node's last broadcast, as the figures are.
 
     The verdicts by the other outputs stand beside it: which model a node takes in the end changes some of them.
@@ -29,7 +29,7 @@ def all_claims(panels: Panels, scale: Scale) -> list[Claim]:
     ]
 
 
-def _claims(panels: Panels, scale: Scale, column: str) -> list[Claim]:
+def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
     found: list[Claim] = []
 
     def final(point: Point) -> Floats:

@@ -17,9 +17,9 @@ from sottovoce.errors import InputError, expect
 from sottovoce.experiments import tuning
 from sottovoce.experiments.build import CHOICES
 from sottovoce.experiments.cells import Problem
-from sottovoce.experiments.panels import Panel, Scale, add
+from sottovoce.experiments.panels import Panel, StudySize, add_point
 from sottovoce.experiments.reproduce import Study
-from sottovoce.experiments.store import Runner, Store, Watcher
+from sottovoce.experiments.store import CellStore, ProgressWatcher, Runner
 from sottovoce.experiments.tuning import NOT_PRIVATE, Contestant
 
 _FRESH = 1000  # how far the seed of the judged runs is from that of the tuning
@@ -41,7 +41,7 @@ class Entrant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ComparisonFile:
     """What a file says, checked. Settings that are not given are the paper's."""
 
     algorithm: Sequence[Entrant]
@@ -62,10 +62,10 @@ class Comparison:
     tuning_runs: int = 3
     seed: int = 0
 
-    def scale(self) -> Scale:
+    def scale(self) -> StudySize:
         """The same numbers as panels want them."""
         shown = sorted({max(1, round(self.rounds * (j / 12) ** 1.5)) for j in range(1, 13)})
-        return Scale(
+        return StudySize(
             every=self.every, nodes=self.nodes, rounds=self.rounds, runs=self.runs,
             tuning_runs=self.tuning_runs, seed=self.seed,
             fresh_seed=self.seed + _FRESH, record=tuple(shown), delta=self.delta, rho=self.rho, lam=self.lam,
@@ -87,25 +87,27 @@ class Comparison:
         return found
 
 
-def read(settings: Mapping[str, Any]) -> Comparison:
+def read(settings: Mapping[str, Any]) -> ComparisonFile:
     """A comparison from the content of a TOML file; whatever is wrong with it is refused by name."""
-    _check_keys(settings, Comparison, "compare")
+    _check_keys(settings, ComparisonFile, "compare")
     entrants = settings.get("algorithm")
     if not isinstance(entrants, list) or not entrants or not all(isinstance(e, dict) for e in entrants):
         raise InputError("Expected at least one [[algorithm]] with a name, got none. Add one.")
-    made = Comparison(**{**settings, "algorithm": [_entrant(entrant) for entrant in entrants]})
+    made = ComparisonFile(**{**settings, "algorithm": [_entrant(entrant) for entrant in entrants]})
     _check(made)
     return made
 
 
-def run(comparison: Comparison, out: Path, *, title: str, command: str = "", watcher: Watcher | None = None) -> Study:
+def run(
+    comparison: ComparisonFile, out: Path, *, title: str, command: str = "", watcher: ProgressWatcher | None = None
+) -> Study:
     """Run everything that is not there yet."""
-    store = Store(out)
+    store = CellStore(out)
     store.check()
     started, scale = perf_counter(), comparison.scale()
-    runner = Runner(store, watcher or Watcher(), {})
+    runner = Runner(store, watcher or ProgressWatcher(), {})
     panel, entered = _plan(comparison, scale)
-    tried, judged = tuning.plan(scale, panel, entered)
+    tried, judged = tuning.plan_trials(scale, panel, entered)
     trials = [point.cell for points in tried for point in points]
     runner.begin([*panel.cells(), *trials, *judged])
     tuning.tune(scale, panel, runner, entered, record=scale.record)
@@ -135,7 +137,7 @@ def run(comparison: Comparison, out: Path, *, title: str, command: str = "", wat
     )
 
 
-def _plan(comparison: Comparison, scale: Scale) -> tuple[Panel, list[Contestant]]:
+def _plan(comparison: ComparisonFile, scale: StudySize) -> tuple[Panel, list[Contestant]]:
     tuned = any(entrant.grid for entrant in comparison.algorithm)
     panel = Panel(
         name="compare",
@@ -162,14 +164,14 @@ def _plan(comparison: Comparison, scale: Scale) -> tuple[Panel, list[Contestant]
                         )
                     )  # fmt: skip
                     continue
-                add(
+                add_point(
                     panel, scale, one.name, x=float(epsilon), epsilon=epsilon, form=one.form, facet=words,
                     series=one.label, problem=problem, own=one.settings, record=scale.record, seed=scale.fresh_seed,
                 )  # fmt: skip
     return panel, entered
 
 
-def _by_graph(panel: Panel, comparison: Comparison) -> Panel:
+def _by_graph(panel: Panel, comparison: ComparisonFile) -> Panel:
     """With a single epsilon there is nothing to sweep: show the graphs side by side."""
     if len(comparison.epsilons) > 1:
         return panel
@@ -196,7 +198,7 @@ def _entrant(given: Mapping[str, Any]) -> Entrant:
     return made
 
 
-def _check(c: Comparison) -> None:
+def _check(c: ComparisonFile) -> None:
     for name in ("nodes", "every", "rounds", "runs", "tuning_runs", "seed"):
         value = getattr(c, name)
         least = 0 if name == "seed" else 1

@@ -70,7 +70,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class StudySize:
     """How large an experiment is. Everything that the quick form makes smaller is here."""
 
     every: int = 1  # only every n-th row is used
@@ -105,15 +105,15 @@ class Scale:
         return told if epsilon is None else {**told, "epsilon": epsilon}
 
 
-FULL = Scale()
-QUICK = Scale(
+FULL = StudySize()
+QUICK = StudySize(
     every=20, nodes=9, rounds=6, local_steps=2, runs=3, tuning_runs=2, quick=True, record=(1, 2, 3, 4, 5, 6), late=4,
 )  # fmt: skip
 
 
-def add(
+def add_point(
     panel: Panel,
-    scale: Scale,
+    scale: StudySize,
     name: str,
     *,
     x: float | str,

@@ -12,8 +12,8 @@ from sottovoce.errors import InputError, expect
 from sottovoce.experiments import tuning
 from sottovoce.experiments.cells import Cell
 from sottovoce.experiments.claims import all_claims
-from sottovoce.experiments.panels import FULL, QUICK, Panel, Scale
-from sottovoce.experiments.store import Runner, Store, Watcher
+from sottovoce.experiments.panels import FULL, QUICK, Panel, StudySize
+from sottovoce.experiments.store import CellStore, ProgressWatcher, Runner
 from sottovoce.experiments.suite import PANELS
 from sottovoce.experiments.verdict import Claim
 
@@ -62,16 +62,16 @@ def reproduce(
     quick: bool = False,
     only: str | None = None,
     runs: int | None = None,
-    watcher: Watcher | None = None,
+    watcher: ProgressWatcher | None = None,
     command: str = "",
 ) -> Study:
     """Run everything that is not there yet, and judge."""
-    names, scale, store = chosen(only), QUICK if quick else FULL, Store(out)
+    names, scale, store = chosen(only), QUICK if quick else FULL, CellStore(out)
     if runs is not None:
         expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
         scale = replace(scale, runs=runs)
     store.check()
-    started, runner = perf_counter(), Runner(store, watcher or Watcher(), {})
+    started, runner = perf_counter(), Runner(store, watcher or ProgressWatcher(), {})
     panels = {name: tuning.figure_3b(scale) if name == TUNED else PANELS[name](scale) for name in names}
     entered = tuning.contestants(scale)
     runner.begin(_all_cells(panels, scale, entered))
@@ -93,14 +93,14 @@ def reproduce(
     )
 
 
-def _all_cells(panels: dict[str, Panel], scale: Scale, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tuning.Contestant]) -> list[Cell]:
     cells = [cell for panel in panels.values() for cell in panel.cells()]
     if TUNED in panels:
-        tried, judged = tuning.plan(scale, panels[TUNED], entered)
+        tried, judged = tuning.plan_trials(scale, panels[TUNED], entered)
         cells += [point.cell for points in tried for point in points] + (judged if not panels[TUNED].points else [])
     return cells
 
 
-def _optimum(scale: Scale) -> float | None:
+def _optimum(scale: StudySize) -> float | None:
     sites, _ = scale.problem().build()
     return pooled_optimum(sites, registry.make("ipadmm", {"lam": scale.lam}))

@@ -20,7 +20,7 @@ Side: TypeAlias = Literal["less", "greater"]
 SIDES: tuple[Side, Side] = ("less", "greater")
 
 
-class Interval(NamedTuple):
+class MeanInterval(NamedTuple):
     """A mean over runs, and its 95 % interval. Of a single run there is no interval."""
 
     mean: float
@@ -37,13 +37,13 @@ class Test(NamedTuple):
     relative: float
 
 
-def interval(values: Floats) -> Interval:
+def interval(values: Floats) -> MeanInterval:
     """Student's t over runs."""
     mean = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(values).all():
-        return Interval(mean, math.nan, math.nan)
+        return MeanInterval(mean, math.nan, math.nan)
     half = float(stats.t.ppf(0.975, len(values) - 1)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+    return MeanInterval(mean, mean - half, mean + half)
 
 
 def welch(ours: Floats, theirs: Floats) -> Test:

@@ -22,7 +22,7 @@ _ABOUT, _REFUSED = b"sottovoce.cell", b"sottovoce.refused"
 
 
 @dataclass(frozen=True)
-class Store:
+class CellStore:
     """The results under `root`/cells."""
 
     root: Path
@@ -52,7 +52,7 @@ class Store:
         return Measured({name: table[name].to_numpy() for name in ALL_COLUMNS})
 
     def write(self, cell: Cell, result: Measured | str) -> None:
-        """Store a result, or why there is none. The cell goes into the file too, so that a file explains itself."""
+        """CellStore a result, or why there is none. The cell goes into the file too, so that a file explains itself."""
         about = {_ABOUT: json.dumps(asdict(cell), sort_keys=True)}
         if isinstance(result, str):
             table, about = pa.table({}), {**about, _REFUSED: result}
@@ -69,7 +69,7 @@ class Store:
             ) from error
 
 
-class Watcher:
+class ProgressWatcher:
     """Told of what happens; this one does not care."""
 
     def begin(self, work: float, cells: int) -> None:
@@ -86,8 +86,8 @@ class Watcher:
 class Runner:
     """Runs cells, or fetches what an earlier run left. `refused` collects what an algorithm would not do, and why."""
 
-    store: Store
-    watcher: Watcher
+    store: CellStore
+    watcher: ProgressWatcher
     refused: dict[Cell, str]
 
     def begin(self, cells: Iterable[Cell]) -> None:

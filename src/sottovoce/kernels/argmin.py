@@ -14,9 +14,9 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
 from sottovoce.kernels.descent import descend_all
-from sottovoce.kernels.factor import Lines
+from sottovoce.kernels.factor import FlatRows
 from sottovoce.kernels.formulas import formulas
-from sottovoce.kernels.newton import Kept, Problem, minimise_all
+from sottovoce.kernels.newton import ArgminData, Kept, minimise_all
 from sottovoce.kernels.simd import Lanes
 from sottovoce.kernels.threads import share_out
 from sottovoce.kernels.tiles import Csr, Dense
@@ -64,7 +64,7 @@ class ArgminSolver:
         counts = np.diff(offsets)
         share = np.repeat(1.0 / counts, counts)
         low, high = _sides(loss, numbers, share) if kinked else (np.zeros(0), np.zeros(0))
-        self._d, self._rows = d, _lines(rows, d)
+        self._d, self._rows = d, _flat_rows(rows, d)
         # The same numbers, as the kernel of many runs reads them.
         self._tiles = Csr(*self._rows) if isinstance(rows, Csr) else Dense(self._rows.values.reshape(-1, d))
         norms = _norms(self._rows)
@@ -73,7 +73,7 @@ class ArgminSolver:
         code = _SMOOTH.index(type(loss)) if type(loss) in _SMOOTH else 0
         known = kinked or type(loss) in _SMOOTH
         self._of = tuple(formulas(kind) for kind in (_SMOOTH if known else (type(loss),) * len(_SMOOTH)))
-        self._problem = Problem(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
+        self._problem = ArgminData(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
         self._l2 = weight * regulariser.l2
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
@@ -196,13 +196,13 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
     return sides[0].astype(np.float64), sides[1].astype(np.float64)
 
 
-def _lines(rows: Csr | Dense, d: int) -> Lines:
+def _flat_rows(rows: Csr | Dense, d: int) -> FlatRows:
     values = np.ascontiguousarray(rows.values, dtype=np.float64)
     if isinstance(rows, Csr):
-        return Lines(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
-    return Lines(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)
+        return FlatRows(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
+    return FlatRows(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)
 
 
-def _norms(rows: Lines) -> Floats:
+def _norms(rows: FlatRows) -> Floats:
     count = len(rows.starts) - 1
     return np.sqrt(np.bincount(np.repeat(np.arange(count), np.diff(rows.starts)), rows.values**2, minlength=count))

@@ -46,7 +46,7 @@ def exp_coin(words: Any, at: Any, p: Any, q: Any, power: Any, c: Any) -> Any:
 
 
 @part
-def accepted(words: Any, at: Any, s: Any, u: Any, v: Any) -> Any:
+def accept(words: Any, at: Any, s: Any, u: Any, v: Any) -> Any:
     """True with chance e^-(u + s v - s)^2 / (2 s^2): Algorithm 3's coin, as a product of smaller ones."""
     if v == _0:
         return exp_coin(words, at, s - u, s, 2, _2)
@@ -73,7 +73,7 @@ def gaussian(words: Any, at: Any, s: Any) -> Any:
         negative = below(words, at, _2) == _1
         if negative and u == _0 and v == _0:
             continue  # there is one zero, not two
-        if accepted(words, at, s, u, v):
+        if accept(words, at, s, u, v):
             size = np.int64(u + s * v)
             return -size if negative else size
 

@@ -24,7 +24,7 @@ _EPS = 2.0**-52
 _sum = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
 
 
-class Lines(NamedTuple):
+class FlatRows(NamedTuple):
     """All nodes' rows; row j's entries are values[starts[j] : starts[j + 1]]."""
 
     values: Floats  # (entries,)
@@ -56,7 +56,7 @@ def dot_row(rows: Any, j: int, w: Any) -> Any:
 
 
 @_sum
-def dot(x: Any, y: Any) -> Any:
+def dot_dense(x: Any, y: Any) -> Any:
     """<x, y>."""
     total = 0.0
     for c in range(len(x)):
@@ -191,7 +191,7 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
 
 
 @part
-def solve(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, n: int, x: Any, temp: Any) -> None:
+def solve_factored(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, n: int, x: Any, temp: Any) -> None:
     """x <- H^-1 x, with c, diagonal and n as they were at `factorise`. `temp` has room for n numbers."""
     d = len(diagonal)
     if n < 0:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
-from sottovoce.kernels.factor import add_exactly, add_row, copy, dot, dot_row, factorise, residual, solve
+from sottovoce.kernels.factor import add_exactly, add_row, copy, dot_dense, dot_row, factorise, residual, solve_factored
 from sottovoce.kernels.formulas import curvature, slope
 from sottovoce.kernels.threads import claim, kernel, part
 
@@ -42,7 +42,7 @@ _SOFT, _STIFF, _STIFFEST = 1.0, 1e6, 1e12
 _FEW, _MANY = 6, 12
 
 
-class Problem(NamedTuple):
+class ArgminData(NamedTuple):
     """What does not change from call to call."""
 
     offsets: Ints  # (nodes + 1,)
@@ -122,8 +122,8 @@ def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
     `stiff` is c of a row at its kink, and of a coordinate at 0.
     """
     w, tail, g, pull = it.column[_W], it.column[_TAIL], it.column[_G], it.column[_PULL]
-    kinked, share, size, gap = len(p.low) > 0, 1.0 / it.m, math.sqrt(dot(w, w)), 0.0
-    hidden = (it.mu + it.steepest) * size + math.sqrt(dot(pull, pull))
+    kinked, share, size, gap = len(p.low) > 0, 1.0 / it.m, math.sqrt(dot_dense(w, w)), 0.0
+    hidden = (it.mu + it.steepest) * size + math.sqrt(dot_dense(pull, pull))
     for k in range(len(g)):
         g[k] = (it.mu * w[k] - pull[k]) + it.mu * tail[k]
     for j in range(it.m):
@@ -148,14 +148,14 @@ def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
             it.column[_C1, k] = stiff[1] if abs(s) < p.l1 else 0.0
             g[k] += s
             gap += _gap(s, w[k], -p.l1, p.l1)
-    return math.sqrt(dot(g, g)), 2 * it.mu * gap, 4 * _EPS * hidden
+    return math.sqrt(dot_dense(g, g)), 2 * it.mu * gap, 4 * _EPS * hidden
 
 
 @part
 def _derivative(p: Any, of: Any, it: Any, stiff: Any, t: float) -> Any:
     """Of the function along the step at the fraction t of it, where w is at t = 1. It rises with t."""
     back, w, step = 1 - t, it.column[_W], it.column[_STEP]
-    total = it.mu * (dot(w, step) - back * dot(step, step)) - dot(it.column[_PULL], step)
+    total = it.mu * (dot_dense(w, step) - back * dot_dense(step, step)) - dot_dense(it.column[_PULL], step)
     for j in range(it.m):
         u, row = it.row[_U, j], it.begin + j
         z = it.row[_Z, j] - back * u
@@ -219,7 +219,7 @@ def _newton_step(rows: Any, p: Any, of: Any, it: Any, good: bool, numbers: Any, 
     if not good:
         numbers[_LINES] = factorise(rows, it.begin, m, c, diagonal, room, temp)
         numbers[_MU] = it.mu
-    solve(rows, it.begin, m, c, diagonal, room, int(numbers[_LINES]), it.column[_STEP], temp)
+    solve_factored(rows, it.begin, m, c, diagonal, room, int(numbers[_LINES]), it.column[_STEP], temp)
     return not good
 
 
@@ -254,10 +254,10 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
     steps = 0
     for _ in range(_MOST_EVALUATIONS):
         size, gap, hidden = _evaluate(rows, p, of, it, stiff)
-        if stepped and t == 1 and size > 0.5 * best and dot(g, step) > 0:
+        if stepped and t == 1 and size > 0.5 * best and dot_dense(g, step) > 0:
             # Too far. Either F falls, or the gradient is half of the smallest so far. The second can happen only so
             # often, so the two together converge; near the minimum the first alone would be a matter of rounding.
-            t = _shorten(rows, p, of, it, stiff, before, dot(g, step))
+            t = _shorten(rows, p, of, it, stiff, before, dot_dense(g, step))
             copy(w, it.column[_OLD])
             copy(tail, it.column[_OLD_TAIL])
             add_exactly(w, tail, t, step)
@@ -270,7 +270,7 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
         if stepped:
             good = size <= 0.5 * was
         best = min(best, size)
-        error = math.sqrt(size * size + gap) + hidden + it.mu * math.sqrt(dot(tail, tail))
+        error = math.sqrt(size * size + gap) + hidden + it.mu * math.sqrt(dot_dense(tail, tail))
         if error <= 0.999 * tolerance or not error < np.inf or stuck > 3:
             break
         if kinked and size <= max(0.3 * math.sqrt(gap), 0.1 * tolerance, hidden):
@@ -281,7 +281,7 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
             last_gap, best, stepped = gap, np.inf, False
             continue
         fresh = _newton_step(rows, p, of, it, good, numbers, room, temp)
-        was, before, t, stepped = size, dot(g, step), 1.0, True
+        was, before, t, stepped = size, dot_dense(g, step), 1.0, True
         steps += 1
         copy(it.column[_OLD], w)
         copy(it.column[_OLD_TAIL], tail)

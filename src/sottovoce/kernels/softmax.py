@@ -17,7 +17,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.kernels.philox import tile_normals
 from sottovoce.kernels.simd import at, broadcast, load, store, where, width
-from sottovoce.kernels.steps import NARROW, NONE, SEEDED, Data, Draws, Penalty, add, move, settled, shrink
+from sottovoce.kernels.steps import NARROW, NONE, SEEDED, Data, Draws, Penalty, accumulate, move, settled, shrink
 from sottovoce.kernels.threads import claim, kernel, part, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, dot, scatter
 from sottovoce.losses import Softmax
@@ -226,7 +226,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
             if penalty.radius < np.inf:
                 _onto_ball(w, squares, penalty.radius, shape, lanes)
             for h in range(chunks):
-                add(m[h], w[h], lanes)
+                accumulate(m[h], w[h], lanes)
         m *= share
         _copy_out(last[i], first, w, shape, lanes)
         _copy_out(mean[i], first, m, shape, lanes)

@@ -212,7 +212,7 @@ def shrink(w: Any, scale: Any, lanes: Any) -> None:
 
 
 @piece
-def add(total: Any, w: Any, lanes: Any) -> None:
+def accumulate(total: Any, w: Any, lanes: Any) -> None:
     """total += w."""
     for place in range(0, len(w), width(lanes)):
         store(total, place, load(total, place, lanes) + load(w, place, lanes))
@@ -225,7 +225,7 @@ def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: A
     squares = move(w, g, z, pull, total, penalty, std, eta, curvature, lanes)
     if penalty.radius < np.inf:
         shrink(w, penalty.radius / np.maximum(np.sqrt(squares), penalty.radius), lanes)
-    add(mean, w, lanes)
+    accumulate(mean, w, lanes)
 
 
 @kernel

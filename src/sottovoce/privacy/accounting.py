@@ -34,8 +34,8 @@ from sottovoce.privacy.selection import (
     Profile,
     gamma_for,
     negative_binomial_shift,
+    profile_of_best,
     reach,
-    selected,
     tabulated_losses,
 )
 
@@ -90,7 +90,7 @@ def plain_mu(event: Event) -> float | None:
     return None if any(_plain_mu(leaf) is None for leaf in counts) else _mu(counts)
 
 
-def moments(release: Event, lam: float, delta: float) -> list[tuple[float, float]]:
+def log_moments(release: Event, lam: float, delta: float) -> list[tuple[float, float]]:
     """Pairs (K, m) of one indivisible release: but for a part of mass m its losses have a log-moment of at most K.
 
     That is, its law on the rows is P' + P'' with E_Q[(P'/Q)^{1 + lambda}] <= e^K and P'' of mass m, Q its law on any
@@ -294,7 +294,7 @@ def _profile(counts: Counter[Event], least: float) -> Profile:
     searches = _searches(counts)
     if len(searches) == counts.total() == 1:
         (search,) = searches
-        return selected(search.runs, _profile(leaves(search.event), least / search.runs.mean), least)
+        return profile_of_best(search.runs, _profile(leaves(search.event), least / search.runs.mean), least)
     if not _mixed(counts) and not _sampled(counts):
         plain, others = _divided(counts)
         mu = _mu(plain)

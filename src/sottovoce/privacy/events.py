@@ -69,9 +69,9 @@ class Event(ABC):
             exact Poisson pair, put 2 sigma in place of sigma and use `REPLACE_ONE`. dp-accounting 0.6 refuses
             draws with replacement; the export then only describes.
         """
-        from sottovoce.privacy.export import exported  # dp-accounting is an extra
+        from sottovoce.privacy.export import to_dp_event  # dp-accounting is an extra
 
-        return exported(self)
+        return to_dp_event(self)
 
     @abstractmethod
     def to_dict(self) -> dict[str, object]:

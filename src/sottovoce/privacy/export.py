@@ -31,7 +31,7 @@ except ImportError as _error:
     ) from _error
 
 
-def exported(event: Event) -> google.DpEvent:
+def to_dp_event(event: Event) -> google.DpEvent:
     """The same event. dp-accounting knows searches with eta >= 0 and, for Poisson, a mean of one or more."""
     match event:
         case NonPrivate():

@@ -22,7 +22,7 @@ import numpy as np
 
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.privacy.accounting import epsilon as epsilon_of
-from sottovoce.privacy.accounting import leaves, moments, plain_mu
+from sottovoce.privacy.accounting import leaves, log_moments, plain_mu
 from sottovoce.privacy.calibration import noise_for
 from sottovoce.privacy.events import Event, Gaussian, Repeated, Sequence
 from sottovoce.privacy.gaussian import mu_for
@@ -171,7 +171,7 @@ def _charge(event: Event, lam: float, delta: float, limit: float) -> float:
     if limit <= 0:
         return inf
     shares = [
-        times * min(max(moment, mass / (CUT_SHARE * delta) * limit) for moment, mass in moments(leaf, lam, delta))
+        times * min(max(moment, mass / (CUT_SHARE * delta) * limit) for moment, mass in log_moments(leaf, lam, delta))
         for leaf, times in leaves(event).items()
     ]
     return fsum(shares)

@@ -30,7 +30,7 @@ from sottovoce.privacy.discrete import delta_of_divergence, divergence_within
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.filter import Charges, Filter, order_for
 from sottovoce.privacy.ledger_head import Head
-from sottovoce.privacy.ledger_store import FORMAT, Entry, Header, Store
+from sottovoce.privacy.ledger_store import FORMAT, Header, LedgerEntry, LedgerStore
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
@@ -75,7 +75,7 @@ class Ledger:
     | a failed write | PrivacyError; closed to writing until opened again |
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self._store, self._lock = store, RLock()
         self._spent: Counter[Cost] = Counter()
         self._fits: Counter[Cost] = Counter()  # some composition that was priced, and is within the cap
@@ -90,12 +90,12 @@ class Ledger:
     @staticmethod
     def exists(path: Path | str) -> bool:
         """Whether a ledger was made there. What a crash in `create` leaves is none: create it again."""
-        return Store.exists(Path(path))
+        return LedgerStore.exists(Path(path))
 
     @staticmethod
     def unused(path: Path | str) -> bool:
         """Whether nothing was ever written to a ledger there. If so, `create` makes it anew, with any cap."""
-        return Store.unused(Path(path))
+        return LedgerStore.unused(Path(path))
 
     @classmethod
     def create(
@@ -112,12 +112,12 @@ class Ledger:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         order = order_for(epsilon, delta) if mixed else None
         header = Header(FORMAT, data_digest, UNIT_OF_PRIVACY, float(epsilon), float(delta), created, order)
-        return cls(Store.create(Path(path), header))
+        return cls(LedgerStore.create(Path(path), header))
 
     @classmethod
     def open(cls, path: Path | str, data_digest: str | None = None) -> "Ledger":
         """An existing ledger, verified as a whole. With a digest, it must be the ledger of that data set."""
-        ledger = cls(Store.open(Path(path)))
+        ledger = cls(LedgerStore.open(Path(path)))
         if data_digest is not None and data_digest != ledger.header.data_digest:
             ledger.close()
             raise PrivacyError(
@@ -140,7 +140,7 @@ class Ledger:
             self._take(self._store.append(run, round_, RESERVE, body))
             return self._rounds[run, round_]
 
-    def released(self, run: str, round_: int, message_digest: str) -> Reservation:
+    def bind_message(self, run: str, round_: int, message_digest: str) -> Reservation:
         """Bind a reserved round to the one message that it may ever send. Call it before sending."""
         _expect_text(message_digest=message_digest)
         with self._lock:
@@ -223,7 +223,7 @@ class Ledger:
         """All rounds that are paid for, in the order of booking."""
         return tuple(self._rounds.values())
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """The whole chain."""
         return self._store.entries()
 
@@ -259,7 +259,7 @@ class Ledger:
 
     # -- the books ----------------------------------------------------------------------------------------------------
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: LedgerEntry) -> None:
         """Add one verified entry to the books."""
         try:
             self._book(entry)
@@ -269,7 +269,7 @@ class Ledger:
                 f"{error}. It was not written by this version: release nothing before that is understood."
             ) from error
 
-    def _book(self, entry: Entry) -> None:
+    def _book(self, entry: LedgerEntry) -> None:
         place = entry.run, entry.round
         if entry.kind == RESERVE:
             if place in self._rounds:

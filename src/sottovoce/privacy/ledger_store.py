@@ -70,7 +70,7 @@ class Header:
         return _digest(astuple(self)[: 6 if self.format == 1 else 7])
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One line of the ledger. `body` is JSON text whose form depends on the kind."""
 
     index: int  # type: ignore[assignment]  # from 1; hides tuple.index, which nobody needs
@@ -88,7 +88,7 @@ class Entry(NamedTuple):
         return _digest(self[:-1])
 
 
-class Store:
+class LedgerStore:
     """The files of one ledger, held by one process at a time.
 
     `replay` has to be run to its end before `append`: it is what verifies the chain.
@@ -106,7 +106,7 @@ class Store:
         """Whether a ledger was made there. A crash in `create` leaves a file without tables: that is none."""
         if not path.is_file():
             return False
-        connection = _locked(path, "rw")
+        connection = _open_locked(path, "rw")
         try:
             return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,))
         except sqlite3.Error as error:
@@ -117,11 +117,11 @@ class Store:
     @staticmethod
     def unused(path: Path) -> bool:
         """Whether nothing was ever written to a ledger there: none was made, or not to the end, or it has no entry."""
-        if _told(path) > 0:
+        if _entries_told(path) > 0:
             return False
         if not path.is_file():
             return True
-        connection = _locked(path, "rw")
+        connection = _open_locked(path, "rw")
         try:
             return _is_unused(connection, path)
         except sqlite3.Error as error:
@@ -130,17 +130,17 @@ class Store:
             connection.close()
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> "Store":
+    def create(cls, path: Path, header: Header) -> "LedgerStore":
         """A new ledger, locked for this process, in the place of none or of one that is not in force.
 
         A crash leaves one that is not in force, where another try succeeds.
         """
-        if _told(path) > 0:
+        if _entries_told(path) > 0:
             raise PrivacyError(
                 f"Expected no trace of an earlier ledger, got {str(head_path(path))!r}, which tells of "
-                f"{_told(path)} entries. What was spent stays spent: open the ledger, or put it back."
+                f"{_entries_told(path)} entries. What was spent stays spent: open the ledger, or put it back."
             )
-        connection = _locked(path, "rwc")
+        connection = _open_locked(path, "rwc")
         try:
             if not _is_unused(connection, path):
                 raise InputError(f"Expected no ledger where one is made, got path={str(path)!r}. Open it instead.")
@@ -159,11 +159,11 @@ class Store:
             _give_up(path, connection, error)
 
     @classmethod
-    def open(cls, path: Path) -> "Store":
+    def open(cls, path: Path) -> "LedgerStore":
         """An existing ledger, locked for this process."""
         if not path.is_file():
             raise InputError(f"Expected a ledger, got path={str(path)!r}, which is no file. Create it first.")
-        connection = _locked(path, "rw")
+        connection = _open_locked(path, "rw")
         try:
             header = _read_header(connection, path)
             _make_durable(connection)
@@ -171,7 +171,7 @@ class Store:
         except BaseException as error:
             _give_up(path, connection, error)
 
-    def replay(self) -> Iterator[Entry]:
+    def replay(self) -> Iterator[LedgerEntry]:
         """All entries in order, each checked against the one before, the last against the head.
 
         Raises `PrivacyError` at the first entry that is not what was written.
@@ -188,7 +188,7 @@ class Store:
             write_head(self.path, last)
         self._head, self._head_file, self._stopped = last, OpenHead(self.path), None
 
-    def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
+    def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> LedgerEntry:
         """Write one entry. It is on the disk, and so is its head, when this returns.
 
         If it does not return, nothing more is written until the ledger is opened again: only then is it known whether
@@ -196,16 +196,16 @@ class Store:
         """
         return self._append((run, round_, kind, _canonical(body)), OpenHead.sync)
 
-    def append_free(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
+    def append_free(self, run: str, round_: int, kind: str, body: dict[str, object]) -> LedgerEntry:
         """The same for an entry that spends nothing: its head is written, and synced with that of the next entry."""
         return self._append((run, round_, kind, _canonical(body)), OpenHead.sync_every_other)
 
-    def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> Entry:
+    def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> LedgerEntry:
         if self._stopped is not None or self._head_file is None:
             raise PrivacyError(self._stopped)
         time = datetime.now(UTC).isoformat(timespec="seconds")
         fields = self._head.entries + 1, *content, time, self._head.hash
-        entry = Entry(*fields, _digest(fields))
+        entry = LedgerEntry(*fields, _digest(fields))
         self._stopped = (
             f"Expected a ledger that could be written to, got path={str(self.path)!r} after a failed write. "
             "Close it, see to the disk, and open it again."
@@ -228,7 +228,7 @@ class Store:
         """The number of entries and the last hash."""
         return self._head
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """All entries, as they are now."""
         return self._rows()
 
@@ -239,14 +239,14 @@ class Store:
         if self._head_file is not None:
             self._head_file.close()
 
-    def _rows(self) -> Iterator[Entry]:
+    def _rows(self) -> Iterator[LedgerEntry]:
         try:
             for row in self._connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY idx"):
-                yield Entry(*row)
+                yield LedgerEntry(*row)
         except sqlite3.Error as error:
             _refuse(self.path, error)
 
-    def _check(self, entry: Entry, last: Head) -> None:
+    def _check(self, entry: LedgerEntry, last: Head) -> None:
         if entry.index != last.entries + 1:
             self._broken(f"entry {last.entries + 1} is missing: entry {entry.index} comes next")
         if entry.previous != last.hash:
@@ -282,7 +282,7 @@ def _canonical(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _told(path: Path) -> int:
+def _entries_told(path: Path) -> int:
     """How many entries the head tells of; 0 if there is none."""
     return read_head(path).entries if head_path(path).exists() else 0
 
@@ -315,7 +315,7 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
     return Header(*rows[0])
 
 
-def _locked(path: Path, mode: str) -> sqlite3.Connection:
+def _open_locked(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that no other process can have at the same time."""
     connection = None
     try:

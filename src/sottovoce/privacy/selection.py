@@ -57,12 +57,12 @@ def repetitions(runs: Runs, random: Random | None = None) -> int:
             if gamma == 1:
                 return 1
             first = (1 - gamma) * exp(eta * log(gamma)) / runs.slope
-            return _drawn(source, 1, first, lambda k: (1 - gamma) * (k + eta) / (k + 1))
+            return _draw(source, 1, first, lambda k: (1 - gamma) * (k + eta) / (k + 1))
         case PoissonRuns(rate=rate):
             # Poisson numbers add up. A part's e^-rate must not underflow.
             parts = ceil(rate / 100)
             each = rate / parts
-            return sum(_drawn(source, 0, exp(-each), lambda k: each / (k + 1)) for _ in range(parts))
+            return sum(_draw(source, 0, exp(-each), lambda k: each / (k + 1)) for _ in range(parts))
     raise UnsupportedError(f"No sampler for runs={runs!r}.")
 
 
@@ -92,7 +92,7 @@ def negative_binomial_shift(runs: NegativeBinomialRuns, profile: Profile) -> flo
     return (1 + runs.eta) * high * _UP
 
 
-def selected(runs: Runs, profile: Profile, least: float) -> Profile:
+def profile_of_best(runs: Runs, profile: Profile, least: float) -> Profile:
     """The profile of the best of K runs, from that of one. It need not be tight where it is below `least`."""
     match runs:
         case NegativeBinomialRuns():
@@ -117,17 +117,17 @@ def reach(profile: Profile, least: float) -> float:
 
 
 @dataclass(frozen=True)
-class Table:
+class ProfileTable:
     """A profile at 0, step, 2 step, ...: falling, each value an upper bound."""
 
     step: float
     values: Floats
 
     @staticmethod
-    def of(profile: Profile, step: float, points: int) -> "Table":
+    def of(profile: Profile, step: float, points: int) -> "ProfileTable":
         """Tabulate. A true profile falls, so the least value so far bounds it, too."""
         values = np.array([min(1.0, profile(k * step)) for k in range(points + 1)])
-        return Table(step, np.minimum.accumulate(values))
+        return ProfileTable(step, np.minimum.accumulate(values))
 
     def __call__(self, epsilon: Floats) -> Floats:
         """An upper bound anywhere on the line: a true profile is convex in e^eps, so it lies below its chords."""
@@ -170,7 +170,9 @@ def tabulated_losses(parts: list[tuple[Profile, int]], least: float) -> Losses:
     """
     tops = [reach(profile, least) for profile, _ in parts]
     step = max(tops) / POINTS
-    tables = [Table.of(profile, step, max(2, ceil(top / step))) for (profile, _), top in zip(parts, tops, strict=True)]
+    tables = [
+        ProfileTable.of(profile, step, max(2, ceil(top / step))) for (profile, _), top in zip(parts, tops, strict=True)
+    ]
     pairs = [table.masses() for table in tables]
     times = tuple(count for _, count in parts)
     squares = [float(np.sum(mass * (step * np.arange(1, len(mass) + 1)) ** 2)) for mass, _ in pairs]
@@ -213,7 +215,7 @@ def _poisson(rate: float, profile: Profile, least: float) -> Profile:
     With V from v to v + h, the chord's share of the left end is (e^{-c (V - v)} - e^{-c h}) / (1 - e^{-c h}).
     """
     negligible = 0.01 * least / max(rate, 1.0)
-    table = Table.of(profile, reach(profile, negligible) / POINTS, POINTS)
+    table = ProfileTable.of(profile, reach(profile, negligible) / POINTS, POINTS)
     c, h = np.geomspace(1e-4, 4.0, 64)[:, None], 0.2
     left = (-np.expm1(-(1 + c) * h) / (1 + c) + np.exp(-c * h) * expm1(-h)) / -np.expm1(-c * h)
     places = h * np.arange(2 + ceil(-log(negligible) / h))
@@ -230,7 +232,7 @@ def _poisson(rate: float, profile: Profile, least: float) -> Profile:
     return bound
 
 
-def _drawn(random: Random, least: int, first: float, ratio: Callable[[int], float]) -> int:
+def _draw(random: Random, least: int, first: float, ratio: Callable[[int], float]) -> int:
     """Inverse transform: P(K = least) = first, P(K = k + 1) = ratio(k) P(K = k)."""
     u, k, mass = random.random(), least, first
     total = mass

@@ -30,7 +30,7 @@ class Look(NamedTuple):
     marker: str
 
 
-def draw(panel: Panel, optimum: float | None = None) -> Figure:
+def draw_panel(panel: Panel, optimum: float | None = None) -> Figure:
     """The figure of a panel that has results. `optimum` is drawn as a line where it is in reach."""
     with style():
         if panel.shape == "curves":

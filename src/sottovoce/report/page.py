@@ -13,7 +13,7 @@ from sottovoce.report.html import TextTable, inline, render
 _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
 
 
-def page(study: Study, figures: Mapping[str, str]) -> str:
+def study_page(study: Study, figures: Mapping[str, str]) -> str:
     """The page; `figures` are SVG texts by panel."""
     shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
     return render(

@@ -16,13 +16,13 @@ PAGE = "report.html"
 _NOTHING = "–"
 
 
-def write(run: Run, out: Path) -> None:
+def write_run_page(run: Run, out: Path) -> None:
     """Write the page, whole."""
     with writable(out):
-        write_whole(out, page(run).encode())
+        write_whole(out, run_page(run).encode())
 
 
-def page(run: Run) -> str:
+def run_page(run: Run) -> str:
     """The page as HTML."""
     summary, model = run.summary, run.model
     classes = model.classes if model.weights.shape[1] > 1 else None

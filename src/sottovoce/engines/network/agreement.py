@@ -265,7 +265,7 @@ def new_run() -> str:
     return secrets.token_hex(16)
 
 
-def now() -> str:
+def timestamp() -> str:
     """The time, as an agreement writes it."""
     return datetime.now(UTC).strftime(_TIME)
 

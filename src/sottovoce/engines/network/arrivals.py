@@ -22,7 +22,7 @@ class Arrivals:
         self._largest = largest
         self._kept: dict[tuple[str, Kind], dict[Slot, bytes]] = {(site, kind): {} for site in sites for kind in Kind}
         # Rounds and notices are asked for in order, answers are not.
-        self._had: dict[tuple[str, Kind], int] = {}
+        self._last_read: dict[tuple[str, Kind], int] = {}
         self._watchers: dict[Slot, set[asyncio.Future[None]]] = {}
         # Whether pushes have come on this connection: then the next one is worth waiting for.
         self.flowing = False
@@ -34,7 +34,7 @@ class Arrivals:
     def add(self, token: str, site: str, data: bytes) -> None:
         """Keep a push, if its mailbox can still be asked for. The address comes as it stands in the subject."""
         address = Slot.of_token(token, site)
-        if address is None or len(data) > self._largest or self._was_had(address):
+        if address is None or len(data) > self._largest or self._was_read(address):
             return
         kept = self._kept.get((site, address.kind))
         if kept is None:
@@ -47,7 +47,7 @@ class Arrivals:
             if not watcher.done():
                 watcher.set_result(None)
 
-    def had(self, address: Slot) -> None:
+    def mark_read(self, address: Slot) -> None:
         """The message was read: a push of it is no longer wanted, nor are those before it."""
         place = address.site, address.kind
         if place not in self._kept:
@@ -55,16 +55,16 @@ class Arrivals:
         if address.kind is Kind.ANSWER:
             self._kept[place].pop(address, None)
             return
-        last = self._had[place] = max(self._had.get(place, -1), address.number)
+        last = self._last_read[place] = max(self._last_read.get(place, -1), address.number)
         self._kept[place] = {slot: data for slot, data in self._kept[place].items() if slot.number > last}
 
-    def _was_had(self, address: Slot) -> bool:
-        return address.number <= self._had.get((address.site, address.kind), -1)
+    def _was_read(self, address: Slot) -> bool:
+        return address.number <= self._last_read.get((address.site, address.kind), -1)
 
     def _take(self, address: Slot) -> bytes | None:
         data = self._kept.get((address.site, address.kind), {}).get(address)
         if data is not None:
-            self.had(address)
+            self.mark_read(address)
         return data
 
     async def wait(self, address: Slot, seconds: float) -> bytes | None:

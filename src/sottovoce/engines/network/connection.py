@@ -22,7 +22,7 @@ from typing import Any, Self, final
 from urllib.parse import urlsplit
 
 from sottovoce.engines.network.frames import Complaint, Frame, FrameError, Frames, Info, Message, Sign
-from sottovoce.engines.network.subjects import described
+from sottovoce.engines.network.subjects import describe_subject
 from sottovoce.engines.network.transport import RefusedError
 from sottovoce.errors import expect
 
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
                 raise made._end
         except BaseException as error:
             await made.shut()
-            raise (_explained(server, error) if isinstance(error, OSError) else error) from None
+            raise (_explain(server, error) if isinstance(error, OSError) else error) from None
         return made
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
             self.drop(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = SilenceError("the connection was lost") if exc is None else _explained(self._server, exc)
+        reason = SilenceError("the connection was lost") if exc is None else _explain(self._server, exc)
         self.drop(reason)
         _settle(self._gone, None)
 
@@ -311,13 +311,15 @@ class Connection(asyncio.Protocol):
                 _settle(
                     answer,
                     RefusedError(
-                        f"Expected the server to let us use {described(subject)}, got: permissions violation. Check "
-                        "that certificate and --site belong together, and the server's file."
+                        f"Expected the server to let us use {describe_subject(subject)}, got: permissions violation. "
+                        "Check that certificate and --site belong together, and the server's file."
                     ),
                 )
         for subject in self._pushes.subjects:
             if f'"{subject.lower()}"' in words:
-                LOG.warning("the message server does not let us hear %s; it is looked for instead", described(subject))
+                LOG.warning(
+                    "the message server does not let us hear %s; it is looked for instead", describe_subject(subject)
+                )
 
 
 def _settle(future: "asyncio.Future[Any]", result: object) -> None:
@@ -342,7 +344,7 @@ def _payload_limit(text: bytes) -> int:
     return limit
 
 
-def _explained(server: Server, error: Exception) -> Exception:
+def _explain(server: Server, error: Exception) -> Exception:
     broken_off = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
     if isinstance(error, ssl.SSLError) and not broken_off:
         return RefusedError(

@@ -86,7 +86,7 @@ def signature_file(agreement_file: Path, site: str, folder: Path | None = None) 
     return (agreement_file.parent if folder is None else folder) / f"{agreement_file.stem}.{site}.sig"
 
 
-def sign(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
+def write_signature(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
     """Sign, and write a new file. An older signature is never replaced."""
     made = Countersignature.make(agreement, site, key)
     write_public(path, made.dumps().encode("ascii"))

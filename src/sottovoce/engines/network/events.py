@@ -91,7 +91,7 @@ class Watcher:
 
 
 @final
-class Several(Watcher):
+class Watchers(Watcher):
     """Tells several watchers."""
 
     def __init__(self, *watchers: Watcher) -> None:
@@ -147,7 +147,7 @@ class Several(Watcher):
 
 
 @final
-class Rarely:
+class ReminderTimer:
     """When to say again that the server is away: at once, and then ever more rarely, since it may last for days.
 
     A server that makes up a new reason every time is told no more often. Only what comes before the bracket counts.
@@ -176,12 +176,12 @@ class Rarely:
 
 
 @final
-class Logged(Watcher):
+class LogWatcher(Watcher):
     """Writes everything to the logger `sottovoce.site`, each with the name of the event and its fields."""
 
     def __init__(self) -> None:
         self._awaited, self._told_next = 0, 0.0
-        self._away = Rarely()
+        self._away = ReminderTimer()
 
     def began(self, facts: Facts, spending: Spending) -> None:
         _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap)

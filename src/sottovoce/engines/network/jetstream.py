@@ -17,7 +17,7 @@ from sottovoce.engines.network.frames import Message
 from sottovoce.engines.network.link import Link, UnderWayError, now
 from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
 from sottovoce.engines.network.transport import (
-    Outcome,
+    PutOutcome,
     PutResult,
     RefusedError,
     Transport,
@@ -38,7 +38,7 @@ FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of
 Told: TypeAlias = Callable[[str | None, float | None], None]
 
 
-def untold(words: str | None, left: float | None) -> None:
+def tell_nobody(words: str | None, left: float | None) -> None:
     """For those who need not be told."""
     del words, left
 
@@ -56,7 +56,7 @@ async def create_stream(
     tls: ssl.SSLContext | None = None,
     inbox_prefix: str = "_INBOX",
     timeout: float = 10.0,
-    told: Told = untold,
+    told: Told = tell_nobody,
 ) -> None:
     """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
 
@@ -80,12 +80,12 @@ async def create_stream(
     link.told = _until(deadline, told)
     try:
         subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
-        answer = await link.request(subject, deadline, _parsed, json.dumps(wanted).encode())
+        answer = await link.request(subject, deadline, _read_answer, json.dumps(wanted).encode())
         _check_payload(link, run_id, max_message_size)
     finally:
         await link.close()
     if "error" in answer:
-        raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_described(answer)}.")
+        raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_reason_in(answer)}.")
     made = answer.get("config")
     missed = sorted(key for key, value in wanted.items() if not isinstance(made, dict) or made.get(key) != value)
     if missed:
@@ -161,7 +161,7 @@ class NotOpenError(SilenceError):
         )
 
 
-def _parsed(message: Message) -> dict[str, Any]:
+def _read_answer(message: Message) -> dict[str, Any]:
     """The answer, unless it says: not now."""
     if message.status == _NOBODY:
         raise SilenceError("nobody answers there; is JetStream enabled?")
@@ -173,25 +173,25 @@ def _parsed(message: Message) -> dict[str, Any]:
         raise RefusedError(f"Expected an answer of the message server, got {plain(repr(message.data[:80]))}.")
     error = answer.get("error")
     if isinstance(error, dict) and error.get("code") == 503 and error.get("err_code") != STORE_FAILED:
-        raise SilenceError(_described(answer))
+        raise SilenceError(_reason_in(answer))
     return answer
 
 
-def _described(answer: dict[str, Any]) -> str:
+def _reason_in(answer: dict[str, Any]) -> str:
     """Only texts are shown: what is nested could be nested too deep to be printed."""
     error = answer.get("error")
     reason = error.get("description") if isinstance(error, dict) else error
     return plain(reason) if isinstance(reason, str) else "no reason that could be read"
 
 
-def _acknowledged(message: Message) -> dict[str, Any]:
+def _read_acknowledgement(message: Message) -> dict[str, Any]:
     """The answer to a put."""
     if message.status == _NOBODY:
         raise NotOpenError("nobody answers for the run")
-    return _parsed(message)
+    return _read_answer(message)
 
 
-def _stored(message: Message) -> bytes | None:
+def _read_mailbox(message: Message) -> bytes | None:
     """The message in a mailbox; None if it is empty.
 
     A message whose headers look like a status still is a message: to what was stored the server adds headers that say
@@ -231,7 +231,7 @@ class JetStreamTransport(Transport):
         *,
         tls: ssl.SSLContext | None = None,
         timeout: float = 10.0,
-        told: Told = untold,
+        told: Told = tell_nobody,
     ) -> Self:
         """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once.
 
@@ -269,34 +269,34 @@ class JetStreamTransport(Transport):
         return transport
 
     async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
-        address, deadline = _checked(slot, timeout)
+        address, deadline = _check_address(slot, timeout)
         fits = len(data) <= self._max_message_size
         expect(fits, f"a message of at most {self._max_message_size} bytes", bytes=len(data))
         subject = mailbox(self._run_id, slot.token, slot.site)
-        answer = await self._link.request(subject, deadline, _acknowledged, data, _headers(self._run_id))
+        answer = await self._link.request(subject, deadline, _read_acknowledgement, data, _headers(self._run_id))
         error = answer.get("error")
         if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
-            return PutResult(Outcome.STORED, data)
+            return PutResult(PutOutcome.STORED, data)
         if isinstance(error, dict) and error.get("err_code") == STORE_FAILED:
-            held = await self._awaited(address, min(deadline, now() + FINDING))
+            held = await self._await_message(address, min(deadline, now() + FINDING))
             if held is not None:
-                return PutResult(Outcome.ALREADY_THERE, held)
+                return PutResult(PutOutcome.ALREADY_THERE, held)
         raise RefusedError(
             f"Expected the server to store {slot.kind.name.lower()} {slot.number} of site={slot.site!r}, got: "
-            f"{_described(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
+            f"{_reason_in(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
             "stream."
         )
 
     async def get(self, slot: Slot, timeout: float) -> bytes | None:
-        return await self._awaited(*_checked(slot, timeout))
+        return await self._await_message(*_check_address(slot, timeout))
 
     async def look(self, slot: Slot, timeout: float) -> bytes | None:
-        return await self._look(*_checked(slot, timeout))
+        return await self._look(*_check_address(slot, timeout))
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _awaited(self, address: Slot, deadline: float) -> bytes | None:
+    async def _await_message(self, address: Slot, deadline: float) -> bytes | None:
         answered, began = False, now()
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
@@ -312,7 +312,7 @@ class JetStreamTransport(Transport):
                     return None
                 raise
             if stored is not None:
-                self._arrivals.had(address)
+                self._arrivals.mark_read(address)
                 self._empty.pop(address, None)
                 return stored
             answered, self._empty[address] = True, now()
@@ -327,9 +327,9 @@ class JetStreamTransport(Transport):
 
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
         """Into the mailbox itself."""
-        return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _stored)
+        return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _read_mailbox)
 
 
-def _checked(slot: Slot, timeout: float) -> tuple[Slot, float]:
+def _check_address(slot: Slot, timeout: float) -> tuple[Slot, float]:
     check_timeout(timeout)
     return slot.checked(), now() + timeout

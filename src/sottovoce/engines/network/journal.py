@@ -111,7 +111,7 @@ class Journal:
             commit: from a secret salt to what binds the run to the site's rows. It may refuse.
             salt: 32 secret bytes for a new journal; None draws them.
         """
-        journal = cls(path, _locked(path))
+        journal = cls(path, _open_locked(path))
         try:
             with journal._reporting():
                 journal._begin(owner, commit, salt)
@@ -329,7 +329,7 @@ def _digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join((lengths.encode(), b":", *parts))).hexdigest()
 
 
-def _locked(path: Path) -> sqlite3.Connection:
+def _open_locked(path: Path) -> sqlite3.Connection:
     """A connection that no other process can have at the same time, to a file that only its owner may read."""
     try:
         _make(path)

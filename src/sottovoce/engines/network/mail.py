@@ -17,8 +17,8 @@ from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.identity import SigningKey
 from sottovoce.engines.network.letters import ANSWER_BYTES, NOTICE_BYTES, Words, read_words, words_size
 from sottovoce.engines.network.stops import UsedTwiceError
-from sottovoce.engines.network.transport import Outcome, PutResult, RefusedError, Transport, UnreachableError
-from sottovoce.engines.network.wire import BadMessageError, Kind, Place, Refusal, Slot, seal, sealed_size, unseal
+from sottovoce.engines.network.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
+from sottovoce.engines.network.wire import BadMessageError, Envelope, Kind, Refusal, Slot, seal, sealed_size, unseal
 from sottovoce.errors import expect
 
 T = TypeVar("T")
@@ -96,11 +96,11 @@ class Mail:
 
     def seal(self, slot: Slot, payload: bytes) -> bytes:
         """The signed bytes of the site's own message. The same payload always gives the same bytes."""
-        return seal(self._place(slot), payload, self._key)
+        return seal(self._envelope(slot), payload, self._key)
 
     def unseal(self, slot: Slot, data: bytes) -> bytes:
         """The payload that the slot's site signed for this place, or `BadMessageError`."""
-        return unseal(data, self._place(slot), self.agreement.member(slot.site).public_key)
+        return unseal(data, self._envelope(slot), self.agreement.member(slot.site).public_key)
 
     def open_letter(self, slot: Slot, data: bytes) -> Letter:
         """What a site said in a round, or `BadMessageError`."""
@@ -128,12 +128,12 @@ class Mail:
         except BadMessageError:
             return False
 
-    def _place(self, slot: Slot) -> Place:
-        return Place(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
+    def _envelope(self, slot: Slot) -> Envelope:
+        return Envelope(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
 
     # -- delivering ---------------------------------------------------------------------------------------------------
 
-    async def deliver(self, slot: Slot, data: bytes) -> Outcome:
+    async def deliver(self, slot: Slot, data: bytes) -> PutOutcome:
         """Put the site's own message into its mailbox. A server that is away is waited for."""
         result = await self.put(slot, data)
         if result.held != data:
@@ -154,7 +154,7 @@ class Mail:
             self.unseal(slot, held)
         except BadMessageError as error:
             raise RefusedError(
-                f"Expected the mailbox of {self._place(slot)} to hold our own message, got another: {error} Ask "
+                f"Expected the mailbox of {self._envelope(slot)} to hold our own message, got another: {error} Ask "
                 "whoever runs the message server."
             ) from error
         raise UsedTwiceError(

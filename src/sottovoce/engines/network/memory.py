@@ -12,7 +12,7 @@ from math import inf
 from typing import final
 
 from sottovoce.engines.network.transport import (
-    Outcome,
+    PutOutcome,
     PutResult,
     Transport,
     TransportError,
@@ -66,11 +66,11 @@ class Post:
             await asyncio.sleep(deadline - _now())
             raise UnreachableError(f"Expected an answer to a put within {timeout:g} s, got none. Put it again.")
         if address in self._held:
-            return PutResult(Outcome.ALREADY_THERE, self._held[address])
+            return PutResult(PutOutcome.ALREADY_THERE, self._held[address])
         self._held[address] = bytes(data)
         self._readable_at[address] = _now() + self.trouble.late.get(address, 0.0)
         self._tell_all()
-        return PutResult(Outcome.STORED, self._held[address])
+        return PutResult(PutOutcome.STORED, self._held[address])
 
     async def get(self, address: Slot, timeout: float) -> bytes | None:
         """What is held, as soon as it may be seen."""

@@ -18,7 +18,7 @@ from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
 from sottovoce.engines.network.mail import Answer, Mail
 from sottovoce.engines.network.stops import LeftBehindError
-from sottovoce.engines.network.transport import Outcome
+from sottovoce.engines.network.transport import PutOutcome
 from sottovoce.engines.network.wire import BadMessageError, Kind, Refusal, Slot
 from sottovoce.engines.network.witness import left_behind
 from sottovoce.errors import SottovoceError, expect
@@ -110,7 +110,7 @@ class Board:
             self._own += 1
             data = self._mail.seal(slot, notice.to_bytes())
             result = await self._mail.put(slot, data)
-            if result.outcome is Outcome.STORED or (once and result.held == data):
+            if result.outcome is PutOutcome.STORED or (once and result.held == data):
                 return slot.number
         return None
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import OPERATOR
-from sottovoce.engines.network.jetstream import Told, create_stream, untold
+from sottovoce.engines.network.jetstream import Told, create_stream, tell_nobody
 from sottovoce.engines.network.mail import largest_message, largest_notice
 from sottovoce.engines.network.notices import most_answers, most_notices
 from sottovoce.engines.network.subjects import inbox
@@ -38,7 +38,7 @@ async def open_run(
     *,
     replicas: int = 1,
     timeout: float = 30.0,
-    told: Told = untold,
+    told: Told = tell_nobody,
 ) -> Room:
     """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
 

@@ -32,7 +32,7 @@ from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.seat import Seat, as_message
 from sottovoce.engines.network.snapshot import Snapshot, pack_state, unpack_state
 from sottovoce.engines.network.stops import DivergedError, LostNeighbourError, UsedTwiceError
-from sottovoce.engines.network.transport import Outcome, Transport, UnreachableError
+from sottovoce.engines.network.transport import PutOutcome, Transport, UnreachableError
 from sottovoce.engines.network.wire import Slot
 from sottovoce.engines.network.witness import Witness, digest_of
 from sottovoce.errors import UnsupportedError
@@ -74,10 +74,10 @@ def result_of(seat: Seat) -> Finished | None:
     if seat.journal.round < seat.agreement.algorithm.rounds:
         return None
     seat.journal.finish()  # the process before may have been ended after its last round, and before it was wound up
-    return _finished(seat, seat.resumed())
+    return _result(seat, seat.last_snapshot())
 
 
-def unwatched(point: str, k: int) -> None:
+def no_probe(point: str, k: int) -> None:
     """The probe that does nothing."""
 
 
@@ -86,7 +86,7 @@ async def run_site(
     transport: Transport,
     *,
     watcher: Watcher | None = None,
-    probe: Probe = unwatched,
+    probe: Probe = no_probe,
     pace: Pace | None = None,
 ) -> Finished:
     """Take part in a run, from where the journal stands to the end.
@@ -125,7 +125,7 @@ class _Run:
         seat, rounds = self.seat, self.algorithm.rounds
         seat.check_books()
         seat.check_budget()
-        after = seat.resumed()
+        after = seat.last_snapshot()
         self.watcher.began(seat.facts(), seat.spending())
         if self.journal.round < rounds:
             self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
@@ -138,7 +138,7 @@ class _Run:
                     after = await self._round(k, after, policy)
         self.journal.finish()
         self.watcher.finished(rounds, self.journal.absent)
-        return _finished(seat, after)
+        return _result(seat, after)
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class _Run:
         self.watcher.round_began(k)
         message, state = await self._release(k, before, policy)
         outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
-        self.watcher.published(k, outcome is Outcome.ALREADY_THERE)
+        self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
         self.probe("published", k)
         letters = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
@@ -320,15 +320,15 @@ class _Run:
         for name in self.seat.neighbours:
             if name in heard:
                 total = total + heard[name]
-        witness = self._witnessed(k, before.witness, {self.seat.site: own, **letters})
+        witness = self._extend_witness(k, before.witness, {self.seat.site: own, **letters})
         after = self.algorithm.absorb(k, state, self._oracle(k), FromNeighbours(total))
         return Snapshot(after, said, total, witness, edges)
 
-    def _witnessed(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
+    def _extend_witness(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
         """What is known after round k; stops if those who are left do not hang together."""
         a, site = self.agreement, self.seat.site
         for name, letter in letters.items():
-            witness = witness.met(a, name, letter.words.binding)
+            witness = witness.with_binding(a, name, letter.words.binding)
         said = {name: digest_of(letter.data) for name, letter in letters.items()}
         told = {name: letter.words.testimony for name, letter in letters.items() if name != site}
         witness = witness.after(a, k, said, told, self.journal.absent)
@@ -367,7 +367,7 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
     return cast(list[T], answers)
 
 
-def _finished(seat: Seat, last: Snapshot) -> Finished:
+def _result(seat: Seat, last: Snapshot) -> Finished:
     rounds = seat.agreement.algorithm.rounds
     left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
     said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))

@@ -197,7 +197,7 @@ class Seat:
 
     def check_budget(self) -> None:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
-        with booking():
+        with damage_from_ledger():
             self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
 
     def check_books(self) -> None:
@@ -223,15 +223,15 @@ class Seat:
 
     def reserve(self, k: int) -> None:
         """Pay for round k, if it was not paid for."""
-        with booking():
+        with damage_from_ledger():
             self.ledger.reserve(self.booked, k, self.event, self.divergence)
 
     def bind(self, k: int, message: bytes) -> None:
         """From now on round k has this message for ever."""
-        with booking():
-            self.ledger.released(self.booked, k, digest(message))
+        with damage_from_ledger():
+            self.ledger.bind_message(self.booked, k, digest(message))
 
-    def resumed(self) -> Snapshot:
+    def last_snapshot(self) -> Snapshot:
         """After the last round that was finished."""
         last = self.journal.last()
         if last is None:
@@ -255,7 +255,7 @@ def as_message(vector: Array) -> Array:
 
 
 @contextmanager
-def booking() -> Iterator[None]:
+def damage_from_ledger() -> Iterator[None]:
     """Say what kind of trouble it is when the ledger cannot be used."""
     try:
         yield

@@ -26,13 +26,13 @@ _STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
 _LENGTH = struct.Struct("<I")
 
 
-def pack(arrays: Mapping[str, Array]) -> bytes:
+def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
     """Arrays of float64 under their names."""
     body = save({name: np.asarray(array, dtype=np.float64, order="C") for name, array in arrays.items()})
     return hashlib.sha256(body).digest() + body
 
 
-def unpack(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     """Exactly the arrays of these names and shapes."""
     body = data[DIGEST_BYTES:]
     try:
@@ -57,12 +57,12 @@ def unpack(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Arra
 
 def pack_state(state: Any) -> bytes:
     """An algorithm's state, a named tuple of arrays."""
-    return pack({f"{_STATE}{name}": array for name, array in state._asdict().items()})
+    return pack_arrays({f"{_STATE}{name}": array for name, array in state._asdict().items()})
 
 
 def unpack_state(data: bytes, like: Any) -> Any:
     """The state, which must have the fields and shapes of `like`."""
-    return _state_of(unpack(data, _shapes(like)), like)
+    return _state_of(unpack_arrays(data, _shapes(like)), like)
 
 
 @final
@@ -90,7 +90,7 @@ class Snapshot:
         known = self.witness.dumps()
         arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
         arrays |= {_SAID: self.said, _HEARD: self.heard}
-        packed = pack(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
+        packed = pack_arrays(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
         return _LENGTH.pack(len(known)) + known + packed
 
     @classmethod
@@ -99,7 +99,9 @@ class Snapshot:
         size = _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
         witness = Witness.loads(data[_LENGTH.size : size], agreement)
         shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
-        arrays = unpack(data[size:], shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()})
+        arrays = unpack_arrays(
+            data[size:], shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()}
+        )
         edges = {name: arrays[f"{_EDGE}{name}"] for name in start.edges}
         return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], witness, edges)
 

@@ -50,7 +50,7 @@ def inbox(site: str) -> str:
     return f"_INBOX_{site}"
 
 
-def described(subject: str) -> str:
+def describe_subject(subject: str) -> str:
     """What a subject is, for people: nobody needs to know its name."""
     match subject.split("."):
         case ["sv", _, token, site] | ["$JS", "API", "DIRECT", "GET", _, "sv", _, token, site]:

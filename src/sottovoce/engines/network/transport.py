@@ -40,7 +40,7 @@ def check_timeout(timeout: float) -> None:
     expect(0 < timeout < inf, "a finite timeout > 0 seconds", timeout=timeout)
 
 
-class Outcome(Enum):
+class PutOutcome(Enum):
     """How a put ended."""
 
     STORED = "stored"
@@ -52,7 +52,7 @@ class Outcome(Enum):
 class PutResult:
     """How a put ended, and what the mailbox now holds. If that is not what was put, stop: the name is used twice."""
 
-    outcome: Outcome
+    outcome: PutOutcome
     held: bytes
 
 

@@ -106,7 +106,7 @@ class BadMessageError(SottovoceError):
 
 @final
 @dataclass(frozen=True)
-class Place:
+class Envelope:
     """What a reader knows about a message before it comes. `length` counts the payload's bytes."""
 
     run: str
@@ -147,14 +147,14 @@ def sealed_size(run: str, slot: Slot, length: int) -> int:
     return _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to) + length + SIGNATURE_BYTES
 
 
-def seal(place: Place, payload: bytes, key: SigningKey) -> bytes:
+def seal(place: Envelope, payload: bytes, key: SigningKey) -> bytes:
     """The bytes to send."""
     expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
     body = place.header + payload
     return body + key.sign(body, Context.MESSAGE)
 
 
-def unseal(data: bytes, place: Place, public_key: PublicKey) -> bytes:
+def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
     """The payload, or `BadMessageError`."""
     _check_size(data, place)
     header = place.header
@@ -170,13 +170,13 @@ def unseal(data: bytes, place: Place, public_key: PublicKey) -> bytes:
     return body[len(header) :]
 
 
-def _check_size(data: bytes, place: Place) -> None:
+def _check_size(data: bytes, place: Envelope) -> None:
     if len(data) != place.size:
         refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
         raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")
 
 
-def _refuse_header(data: bytes, place: Place) -> None:
+def _refuse_header(data: bytes, place: Envelope) -> None:
     """Find the field that differs. The size is right, so the fixed part and the digest are there."""
     magic, kind, run_size, site_size, to_size, number, length = _FIXED.unpack_from(data)
     rest, ends = data[_FIXED.size :], [DIGEST_BYTES]

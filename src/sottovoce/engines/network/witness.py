@@ -131,7 +131,7 @@ class Witness:
         testimonies = newest, *self.testimonies[: REMEMBERED - 1]
         return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
 
-    def met(self, agreement: Agreement, name: str, binding: bytes) -> "Witness":
+    def with_binding(self, agreement: Agreement, name: str, binding: bytes) -> "Witness":
         """The same, with a site's binding, which is remembered from its first message on."""
         i = agreement.index(name)
         return replace(self, bindings=(*self.bindings[:i], binding, *self.bindings[i + 1 :]))
