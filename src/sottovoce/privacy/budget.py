@@ -6,6 +6,9 @@ What is charged next is chosen with sight of earlier results, so what accepts an
 epsilons. The unit is one row of one site replaced by any other row. Sites hold disjoint rows, so a fit at all of them
 costs what it costs the worst site: one event, not one for each site. What is charged stays charged: a crash, an
 exception or an unused model gives nothing back.
+
+A budget lives in one process, for whoever fits models there. It shows no tampering and survives no crash between two
+saves; a real site keeps a `ledger` instead.
 """
 
 import json
@@ -31,8 +34,10 @@ from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
 FORMAT = "sottovoce budget"
+# Read by `load`, which says what becomes of older files.
 VERSION = 2  # 1 had no order
 LARGEST_FILE = 2**26  # bytes
+# Beyond, a double is no exact count any more.
 MOST_TIMES = 2**53
 
 
@@ -47,11 +52,15 @@ class Budget(NamedTuple):
 class BudgetAccountant:
     """Charges events to one data set and refuses what would pass (epsilon, delta).
 
-    The first charge may be any event, all later ones plain Gaussians, priced exactly. With `mixed` any charge may be of
-    any kind, at about a tenth more epsilon. Releases that are planned together can be charged first, as one `Sequence`.
+    The first charge may be any event, all later ones plain Gaussians, priced exactly. Releases that are planned
+    together can be charged first, as one `Sequence`. In a `with` block it is the accountant of every estimator that was
+    given none.
 
-    `epsilon=math.inf` only keeps the books: all is charged, nothing refused. `spent` are events of the past. In a
-    `with` block it is the accountant of every estimator that was given none.
+    Args:
+        epsilon: what all charges together may cost; `math.inf` only keeps the books: all is charged, nothing refused.
+        delta: of the whole budget, not of one charge.
+        spent: events of the past, charged in this order.
+        mixed: whether any charge may be of any kind, at about a tenth more epsilon.
 
     Formal guarantees:
         All that was done under what `spend` or `reserve` accepted is (epsilon, delta)-DP for one replaced row, even if
@@ -219,6 +228,7 @@ class BudgetAccountant:
 
     def __enter__(self) -> Self:
         with _OPEN_LOCK:
+            # Beside the context variable, which other threads do not see: they must not fit unnoticed.
             _OPEN.append(self)
         _INNERMOST.set((*_INNERMOST.get(), self))
         return self
@@ -251,6 +261,7 @@ class BudgetAccountant:
 
     @property
     def _charges(self) -> Charges:
+        """What was charged, as the filter takes it."""
         return Charges.of(self._events)
 
     def _price(self) -> float | None:
@@ -271,6 +282,9 @@ class BudgetAccountant:
             )
 
     def _refuse(self, book: Filter, event: Event) -> NoReturn:
+        """Raise `BudgetError`: the kind of event is wrong, or the total too high. It says what was asked, spent and
+        left.
+        """
         together = self._charges.with_(event)
         if not book.knows(together):
             raise BudgetError(
@@ -289,6 +303,7 @@ class BudgetAccountant:
         )
 
     def _to_dict(self) -> dict[str, object]:
+        """What `save` writes. The total goes along, so that `load` can tell whether the events were changed."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -344,10 +359,12 @@ def _read(place: Path) -> dict[str, object]:
 
 
 def _no_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity, which Python reads and JSON does not know."""
     raise ValueError(f"{name}, which is no JSON number")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The fields of an object, refused if one comes twice: readers would differ on which one counts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("the same key twice")
@@ -355,12 +372,14 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _same(real: float | None, written: float | None) -> bool:
+    """Whether a computed and a written total are one number but for rounding, or both unknown."""
     if real is None or written is None:
         return real is written
     return isclose(real, written, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def _listed(data: dict[str, object], name: str) -> list[object]:
+    """A list from the file."""
     value = data[name]
     if not isinstance(value, list):
         raise InputError(f"Expected {name} to be a list, got {name} of type {type(value).__name__}.")
@@ -368,6 +387,7 @@ def _listed(data: dict[str, object], name: str) -> list[object]:
 
 
 def _number(data: dict[str, object], name: str) -> float:
+    """A number from the file, no larger than doubles keep whole."""
     value = data[name]
     if not isinstance(value, float) and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53):
         raise InputError(f"Expected {name} to be a number, got {name} of type {type(value).__name__}.")

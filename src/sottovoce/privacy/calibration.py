@@ -86,12 +86,14 @@ def pure_noise_for(event_of: Callable[[float], Event], epsilon: float) -> float:
         `accounting.pure_epsilon(event_of(result))` is at most `epsilon`, and no x below result (1 - 1e-6) has that.
         PrivacyError if no x is enough, or if some release is not pure.
     """
+    # Pure costs have delta = 0, which is not checked: any delta will do here.
     _expect_target(epsilon, 0.5)
     return _least_noise(event_of, pure_epsilon, epsilon, "as a sum of pure costs")
 
 
 @lru_cache(maxsize=256)
 def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibration, sampling: Sampling | None) -> float:
+    """`sigma_for` for checked arguments. A printed formula is put before the accountant before anyone may use it."""
     if calibration == "exact":
         return _exact(epsilon, delta, steps, sampling)
     if sampling is not None:
@@ -109,6 +111,8 @@ def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibratio
 
 
 def _exact(epsilon: float, delta: float, steps: int, sampling: Sampling | None) -> float:
+    """The smallest sigma that the accountant accepts: closed form without sampling, a root without a closed form."""
+
     def excess(sigma: float) -> float:
         return epsilon_of(Repeated(_release(sigma, sampling), steps), delta) - epsilon
 
@@ -136,6 +140,17 @@ def _root(excess: Callable[[float], float], guess: float) -> float:
 def _least_noise(
     event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, kind: str
 ) -> float:
+    """The least noise parameter with which `price` is at most `epsilon`; the search is over its logarithm.
+
+    Brackets grow by factors of 16 up to 1e18, beyond which more noise changes nothing in double precision.
+
+    Args:
+        event_of: the event with that noise parameter.
+        price: what an event costs.
+        epsilon: the most that it may cost.
+        kind: how the cost is meant, for error messages.
+    """
+
     def excess(log_noise: float) -> float:
         return log(max(price(event_of(exp(log_noise))), 1e-300) / epsilon)
 
@@ -182,6 +197,7 @@ def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kin
 
 
 def _paper(epsilon: float, delta: float, steps: int) -> float:
+    """Huang & Gong, Theorem 1 with c0 = 1: the noise multiplier for `steps` steps."""
     return sqrt(2 * steps * log(1.25 / delta)) / epsilon
 
 
@@ -192,6 +208,7 @@ def _moments(epsilon: float, delta: float, steps: int) -> float:
 
 
 def _release(sigma: float, sampling: Sampling | None) -> Event:
+    """One step with this noise multiplier, over all rows or over a batch."""
     return Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling)
 
 
@@ -210,5 +227,6 @@ def _last(within: Callable[[int], bool], good: int) -> int:
 
 
 def _expect_target(epsilon: float, delta: float) -> None:
+    """Refuse an (epsilon, delta) that is no guarantee."""
     expect(epsilon > 0 and isfinite(epsilon), "epsilon to be positive and finite", epsilon=epsilon)
     expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)

@@ -49,6 +49,7 @@ def divergence_within(delta: float, epsilon: float) -> float:
 
 
 def _weight(epsilon: float) -> float:
+    """What one unit of total variation between real and ideal transcripts adds to delta, at most."""
     expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     e = min(epsilon, 700.0)  # e^e is still a number, and no divergence is small enough for it
     return 1 + min(exp(e), 2 * exp(e / 2))

@@ -25,6 +25,7 @@ from sottovoce.privacy.releases import Laplace
 try:
     import dp_accounting as google
     from dp_accounting import dp_event as more
+# Said here, and not where events are made: pricing needs none of it.
 except ImportError as _error:
     raise UnsupportedError(
         "dp_event() needs dp-accounting. Install it with: pip install 'sottovoce[dp-accounting]'"
@@ -32,7 +33,11 @@ except ImportError as _error:
 
 
 def to_dp_event(event: Event) -> google.DpEvent:
-    """The same event. dp-accounting knows searches with eta >= 0 and, for Poisson, a mean of one or more."""
+    """The same event in Google's vocabulary; UnsupportedDpEvent, which its accountants refuse, where it has no word for
+    it.
+
+    dp-accounting knows searches with eta >= 0 and, for Poisson, a mean of one or more.
+    """
     match event:
         case NonPrivate():
             return google.NonPrivateDpEvent()

@@ -54,7 +54,16 @@ _SCHEMAS = {1: (_HEADER_1, *_REST), FORMAT: _SCHEMA}
 
 @dataclass(frozen=True)
 class Header:
-    """What a ledger is of, and its cap. It never changes."""
+    """What a ledger is of, and its cap. It is written once and never changes.
+
+    Args:
+        format: of the file.
+        data_digest: by which the data set is known. Keyed with a secret, so it says nothing of the rows.
+        unit: what one unit of privacy is, in words.
+        epsilon, delta: the cap, for all runs on these rows together.
+        created: when, in UTC.
+        order: of a ledger for mixtures, see `filter`; None for one that takes plain Gaussians after its first entry.
+    """
 
     format: int
     data_digest: str
@@ -91,7 +100,13 @@ class LedgerEntry(NamedTuple):
 class LedgerStore:
     """The files of one ledger, held by one process at a time.
 
-    `replay` has to be run to its end before `append`: it is what verifies the chain.
+    It keeps entries and shows tampering, and knows nothing of prices: those are in `ledger`. `replay` has to be run to
+    its end before `append`: it is what verifies the chain.
+
+    Formal guarantees:
+        An entry whose `append` returned survives a crash of the process and of the machine. An entry that was changed,
+        removed or reordered is found by `replay`, and so is a tail that was cut off, unless the head was put back with
+        it.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, header: Header) -> None:
@@ -201,11 +216,16 @@ class LedgerStore:
         return self._append((run, round_, kind, _canonical(body)), OpenHead.sync_every_other)
 
     def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> LedgerEntry:
+        """Chain, commit, overwrite the head, sync: in this order. A head that is ahead of its entries is never left
+        behind.
+        """
         if self._stopped is not None or self._head_file is None:
             raise PrivacyError(self._stopped)
         time = datetime.now(UTC).isoformat(timespec="seconds")
         fields = self._head.entries + 1, *content, time, self._head.hash
         entry = LedgerEntry(*fields, _digest(fields))
+        # Taken back below, once all is written. If the process gets there no more, nothing may follow a half-known
+        # entry.
         self._stopped = (
             f"Expected a ledger that could be written to, got path={str(self.path)!r} after a failed write. "
             "Close it, see to the disk, and open it again."
@@ -240,6 +260,7 @@ class LedgerStore:
             self._head_file.close()
 
     def _rows(self) -> Iterator[LedgerEntry]:
+        """The entries in order, unchecked."""
         try:
             for row in self._connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY idx"):
                 yield LedgerEntry(*row)
@@ -247,6 +268,7 @@ class LedgerStore:
             _refuse(self.path, error)
 
     def _check(self, entry: LedgerEntry, last: Head) -> None:
+        """Stop unless this entry is numbered, chained and hashed as the one that follows `last`."""
         if entry.index != last.entries + 1:
             self._broken(f"entry {last.entries + 1} is missing: entry {entry.index} comes next")
         if entry.previous != last.hash:
@@ -256,6 +278,7 @@ class LedgerStore:
             self._broken(f"entry {entry.index} was changed: its hash does not fit")
 
     def _check_head(self, head: Head, named: Head | None, last: Head) -> None:
+        """Stop unless the head names a place in the chain that a crash can have left it at."""
         if named is None:
             self._broken(f"entry {last.entries + 1} is missing: the head tells of {head.entries} entries")
         if named != head:
@@ -275,10 +298,12 @@ class LedgerStore:
 
 
 def _digest(fields: Sequence[object]) -> str:
+    """SHA-256 of these fields as canonical JSON, in hexadecimal."""
     return hashlib.sha256(_canonical(list(fields)).encode()).hexdigest()
 
 
 def _canonical(value: object) -> str:
+    """JSON in the one spelling that is hashed: no spaces, no NaN."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
@@ -303,6 +328,10 @@ def _is_unused(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
+    """The header; `PrivacyError` unless tables and triggers are, letter by letter, those of a known format.
+
+    Triggers are compared too: without them the file would be no longer append-only.
+    """
     tables = _format(connection)
     if not tables:
         raise PrivacyError(
@@ -316,11 +345,15 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
 
 
 def _open_locked(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection that no other process can have at the same time."""
+    """A connection that no other process can have at the same time. `PrivacyError` if one has it.
+
+    `mode` is SQLite's: "rw", or "rwc" to make the file.
+    """
     connection = None
     try:
         connection = sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=0, isolation_level=None,
+            # The ledger has a lock of its own, and a site computes in another thread than it books in.
             check_same_thread=False,
         )  # fmt: skip
         # Locks are kept until the connection closes. The empty transaction takes them now.
@@ -354,6 +387,7 @@ def _give_up(path: Path, connection: sqlite3.Connection | None, error: BaseExcep
 
 
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
+    """Say in our words what SQLite could not do: the ledger is in use, or cannot be read."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         raise PrivacyError(
             f"Expected a ledger that nobody else holds, got path={str(path)!r}, which is in use. Wait until the other "

@@ -34,6 +34,7 @@ from sottovoce.privacy.releases import (
     leaves,
 )
 
+# Wide enough for epsilons from 1e-6 to 1e3: beyond either end the bound is not the least any more, but still sound.
 GRID = np.geomspace(1e-3, 1e7, 101)  # lambda = alpha - 1
 FINE_GRID = np.geomspace(1e-3, 1e7, 2001)
 ROUNDING = 1e-12  # of a sum of curves, relative
@@ -128,10 +129,12 @@ def _tail_ratio(search: RepeatAndSelect) -> float:
 
 @lru_cache(maxsize=64)
 def _one_run(search: RepeatAndSelect) -> Callable[[float], float]:
+    """The profile of one run of the search. Kept, since it is asked for at every lambda."""
     return renyi_profile(leaves(search.event))
 
 
 def _gaussian(sigma: float, lam: Floats) -> Floats:
+    """K(lambda) of a plain Gaussian with this noise multiplier: lambda (1 + lambda) / (2 sigma^2)."""
     return lam * (1 + lam) / 2 / sigma / sigma
 
 

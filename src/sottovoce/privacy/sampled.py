@@ -60,6 +60,7 @@ def multiplicities(sampling: Sampling, beyond: float) -> tuple[float, tuple[floa
     if rows == 1:
         return 1.0, (*(0.0 for _ in range(batch - 1)), 1.0), 0.0, 0.0
     start = batch * log1p(-1 / rows)
+    # (1 - 1/rows)^batch is then below the smallest number, and all weights with it.
     if start < -700:
         raise UnsupportedError(f"Expected a batch that is not hundreds of times the rows, got sampling={sampling!r}.")
     weights, rest = [exp(start)], 1.0
@@ -87,7 +88,9 @@ def profile(event: SampledGaussian, epsilon: float) -> float:
 
 
 def highest_loss(step: Step, beyond: float) -> float:
-    """A loss that the step exceeds with probability at most `beyond`, apart from `step.beyond`."""
+    """A loss that the step exceeds with probability at most `beyond`, apart from `step.beyond`: its grid may
+    end there.
+    """
     share = beyond / len(step.weights)
     losses = [_outer(step.mus[0] ** 2 / 2 + step.mus[0], step.gamma)]
     for p, mu in zip(step.weights, step.mus, strict=True):

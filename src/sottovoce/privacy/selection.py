@@ -118,7 +118,11 @@ def reach(profile: Profile, least: float) -> float:
 
 @dataclass(frozen=True)
 class ProfileTable:
-    """A profile at 0, step, 2 step, ...: falling, each value an upper bound."""
+    """A profile at 0, step, 2 step, ...: falling, each value an upper bound.
+
+    Between two places it is read off the chord in e^eps, which lies above, since a profile is convex there. Asking a
+    table costs nothing, where asking a profile may cost an FFT.
+    """
 
     step: float
     values: Floats
@@ -236,6 +240,7 @@ def _draw(random: Random, least: int, first: float, ratio: Callable[[int], float
     """Inverse transform: P(K = least) = first, P(K = k + 1) = ratio(k) P(K = k)."""
     u, k, mass = random.random(), least, first
     total = mass
+    # Ends also where what is left is below 1e-18: u has 53 bits, and rounding may keep the sum below it for ever.
     while u >= total and (ratio(k) >= 1 or mass > 1e-18 * (1 - ratio(k))):
         mass *= ratio(k)
         total, k = total + mass, k + 1
