@@ -1,4 +1,7 @@
-"""Messages that the server sent by itself, until they are asked for."""
+"""Messages that the server sent by itself, until they are asked for. Memory only: what is lost here is read again.
+
+A push is a hint that saves a question. Nothing here is checked or trusted; `mail` opens what comes out.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,6 +9,7 @@ from typing import final
 
 from sottovoce.engines.network.wire import Kind, Slot
 
+# Of each site and kind: a neighbour can be a round or two ahead, and a few notices may come together.
 KEPT_EACH = 8
 
 
@@ -42,13 +46,18 @@ class Arrivals:
         self.flowing = True
         kept[address] = data
         if len(kept) > KEPT_EACH:
+            # The furthest ahead: it is asked for last, and can be read from its mailbox then.
             del kept[max(kept, key=lambda slot: slot.number)]
         for watcher in self._watchers.get(address, ()):
             if not watcher.done():
                 watcher.set_result(None)
 
     def mark_read(self, address: Slot) -> None:
-        """The message was read: a push of it is no longer wanted, nor are those before it."""
+        """The message was read: a push of it is no longer wanted, nor are those before it.
+
+        Rounds and notices are read in order, so what is before is of no use. Answers are not: only this one is
+        forgotten.
+        """
         place = address.site, address.kind
         if place not in self._kept:
             return
@@ -59,9 +68,11 @@ class Arrivals:
         self._kept[place] = {slot: data for slot, data in self._kept[place].items() if slot.number > last}
 
     def _was_read(self, address: Slot) -> bool:
+        """Whether this mailbox, or a later one of its site and kind, was read before."""
         return address.number <= self._last_read.get((address.site, address.kind), -1)
 
     def _take(self, address: Slot) -> bytes | None:
+        """A push that was kept, marked as read; None if there is none."""
         data = self._kept.get((address.site, address.kind), {}).get(address)
         if data is not None:
             self.mark_read(address)

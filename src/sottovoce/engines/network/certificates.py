@@ -62,6 +62,7 @@ class TLSFiles:
         read_secret(self.key)  # refuses a key that others can read
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
+        # RFC 5280 to the letter: a certificate without its key identifiers, say, is refused.
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         try:
             context.load_verify_locations(cafile=self.authority)
@@ -115,6 +116,7 @@ def issue_server(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365)
 
 
 def _issue_client(folder: Path, name: str, days: int) -> TLSFiles:
+    """A certificate that is good for connecting, with the bare name as its one DNS entry."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -125,6 +127,15 @@ def _issue_client(folder: Path, name: str, days: int) -> TLSFiles:
 def _issue(
     folder: Path, name: str, names: "x509.SubjectAlternativeName", purpose: "x509.ObjectIdentifier", days: int
 ) -> TLSFiles:
+    """A new key, and a certificate for it signed by the authority in this folder; refused if it would outlive that.
+
+    Args:
+        folder: of the authority, and for the new files.
+        name: of the files, and the common name.
+        names: what the other end checks, as the subject's alternative names.
+        purpose: serving or connecting; one is never good for the other.
+        days: how long it holds.
+    """
     from cryptography import x509
 
     authority, authority_key = _load_authority(folder)
@@ -144,6 +155,7 @@ def _issue(
 
 
 def _load_authority(folder: Path) -> "tuple[x509.Certificate, EllipticCurvePrivateKey]":
+    """The authority's certificate and private key; refused if others may read the key."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -168,6 +180,7 @@ def _builder(
     subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", issuer_key: "EllipticCurvePrivateKey",
     until: datetime,
 ) -> "x509.CertificateBuilder":  # fmt: skip
+    """What every certificate has: names, keys, a random serial number, and from when until when it holds."""
     from cryptography import x509
 
     return (
@@ -184,22 +197,26 @@ def _save(
     folder: Path, name: str, key: "EllipticCurvePrivateKey", builder: "x509.CertificateBuilder",
     issuer_key: "EllipticCurvePrivateKey",
 ) -> TLSFiles:  # fmt: skip
+    """Sign the certificate, and write it and its key as new files."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     files = TLSFiles.within(folder, name)
+    # The key first: a certificate without its key would look finished.
     write_secret(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     write_public(files.certificate, builder.sign(issuer_key, SHA256()).public_bytes(Encoding.PEM))
     return files
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
+    """A key on the curve P-256, which every TLS library knows."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def _common_name(name: str) -> "x509.Name":
+    """A subject that is nothing but a name."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -207,6 +224,7 @@ def _common_name(name: str) -> "x509.Name":
 
 
 def _usage(signs_certificates: bool) -> "x509.KeyUsage":
+    """What the key may do: sign certificates (the authority), or prove who one is (all others). Never both."""
     from cryptography import x509
 
     return x509.KeyUsage(
@@ -223,11 +241,13 @@ def _usage(signs_certificates: bool) -> "x509.KeyUsage":
 
 
 def _end(days: int) -> datetime:
+    """The day on which it ends, that many days from now."""
     expect(1 <= days <= _LONGEST_DAYS, f"1 <= days <= {_LONGEST_DAYS}", days=days)
     return datetime.now(UTC) + timedelta(days=days)
 
 
 def _host(host: str) -> "x509.GeneralName":
+    """A host as it stands in a certificate: an address, or a name."""
     from cryptography import x509
 
     try:

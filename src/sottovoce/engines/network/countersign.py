@@ -33,7 +33,13 @@ class Standing(Enum):
 @final
 @dataclass(frozen=True)
 class Countersignature:
-    """One site's consent to exactly one content."""
+    """One site's consent to exactly one content.
+
+    Args:
+        site: whose.
+        digest: of the agreement, 32 bytes.
+        signature: over name and digest, with the site's key.
+    """
 
     site: str
     digest: bytes
@@ -78,6 +84,7 @@ class Countersignature:
 
 
 def _signed(site: str, digest: bytes) -> bytes:
+    """The bytes that are signed. Names hold no zero byte, so no two pairs of name and digest have the same."""
     return site.encode("ascii", "replace") + b"\0" + digest
 
 
@@ -87,7 +94,7 @@ def signature_file(agreement_file: Path, site: str, folder: Path | None = None) 
 
 
 def write_signature(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
-    """Sign, and write a new file. An older signature is never replaced."""
+    """Sign the agreement for one site, and write the signature as a new file. An older one is never replaced."""
     made = Countersignature.make(agreement, site, key)
     write_public(path, made.dumps().encode("ascii"))
     return made
@@ -99,6 +106,7 @@ def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = 
 
 
 def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
+    """How one site stands, by its file. A file that cannot be read is no consent."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)

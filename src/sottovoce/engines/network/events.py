@@ -1,6 +1,7 @@
 """What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
 
-Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent.
+Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent. Watchers only
+watch: none of them may change what the site does, and a watcher that fails must not stop it.
 """
 
 import json
@@ -40,7 +41,7 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Spending:
-    """The ledger of the rows: all runs together."""
+    """The ledger of the rows, all runs together: epsilon spent, and the cap, both at delta."""
 
     epsilon: float
     cap: float
@@ -92,7 +93,7 @@ class Watcher:
 
 @final
 class Watchers(Watcher):
-    """Tells several watchers."""
+    """Tells several watchers, in this order."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
@@ -166,7 +167,7 @@ class ReminderTimer:
         return True
 
     def over(self) -> bool:
-        """It is no longer so; whether anything was said about it."""
+        """It is no longer so: begin anew, and return whether anything was said about it."""
         said = bool(self._next)
         self._next.clear()
         return said
@@ -233,6 +234,7 @@ class LogWatcher(Watcher):
 
 
 def _log(level: int, event: str, **fields: object) -> None:
+    """One event, with fields that `JsonLines` writes beside it."""
     LOG.log(level, event, extra={"fields": fields})
 
 
@@ -260,7 +262,7 @@ class LogFile(logging.FileHandler):
         self._complained = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """One line, once."""
+        """Say once, on one line, that the log cannot be written; Python would print a traceback for every record."""
         del record
         self._complain(sys.exc_info()[1])
 
@@ -272,6 +274,7 @@ class LogFile(logging.FileHandler):
             self._complain(error)
 
     def _complain(self, error: BaseException | None) -> None:
+        """Tell people once; the run goes on without its log."""
         if not self._complained:
             self._complained = True
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

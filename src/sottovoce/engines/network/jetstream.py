@@ -3,6 +3,9 @@
 A stream with one message per subject, of which the first is kept, is a wall of mailboxes; `subjects` says what they are
 called. A reader listens to its neighbours' pushes, and looks into the mailbox itself whenever a push may have been
 missed: at first, after every new connection, and now and then while it waits. Pushes only save time.
+
+What comes out of a mailbox is bytes that anyone may have put there: `mail` opens them. Lost connections are the
+`link`'s affair.
 """
 
 import json
@@ -39,7 +42,7 @@ Told: TypeAlias = Callable[[str | None, float | None], None]
 
 
 def tell_nobody(words: str | None, left: float | None) -> None:
-    """For those who need not be told."""
+    """Words about the server, for those who need not hear them."""
     del words, left
 
 
@@ -95,20 +98,24 @@ async def create_stream(
 
 
 def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict[str, Any]:
+    """The stream of a run, as the server's interface takes it."""
     return {
         "name": stream_name(run_id),
         "subjects": [mailbox(run_id, "*", "*")],
         "storage": "file",
         "retention": "limits",
+        # The next three make a mailbox of a subject: one message, the first one, and a second is refused.
         "max_msgs_per_subject": 1,
         "discard": "new",
         "discard_new_per_subject": True,
         "max_msg_size": _with_headers(run_id, size),
         "max_msgs": messages,
         "num_replicas": replicas,
+        # Not even whoever made the stream can take a message out again.
         "deny_delete": True,
         "deny_purge": True,
         "allow_direct": True,
+        # What was stored is sent on to whoever listens: a push.
         "republish": {
             "src": mailbox(run_id, "*", "*"),
             "dest": push(run_id, "{{wildcard(1)}}", "{{wildcard(2)}}"),
@@ -117,14 +124,17 @@ def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict
 
 
 def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
+    """Tell how many seconds are left until the deadline along with the words."""
     return lambda words: told(words, max(deadline - now(), 0.0))
 
 
 def _ignore(message: Message) -> None:
+    """For a link that listens to nothing."""
     del message
 
 
 def _headers(run_id: str) -> bytes:
+    """The header that makes the server refuse a message which no stream, or another one, would take."""
     return f"NATS/1.0\r\nNats-Expected-Stream: {stream_name(run_id)}\r\n\r\n".encode()
 
 
@@ -134,6 +144,7 @@ def _with_headers(run_id: str, size: int) -> int:
 
 
 def _check_payload(link: Link, run_id: str, size: int) -> None:
+    """Refuse a server whose limit is below what this run needs, before anything is computed."""
     needed = _with_headers(run_id, size)
     if needed > link.max_payload:
         raise RefusedError(
@@ -162,7 +173,7 @@ class NotOpenError(SilenceError):
 
 
 def _read_answer(message: Message) -> dict[str, Any]:
-    """The answer, unless it says: not now."""
+    """The server's answer as JSON; `SilenceError` if it says: not now, `RefusedError` if it is no answer."""
     if message.status == _NOBODY:
         raise SilenceError("nobody answers there; is JetStream enabled?")
     try:
@@ -178,14 +189,14 @@ def _read_answer(message: Message) -> dict[str, Any]:
 
 
 def _reason_in(answer: dict[str, Any]) -> str:
-    """Only texts are shown: what is nested could be nested too deep to be printed."""
+    """Why the server refused, as text. What is nested is not shown: it could be nested too deep to be printed."""
     error = answer.get("error")
     reason = error.get("description") if isinstance(error, dict) else error
     return plain(reason) if isinstance(reason, str) else "no reason that could be read"
 
 
 def _read_acknowledgement(message: Message) -> dict[str, Any]:
-    """The answer to a put."""
+    """The answer to a put; `NotOpenError` where nobody on the server knows the run."""
     if message.status == _NOBODY:
         raise NotOpenError("nobody answers for the run")
     return _read_answer(message)
@@ -297,6 +308,10 @@ class JetStreamTransport(Transport):
         await self._link.close()
 
     async def _await_message(self, address: Slot, deadline: float) -> bytes | None:
+        """The message, from a push or from its mailbox, whichever comes first; None if there is none by the deadline.
+
+        The pauses between two looks double up to a second, since pushes bring most messages.
+        """
         answered, began = False, now()
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
@@ -326,10 +341,11 @@ class JetStreamTransport(Transport):
         return now() - self._empty.get(address, -math.inf) <= waited + 2 * self._link.way
 
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
-        """Into the mailbox itself."""
+        """What the mailbox itself holds now; None if it is empty."""
         return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _read_mailbox)
 
 
 def _check_address(slot: Slot, timeout: float) -> tuple[Slot, float]:
+    """The address and the deadline, refused if either is odd."""
     check_timeout(timeout)
     return slot.checked(), now() + timeout

@@ -2,7 +2,7 @@
 
 A transport hands out whatever bytes it likes. Here they are checked. What is refused is told to the watcher and asked
 for again, since the first answer may have been somebody else's; a mailbox that holds something bad for good is as good
-as an empty one, but for the record.
+as an empty one, but for the record. What to do about a silent neighbour is decided elsewhere (`absent`).
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Answer(NamedTuple, Generic[T]):
 
 
 class Letter(NamedTuple):
-    """What a neighbour said in a round, and the bytes that it came as."""
+    """What a neighbour said in a round, and the bytes that it came as: their digest is what others testify to."""
 
     words: Words
     data: bytes
@@ -76,7 +76,16 @@ def largest_notice(agreement: Agreement) -> int:
 
 @final
 class Mail:
-    """Letters of one site."""
+    """Letters of one site.
+
+    Args:
+        agreement: whose sites, keys and sizes count.
+        site: which of them this is.
+        key: its private key, to sign with.
+        transport: the way to the mailboxes. It is trusted with nothing.
+        watcher: is told what was refused, and that the server is silent.
+        pace: how long a question may take.
+    """
 
     def __init__(
         self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace
@@ -129,6 +138,7 @@ class Mail:
             return False
 
     def _envelope(self, slot: Slot) -> Envelope:
+        """What every reader knows of the message in this mailbox before it comes."""
         return Envelope(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
 
     # -- delivering ---------------------------------------------------------------------------------------------------
@@ -141,7 +151,7 @@ class Mail:
         return result.outcome
 
     async def put(self, slot: Slot, data: bytes) -> PutResult:
-        """The same, whatever the mailbox holds."""
+        """Put it into its mailbox, and return what the mailbox then holds, which may be something else."""
         return await self._patiently(lambda: self._transport.put_once(slot, data, self.pace.slice))
 
     async def look(self, slot: Slot) -> bytes | None:
@@ -198,10 +208,11 @@ class Mail:
         return Answer(None, bad=bad)
 
     def tell(self, slot: Slot, data: bytes, error: BadMessageError) -> None:
-        """Once for the same bytes, and a few times for each mailbox."""
+        """Tell the watcher of a refused message: once for the same bytes, and a few times for each mailbox."""
         seen = hashlib.sha256(f"{slot.token} {slot.site} ".encode() + data).digest()
         if seen in self._seen or self._told[slot] >= MOST_EACH or len(self._seen) >= MOST_TOLD:
             return
+        # Digests only: a bad server may send as many different bytes as it likes.
         self._seen.add(seen)
         self._told[slot] += 1
         self.watcher.refused(slot.number, slot.site, error.refusal.value, str(error))
@@ -218,4 +229,5 @@ def refuse_other_rows(slot: Slot, known: bytes | None, binding: bytes) -> None:
 
 
 def _now() -> float:
+    """The event loop's clock, in seconds."""
     return asyncio.get_running_loop().time()

@@ -42,7 +42,13 @@ async def open_run(
 ) -> Room:
     """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
 
-    `told` is called while the server does not answer.
+    Args:
+        agreement: of the run.
+        server: its address.
+        operator: the files of the one certificate that may do this.
+        replicas: how many servers of a cluster keep a copy.
+        timeout: in seconds.
+        told: is called while the server does not answer.
     """
     room = room_for(agreement)
     await create_stream(

@@ -78,7 +78,7 @@ def result_of(seat: Seat) -> Finished | None:
 
 
 def no_probe(point: str, k: int) -> None:
-    """The probe that does nothing."""
+    """The probe of a real site: it does nothing."""
 
 
 async def run_site(
@@ -113,6 +113,8 @@ async def run_site(
 
 
 class _Run:
+    """One site's part in one run, in this process. The order within a round is that of the module's first lines."""
+
     def __init__(self, seat: Seat, transport: Transport, watcher: Watcher, probe: Probe, pace: Pace) -> None:
         self.seat, self.watcher, self.probe, self.pace = seat, watcher, probe, pace
         self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
@@ -122,6 +124,7 @@ class _Run:
         self.asked = False  # whether the neighbours have told this process what they heard of it
 
     async def finish(self) -> Finished:
+        """Check, catch up, and run all rounds that are left."""
         seat, rounds = self.seat, self.algorithm.rounds
         seat.check_books()
         seat.check_budget()
@@ -129,6 +132,7 @@ class _Run:
         self.watcher.began(seat.facts(), seat.spending())
         if self.journal.round < rounds:
             self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
+            # Before the first notice is read: what those say who were left no longer counts.
             self.board.ignore(self.journal.absent)
             await self.board.catch_up()
             async with self.board:
@@ -143,6 +147,7 @@ class _Run:
     # -- one round ----------------------------------------------------------------------------------------------------
 
     async def _round(self, k: int, before: Snapshot, policy: Policy) -> Snapshot:
+        """One round, from local work to the checkpoint."""
         policy.check()
         self.watcher.round_began(k)
         message, state = await self._release(k, before, policy)
@@ -163,11 +168,13 @@ class _Run:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
         seat, said = self.seat, self.journal.said(k)
         held = None if said is not None or self.asked else await self._look_back(k, policy)
+        # In this order: rows are hashed, the round is paid for, and only then is a row used.
         seat.check_rows()
         seat.reserve(k)
         self.probe("reserved", k)
         if said is None:
             message, state = await self._compute(k, before)
+            # Noise is a function of the same things, so only other rows or another history bring out another message.
             if held not in (None, message):
                 self.mail.refuse_held(Slot(k, seat.site), held)
             self.journal.put(k, message, pack_state(state))
@@ -179,6 +186,9 @@ class _Run:
         return message, state
 
     async def _compute(self, k: int, before: Snapshot) -> tuple[bytes, Any]:
+        """Draw the noise and compute round k: the sealed message, and the state after it. Nothing is written
+        or sent.
+        """
         seat, witness = self.seat, before.witness
         noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
 
@@ -256,6 +266,7 @@ class _Run:
             k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read), drop
         )
         for name, letter in letters.items():
+            # Before anything is absorbed: a run in which somebody lies is not gone on with.
             witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
         return letters
 
@@ -290,6 +301,7 @@ class _Run:
         return found
 
     def _check_server(self, away: float, k: int) -> None:
+        """Tell that the server is away, and stop when that has lasted for as long as `pace` allows, in seconds."""
         if away > 0:
             self.watcher.server_silent(away)
         if away >= self.pace.server:
@@ -299,6 +311,7 @@ class _Run:
             )
 
     async def _drop(self, k: int, name: str, policy: Policy) -> None:
+        """Go on without a neighbour: written down, then told."""
         # Written down first: whoever was told that a site is gone can rely on it, also after a crash.
         self.journal.drop(k, name)
         self.probe("dropped", k)
@@ -368,6 +381,7 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def _result(seat: Seat, last: Snapshot) -> Finished:
+    """What the site ends with: the mean of its own last message and of those that it heard, and its state."""
     rounds = seat.agreement.algorithm.rounds
     left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
     said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))

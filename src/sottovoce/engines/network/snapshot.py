@@ -27,13 +27,13 @@ _LENGTH = struct.Struct("<I")
 
 
 def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
-    """Arrays of float64 under their names."""
+    """Arrays of float64 under their names, as bytes, behind a digest of them."""
     body = save({name: np.asarray(array, dtype=np.float64, order="C") for name, array in arrays.items()})
     return hashlib.sha256(body).digest() + body
 
 
 def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Exactly the arrays of these names and shapes."""
+    """Exactly the arrays of these names and shapes; `DamagedError` for anything else."""
     body = data[DIGEST_BYTES:]
     try:
         if hashlib.sha256(body).digest() != data[:DIGEST_BYTES]:
@@ -86,7 +86,7 @@ class Snapshot:
     edges: dict[str, Array] = field(default_factory=dict)
 
     def dumps(self) -> bytes:
-        """As bytes: what it knows behind its length, then the arrays."""
+        """As bytes: what it knows, behind its length, then the arrays."""
         known = self.witness.dumps()
         arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
         arrays |= {_SAID: self.said, _HEARD: self.heard}
@@ -107,8 +107,10 @@ class Snapshot:
 
 
 def _shapes(state: Any) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a state's arrays."""
     return {f"{_STATE}{name}": array.shape for name, array in state._asdict().items()}
 
 
 def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
+    """A state of the kind of `like`, from named arrays."""
     return type(like)(**{name: arrays[f"{_STATE}{name}"] for name in like._fields})

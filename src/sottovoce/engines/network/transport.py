@@ -41,7 +41,7 @@ def check_timeout(timeout: float) -> None:
 
 
 class PutOutcome(Enum):
-    """How a put ended."""
+    """How a put ended. Neither says whose bytes the mailbox holds: compare them."""
 
     STORED = "stored"
     ALREADY_THERE = "already there"

@@ -27,6 +27,7 @@ from sottovoce.errors import SottovoceError, expect
 MAGIC = b"SVM2"
 DIGEST_BYTES = 32
 MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
+# 128 MiB: sixteen million numbers, and no length field is ever near its end.
 LONGEST_PAYLOAD = 2**27
 _FIXED = struct.Struct("<4scBBBQI")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -107,7 +108,14 @@ class BadMessageError(SottovoceError):
 @final
 @dataclass(frozen=True)
 class Envelope:
-    """What a reader knows about a message before it comes. `length` counts the payload's bytes."""
+    """What a reader knows about a message before it comes: every byte but the payload and the signature.
+
+    Args:
+        run: its id.
+        digest: of the agreement, 32 bytes.
+        slot: the mailbox: kind, number, sender, and whom an answer is for.
+        length: of the payload, in bytes.
+    """
 
     run: str
     digest: bytes
@@ -135,7 +143,7 @@ class Envelope:
         return sealed_size(self.run, self.slot, self.length)
 
     def __str__(self) -> str:
-        """For people."""
+        """Whose message it is, and which one, for people."""
         number, site, kind, to = self.slot
         if kind is Kind.MODEL:
             return f"site={site!r} in round={number}"
@@ -148,14 +156,14 @@ def sealed_size(run: str, slot: Slot, length: int) -> int:
 
 
 def seal(place: Envelope, payload: bytes, key: SigningKey) -> bytes:
-    """The bytes to send."""
+    """The bytes to send: header, payload, signature. The same arguments always give the same bytes."""
     expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
     body = place.header + payload
     return body + key.sign(body, Context.MESSAGE)
 
 
 def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
-    """The payload, or `BadMessageError`."""
+    """The payload, or `BadMessageError`. In this order: length, header, signature; the payload is not looked at."""
     _check_size(data, place)
     header = place.header
     if data[: len(header)] != header:
@@ -171,6 +179,7 @@ def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
 
 
 def _check_size(data: bytes, place: Envelope) -> None:
+    """Refuse a message of any other length than the one that follows from its place."""
     if len(data) != place.size:
         refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
         raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")

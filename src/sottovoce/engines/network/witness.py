@@ -32,7 +32,7 @@ _LENGTHS, _CHAIN = struct.Struct("<III"), b"sottovoce chain v1\0"
 
 
 def digest_of(message: bytes) -> bytes:
-    """By which a message is known."""
+    """The SHA-256 of a message, by which others know it."""
     return hashlib.sha256(message).digest()
 
 
@@ -127,6 +127,7 @@ class Witness:
             best[i] = best[i]._replace(gone=True, left=True)
         newest = tuple(best)
         heard = (said.get(name, bytes(DIGEST_BYTES)) for name in agreement.names)
+        # All parts have a fixed length, so no two histories have the same bytes.
         link = b"".join((_CHAIN, self.chain, struct.pack("<Q", k), pack_testimony(newest), *heard))
         testimonies = newest, *self.testimonies[: REMEMBERED - 1]
         return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
@@ -167,14 +168,14 @@ class Witness:
     # -- as bytes -----------------------------------------------------------------------------------------------------
 
     def dumps(self) -> bytes:
-        """For the journal."""
+        """As bytes, for the journal: lengths, chain, testimonies, bindings."""
         held, bound = b"".join(map(pack_testimony, self.testimonies)), [b or bytes(DIGEST_BYTES) for b in self.bindings]
         lengths = _LENGTHS.pack(len(self.bindings), len(self.testimonies), len(held))
         return b"".join((lengths, self.chain, held, *bound))
 
     @classmethod
     def loads(cls, data: bytes, agreement: Agreement) -> "Witness":
-        """From the journal."""
+        """From the journal's bytes; `DamagedError` if they are another federation's, or none."""
         try:
             sites, count, size = _LENGTHS.unpack_from(data)
             start = _LENGTHS.size + DIGEST_BYTES
@@ -193,12 +194,13 @@ class Witness:
 
 
 def _newer(ours: Sighting, theirs: Sighting) -> Sighting:
+    """The later of two sightings of one site. That it is gone is hearsay and spreads; that it was left is one's own."""
     newest = theirs if theirs.round > ours.round else ours
     return newest._replace(gone=ours.gone or theirs.gone, left=ours.left)
 
 
 def left_behind(site: str, sender: str, k: int) -> LeftBehindError:
-    """Of a site whose neighbour goes on without it."""
+    """The error of a site whose neighbour `sender` goes on without it since round k."""
     return LeftBehindError(
         f"Expected to take part until the end, got word from site={sender!r} that it goes on without site={site!r} "
         f"since round={k}: we were silent for too long. The others finish the run."
