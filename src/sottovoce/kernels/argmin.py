@@ -1,12 +1,16 @@
 """The exact local argmin of decentralised ADMM: a solver that owns what it keeps between calls.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
 Two methods, and what a problem has decides which:
 
     no kink       a smooth loss and no l1 part: runs side by side, in `sottovoce.kernels.descent`. What that does not
                   certify, because the problem is too ill-conditioned for it, goes on to the other
     some kink     a loss with a kink, or an l1 part: one node and run at a time, in `sottovoce.kernels.newton`
 
-The proofs of their certificates are there.
+The proofs of their certificates are there. The plain form that both are tested against is `sottovoce.argmin`.
 """
 
 import numpy as np
@@ -108,6 +112,7 @@ class ArgminSolver:
         w, reached = (self._side_by_side if self._smooth else self._one_by_one)(pull, mu, start, float(tolerance))
         if not (reached <= tolerance).all():
             self._kept = None
+            # A run that went wrong leaves nothing behind that the next one could start from.
             i, q = np.unravel_index(int(np.argmax(np.nan_to_num(reached, nan=np.inf))), reached.shape)
             raise SottovoceError(
                 f"Expected the argmin of node {i}, run {q} to be certified to tolerance={tolerance:g}, "
@@ -126,6 +131,7 @@ class ArgminSolver:
         )  # fmt: skip
         left = np.flatnonzero(~(reached <= tolerance))
         if len(left):
+            # Where the first method has overflowed, the second starts from the beginning.
             w = np.where(np.isfinite(w).all(axis=1, keepdims=True), w, start)
             self._minimise(left, _nothing_kept(nodes), pull, mu, w, tolerance, reached)
         return w, reached
@@ -143,12 +149,14 @@ class ArgminSolver:
     def _minimise(
         self, which: Ints, kept: Kept, pull: Floats, mu: Floats, w: Floats, tolerance: float, reached: Floats
     ) -> None:
+        """Newton's method with kinks on these (node, run) pairs: `w` and `reached` are overwritten in place."""
         share_out(
             minimise_all, len(which), which, self._rows, self._problem, self._of, kept, self._scales, mu, pull, w,
             tolerance, reached,
         )  # fmt: skip
 
     def _fresh(self, runs: int) -> Kept:
+        """What nothing was kept in yet, for so many runs."""
         offsets = self._problem.offsets
         nodes, rows, d = len(offsets) - 1, int(offsets[-1]), self._d
         room = np.minimum(np.diff(offsets), d) ** 2
@@ -165,11 +173,13 @@ class ArgminSolver:
 
 
 def _nothing_kept(nodes: int) -> Kept:
+    """What a call keeps that keeps nothing: a fall-back of smooth problems starts anew every time."""
     none = np.empty((0, nodes, 3))
     return Kept(none[:, 0], np.zeros(nodes, dtype=np.int64), none, none, none[..., None])
 
 
 def _refuse_unsupported(loss: Loss, max_grad_norm: float | None) -> None:
+    """Refuse, before any work, what no method here minimises."""
     if max_grad_norm is not None:
         raise UnsupportedError(
             "The exact argmin needs no max_grad_norm, since a clipped gradient is the gradient of no known function. "
@@ -185,6 +195,7 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
     sides = []
     for side in (-1.0, 1.0):
         steepness = loss.slope(labels + side * far, labels, loss.theta)
+        # At two distances: a line through 0 is then known to be straight, not merely to pass there.
         for times in (1.0, 7.0):
             value = loss.value(labels + side * times * far, labels, loss.theta)
             if not np.allclose(value, steepness * side * times * far, rtol=1e-9, atol=0):
@@ -197,6 +208,7 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
 
 
 def _flat_rows(rows: Csr | Dense, d: int) -> FlatRows:
+    """Either kind of rows as one list of entries, in double precision."""
     values = np.ascontiguousarray(rows.values, dtype=np.float64)
     if isinstance(rows, Csr):
         return FlatRows(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
@@ -204,5 +216,6 @@ def _flat_rows(rows: Csr | Dense, d: int) -> FlatRows:
 
 
 def _norms(rows: FlatRows) -> Floats:
+    """The Euclidean norm of every row."""
     count = len(rows.starts) - 1
     return np.sqrt(np.bincount(np.repeat(np.arange(count), np.diff(rows.starts)), rows.values**2, minlength=count))

@@ -1,5 +1,9 @@
 """The exact local argmin of a smooth loss, for many runs side by side: Newton's method with conjugate gradients.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
 For each node i and run, with mu = curvature_i + weight l2 > 0:
 
     F(w) = (1/m_i) sum_j loss(<w, a_j>, b_j) - <pull, w> + mu/2 ||w||^2
@@ -14,9 +18,9 @@ minimiser, because F is mu-strongly convex. A lane that does not get there in a 
 left to `sottovoce.kernels.newton`.
 
 Method. H step = -g is solved to ||H step + g|| <= forcing ||g||, where the forcing follows how fast g falls (Eisenstat
-and Walker). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so far,
-or the step is shortened until F does. Lanes that are done keep their model and wait for the others. Which lanes wait
-for which changes no number: each does the operations that it would do alone, in the same order.
+and Walker 1996). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so
+far, or the step is shortened until F does. Lanes that are done keep their model and wait for the others. Which lanes
+wait for which changes no number: each does the operations that it would do alone, in the same order.
 """
 
 from typing import Any, NamedTuple
@@ -32,6 +36,7 @@ from sottovoce.kernels.tiles import aligned, copy_in, copy_out, dot, scatter
 _EPS = 2.0**-52
 # Rows handled together, so that what is kept of each stays in the first-level cache.
 _BLOCK = 32
+# Newton needs about ten. What needs more is ill-conditioned, and better off with a factorisation.
 _MOST_EVALUATIONS = 60
 # The forcing is between these. Within a factor of three either way, they make no difference to the time.
 _MOST, _LEAST = 0.03, 1e-6
@@ -119,6 +124,7 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
         scatter(rows, t.which, n, t.block, t.g, lanes)
     sizes = (node.mu + node.steepest) * np.sqrt(_product(t.w, t.w, lanes)) + np.sqrt(_product(t.pull, t.pull, lanes))
     store(t.size, 0, np.sqrt(_product(t.g, t.g, lanes)))
+    # Four roundings for each term of the gradient: a product, two sums, and the slope itself.
     store(t.hidden, 0, 4 * _EPS * (sizes + total))
 
 
@@ -198,6 +204,7 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     left, right, at_left, at_right = zero, zero + 1.0, before, load(t.after, 0, lanes)
     busy = (before < 0) & (at_right > 0)
     for trial in range(100):
+        # False position and bisection take turns: the first is fast, the second cannot stall.
         part_way = zero + 0.5 if trial % 2 else at_left / (at_left - at_right)
         here = left + (right - left) * part_way
         back, slopes = 1 - here, zero
@@ -209,6 +216,7 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
         above, below = busy & (found > 0), busy & (found <= 0)
         right, at_right = where(above, here, right), where(above, found, at_right)
         left, at_left = where(below, here, left), where(below, found, at_left)
+        # Enough once the slope is three tenths of what it was: an exact minimum along the step would be wasted.
         busy = busy & ((found > 0) | (found < 0.3 * before))
         if not any_lane(busy):
             break

@@ -1,7 +1,11 @@
 """Whole numbers with exactly the discrete Gaussian law, made from random words: Canonne, Kamath & Steinke (2020).
 
 Everything is 64-bit whole numbers; no floating-point number is formed. What is drawn, and which word decides what, is
-written down in `sottovoce.sampler`, which is what the rest of the library calls.
+written down in `sottovoce.sampler`, which is what the rest of the library calls. A change of the order in which words
+are taken changes the noise of runs that are resumed: see VERSION there.
+
+How long a draw takes depends on what it draws. Nobody is promised otherwise: messages are timed by whoever sees them,
+and statements say that time is not covered.
 """
 
 from typing import Any

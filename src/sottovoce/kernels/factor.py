@@ -2,6 +2,10 @@
 
     H = diag(D) + sum_j c_j a_j a_j^T,         D > 0, c >= 0.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by. Only `sottovoce.kernels.newton` calls it.
+
 H is d x d. Where fewer than d rows have c_j > 0, the matrix that is factorised has one line for each of those instead:
 
     H^-1 = D^-1 - D^-1 A^T S M^-1 S A D^-1,     S = diag(sqrt(c)),  M = I + S A D^-1 A^T S.
@@ -44,7 +48,7 @@ def _fma(_context: Any, x: Any, y: Any, z: Any) -> Any:  # noqa: ARG001
 
 @_sum
 def dot_row(rows: Any, j: int, w: Any) -> Any:
-    """<a_j, w>."""
+    """<a_j, w>, with w of length d."""
     first, last, total = rows.starts[j], rows.starts[j + 1], 0.0
     if len(rows.columns) == 0:
         for e in range(last - first):
@@ -57,7 +61,7 @@ def dot_row(rows: Any, j: int, w: Any) -> Any:
 
 @_sum
 def dot_dense(x: Any, y: Any) -> Any:
-    """<x, y>."""
+    """<x, y> of two vectors of one length."""
     total = 0.0
     for c in range(len(x)):
         total += x[c] * y[c]
@@ -192,7 +196,19 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
 
 @part
 def solve_factored(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, n: int, x: Any, temp: Any) -> None:
-    """x <- H^-1 x, with c, diagonal and n as they were at `factorise`. `temp` has room for n numbers."""
+    """x <- H^-1 x in place.
+
+    Args:
+        rows: all nodes' rows.
+        begin: the node's first row.
+        m: how many rows it has.
+        c: their weights in H, as they were at `factorise`.
+        diagonal: D, as it was there.
+        room: the factor.
+        n: what `factorise` returned.
+        x: the right side, then the solution.
+        temp: room for n numbers.
+    """
     d = len(diagonal)
     if n < 0:
         _back(room, d, x)

@@ -31,6 +31,7 @@ class FormulasType(types.Opaque):
 
 
 def _text(code: CodeType) -> str:
+    """What a formula computes, as text: a changed one is another type, and is compiled anew."""
     return f"{code.co_code.hex()} {code.co_names} {code.co_consts}"
 
 
@@ -52,16 +53,19 @@ register_model(FormulasType)(models.OpaqueModel)
 
 @unbox(FormulasType)
 def _unbox(_kind: Any, _value: Any, c: Any) -> Any:
+    """Formulas have no value at run time: all of them is in their type."""
     return NativeValue(c.context.get_dummy_value())
 
 
 @lower_constant(FormulasType)
 def _constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
+    """The same for formulas that are constants of a kernel."""
     return context.get_dummy_value()
 
 
 @cache
 def _compiled(formula: FunctionType) -> Callable[..., Any]:
+    """One formula, compiled to vanish into its caller."""
     compiled: Callable[..., Any] = piece(formula)
     return compiled
 
@@ -87,6 +91,7 @@ def curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(slope, jit_options={"forceinline": True})
 def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`slope`: the class's own formula, chosen when compiling."""
     formula = _compiled(of.loss.slope)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
@@ -97,6 +102,7 @@ def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(value, jit_options={"forceinline": True})
 def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`value`, in the same way."""
     formula = _compiled(of.loss.value)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
@@ -107,6 +113,7 @@ def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(curvature, jit_options={"forceinline": True})
 def _curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`curvature`, in the same way."""
     formula = _compiled(of.loss.curvature)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:

@@ -1,5 +1,9 @@
 """The exact local argmin of decentralised ADMM, for every loss and regulariser, certified.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
 For each node i and run, with mu = curvature_i + weight l2 > 0:
 
     F(w) = (1/m_i) sum_j loss(<w, a_j>, b_j) + weight (l1 ||w||_1 + l2/2 ||w||^2) - <pull, w> + curvature_i/2 ||w||^2
@@ -20,9 +24,9 @@ then within tolerance / mu of the minimiser. Without kinks this reads ||grad F||
 
 Method. Newton on F with the kinked terms replaced by max over y in [lo, hi] of y r - (y - y_t)^2 / (2 c), whose slope
 is y_t + c r cut to [lo, hi]. When that is solved, the slopes become the new y_t (the method of multipliers, here also
-the proximal point method on the dual). It converges whatever the rows, and c sets how fast. G asks r = 0 of the
-terms at their kink to about tolerance^2, so residuals are computed with twice the digits. A Newton matrix is used for
-as long as it halves the gradient. Where there are kinks, it and the duals are kept from call to call.
+the proximal point method on the dual). It converges whatever the rows, and c sets how fast. G asks r = 0 of the terms
+at their kink to about tolerance^2, so residuals are computed with twice the digits. A Newton matrix is used for as long
+as it halves the gradient. Where there are kinks, it and the duals are kept from call to call.
 """
 
 import math
@@ -36,9 +40,11 @@ from sottovoce.kernels.formulas import curvature, slope
 from sottovoce.kernels.threads import claim, kernel, part
 
 _EPS = 2.0**-52
+# A few dozen are usual. Very stiff kinks take hundreds; what takes more is said to be uncertified.
 _MOST_EVALUATIONS = 2000
 # Stiffness of a kink, relative to the curvature around it: at the first solve, and where it stops growing by itself.
 _SOFT, _STIFF, _STIFFEST = 1.0, 1e6, 1e12
+# Newton steps of a call: below the first kinks may be stiffer next time, above the second softer.
 _FEW, _MANY = 6, 12
 
 
@@ -106,6 +112,7 @@ def _curvature(of: Any, code: int, z: float, b: float, theta: float) -> Any:
 
 @part
 def _cut(y: float, low: float, high: float) -> Any:
+    """y, cut to [low, high]."""
     return min(max(y, low), high)
 
 
@@ -192,6 +199,7 @@ def _shorten(rows: Any, p: Any, of: Any, it: Any, stiff: Any, before: float, aft
 
 @part
 def _same(x: Any, y: Any, n: int) -> bool:
+    """Whether the first n numbers of both are equal, bit by bit."""
     for k in range(n):  # noqa: SIM110 (compiled as it stands)
         if x[k] != y[k]:
             return False
@@ -271,6 +279,7 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
             good = size <= 0.5 * was
         best = min(best, size)
         error = math.sqrt(size * size + gap) + hidden + it.mu * math.sqrt(dot_dense(tail, tail))
+        # A thousandth is left for `_clear`, which moves coordinates after the certificate was computed.
         if error <= 0.999 * tolerance or not error < np.inf or stuck > 3:
             break
         if kinked and size <= max(0.3 * math.sqrt(gap), 0.1 * tolerance, hidden):
@@ -314,7 +323,7 @@ def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
 
 @part
 def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
-    """The other way."""
+    """Keep duals, and what is in the factor, for the next call."""
     for j in range(it.m):
         kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j] = it.row[_Y, j], it.row[_F, j]
     if p.l1 > 0:

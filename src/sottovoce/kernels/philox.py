@@ -26,6 +26,7 @@ MAX_STEPS = 1 << (32 - BLOCK_BITS)
 MAX_BLOCKS = 1 << BLOCK_BITS
 MAX_DRAWS = 1 << 32  # of one node in one step: no number that a word is compared with or scaled by is larger
 
+# The multipliers and Weyl increments of Philox4x32, from the paper.
 _MULTIPLY_0 = np.uint64(0xD2511F53)
 _MULTIPLY_1 = np.uint64(0xCD9E8D57)
 _WEYL_0 = np.uint64(0x9E3779B9)
@@ -134,7 +135,9 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
 @kernel
 def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_node: int, first_run: int,
           _lanes: Any) -> None:  # fmt: skip
+    """Normals of all nodes; an item is a node."""
     _, d, runs = out.shape
+    # As `tile_normals` wants it: whole vectors of runs, or few runs and lanes that are blocks.
     padded = runs if 2 * runs <= width(LANES) else (runs + 15) // 16 * 16
     scratch = np.empty((d + 3) // 4 * 4 * padded, out.dtype)
     i = claim(counter)
@@ -147,7 +150,17 @@ def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_no
 
 
 def fill_normals(out: Array, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int) -> None:
-    """Standard normals of round k and local step r, for all (node, coordinate, run) of `out`."""
+    """Standard normals of round k and local step r, for all (node, coordinate, run) of `out`.
+
+    Args:
+        out: (nodes, d, runs), overwritten; its precision is that of the normals.
+        k0: the low word of the key.
+        k1: its high word.
+        k: the round.
+        r: the local step, below 4096.
+        first_node: the number of out's first node, for a stack that is a part of a larger one.
+        first_run: the number of its first run.
+    """
     share_out(_fill, len(out), out, (np.uint64(k0), np.uint64(k1)), k, r, first_node, first_run, LANES)
 
 
@@ -161,13 +174,13 @@ def expect_room(offsets: Ints, batch: int, first_run: int, runs: int) -> None:
 
 @piece
 def low_word(block: Any, r: Any) -> Any:
-    """Word 0 of a counter."""
+    """Word 0 of a counter: the step, and the low 20 bits of the block."""
     return np.uint64((r << BLOCK_BITS) | (block & (MAX_BLOCKS - 1)))
 
 
 @piece
 def high_word(block: Any, run: Any) -> Any:
-    """Word 3 of a counter."""
+    """Word 3 of a counter: the run, and the high bits of the block above it."""
     return np.uint64((block >> BLOCK_BITS << BLOCK_BITS) | run)
 
 
@@ -181,6 +194,7 @@ def _words(c0: Any, c1: Any, c2: Any, c3: Any, key: Any) -> Any:
 @kernel
 def _count(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
            first_run: int, _lanes: Any) -> None:  # fmt: skip
+    """Draws with replacement of all nodes; an item is a node."""
     i = claim(counter)
     while i < items:
         m = np.uint64(offsets[i + 1] - offsets[i])
@@ -211,6 +225,7 @@ def count_with_replacement(
 @kernel
 def _choose(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
             first_run: int, lanes: Any) -> None:  # fmt: skip
+    """Poisson batches of all nodes; an item is a node."""
     runs, size, zero = out.shape[1], width(lanes), out.dtype.type(0)
     flags = np.empty(4 * size, out.dtype)
     i = claim(counter)

@@ -1,4 +1,7 @@
-"""Sums over all rows of the loss and of the right answers, for many models at once. Lanes are models."""
+"""Sums over all rows of the loss and of the right answers, for many models at once. Lanes are models.
+
+These figures are read off rows without noise. They are for the holder of the rows, and no algorithm looks at them.
+"""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ def _copy_in(chunks: Any, columns: Any, first: int, shape: Any, lanes: Any) -> N
 
 @part
 def _copy_out(columns: Any, first: int, chunks: Any, shape: Any, lanes: Any) -> None:
-    """The other way."""
+    """Runs first.. of one node, back into (d K, all runs)."""
     size = width(lanes)
     for c in range(columns.shape[0] // shape.classes):
         for k in range(shape.classes):
@@ -74,7 +74,7 @@ def _copy_out(columns: Any, first: int, chunks: Any, shape: Any, lanes: Any) -> 
 
 @part
 def _choose(data: Any, weights: Any, r: int, first: int, runs: int, begin: int, stop: int, block: Any) -> int:
-    """Gather the rows begin .. stop - 1 that have some weight. How many?"""
+    """Gather the rows begin .. stop - 1 that have some weight, with their labels and caps. Returns how many."""
     n = 0
     for j in range(begin, stop):
         drawn = weights.shape[0] == 0
@@ -98,7 +98,7 @@ def _turn(block: Any, n: int, shape: Any, lanes: Any) -> None:
 
 @part
 def _turn_back(block: Any, n: int, shape: Any, lanes: Any) -> None:
-    """The other way."""
+    """From lanes that are rows to lanes that are classes and runs."""
     size = width(lanes)
     for f in range(shape.classes * shape.room):
         h, lane = f // size, f % size
@@ -118,6 +118,7 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
         zero = broadcast(z.dtype.type(0), rows)
         top, total, rest, squares = settled(load(z, begin, rows)), zero, zero, zero
         for place in range(begin + step, end, step):
+            # The largest prediction is taken out of the exponentials, so none overflows.
             top = np.maximum(top, settled(load(z, place, rows)))
         for place in range(begin, end, step):
             e = np.exp(settled(load(z, place, rows)) - top)
@@ -142,7 +143,7 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
 @part
 def _gradient(rows: Any, data: Any, weights: Any, r: int, i: int, first: int, w: Any, g: Any, block: Any, shape: Any,
               lanes: Any) -> None:  # fmt: skip
-    """The data's part of the gradient at w, into g."""
+    """The data's part of the gradient at w, into g: products, slopes and sums, a block of rows at a time."""
     size = width(lanes)
     g[:] = 0
     start, stop = data.offsets[i], data.offsets[i + 1]
@@ -164,7 +165,7 @@ def _gradient(rows: Any, data: Any, weights: Any, r: int, i: int, first: int, w:
 
 @part
 def _draw(z: Any, room: Any, draws: Any, r: int, i: int, first: int, shape: Any, lanes: Any) -> None:
-    """Standard normals of local step r."""
+    """Standard normals of local step r: drawn here from counters, or copied from those given."""
     if draws.mode == SEEDED:
         key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
         d = z.shape[1] // width(lanes) * shape.classes

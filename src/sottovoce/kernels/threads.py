@@ -38,6 +38,7 @@ def claim(_context: Any, counter: Any) -> Any:
 
 @cache
 def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of this process; the process number is an argument only so that a fork gets a pool of its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
 
 

@@ -53,7 +53,7 @@ def copy_in(tile: Any, lanes: Any, stack: Any, i: int, first: int, runs: int) ->
 
 @part
 def copy_out(stack: Any, i: int, first: int, runs: int, tile: Any, lanes: Any) -> None:
-    """The other way."""
+    """Runs first.. of node i, from a tile back into a stack (nodes, d, all runs)."""
     size = width(lanes)
     for c in range(stack.shape[1]):
         for q in range(runs):
@@ -72,6 +72,7 @@ def scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -
 
 @overload(dot, jit_options={"forceinline": True})
 def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+    """`dot` for sparse and for full rows."""
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
@@ -94,6 +95,7 @@ def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
 
 @overload(scatter, jit_options={"forceinline": True})
 def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+    """`scatter` for sparse and for full rows."""
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:

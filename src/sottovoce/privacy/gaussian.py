@@ -87,7 +87,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     s = sqrt(2 * log(1 / delta))
     low = 2 * epsilon / (sqrt(s * s + 2 * epsilon) + s)
     high = 2 * low
-    # Above this bracket the target is missed; a few doublings at most, since `low` is within a factor of two or so.
+    # Doubled until the target is missed: the root then lies in between.
     while excess(high) <= 0:
         high *= 2
     low = low / 2  # room for rounding at the bracket's end

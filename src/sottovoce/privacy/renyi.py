@@ -34,7 +34,7 @@ from sottovoce.privacy.releases import (
     leaves,
 )
 
-# Wide enough for epsilons from 1e-6 to 1e3: beyond either end the bound is not the least any more, but still sound.
+# Where the best lambda lies beyond either end, the bound is not the least any more, but still sound.
 GRID = np.geomspace(1e-3, 1e7, 101)  # lambda = alpha - 1
 FINE_GRID = np.geomspace(1e-3, 1e7, 2001)
 ROUNDING = 1e-12  # of a sum of curves, relative

@@ -24,7 +24,7 @@ from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.stops import LostNeighbourError
 from sottovoce.engines.network.witness import distances
 
-# Two may be lost on the way, and the third still comes in time.
+# If one comes late, the next is still in time.
 BEATS = 3  # how often within the agreed time a waiting site says that it is alive
 
 

@@ -37,7 +37,7 @@ from sottovoce.sites import Sites
 FORMAT = 2
 MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
 # With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
-# A message is as long as a model; honest models stay within a diameter or two of the origin.
+# A hundred diameters are far outside of where honest models go.
 LARGEST_RADIUS, DIAMETERS = 1e12, 100
 LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
 # The most that a coarse grid may add to delta, as a part of it.
