@@ -1,7 +1,9 @@
 """Who talks to whom: connected, undirected graphs on the nodes 0 .. n-1.
 
-The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from
-networkx, imported where it is used: the same seed gives the same graph under the same version of networkx.
+The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from networkx, imported where
+it is used: the same seed gives the same graph under the same version of networkx.
+
+A graph is public. Nothing here is chosen by looking at rows, and a message that passes an edge is already noisy.
 """
 
 from abc import ABC, abstractmethod
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     Adjacency: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
 
+# With one draw in two connected, twenty in a row fail once in a million.
 DRAWS = 20  # how often a random graph is drawn before we say that it will not come out connected
 
 
@@ -41,7 +44,7 @@ class Inbox(ABC):
 
 @final
 class Exchanged(Inbox):
-    """All nodes' messages in one place, and how neighbours' are summed there."""
+    """All nodes' messages in one place, as in a simulation, and how neighbours' are summed there."""
 
     def __init__(self, messages: Array, neighbour_sum: Callable[[Array], Array]) -> None:
         self._messages, self._neighbour_sum = messages, neighbour_sum
@@ -99,9 +102,11 @@ class Graph(ABC):
         return graph
 
     def _check_node(self, i: int) -> None:
+        """Refuse a number that is no node."""
         expect(0 <= i < self.n, f"a node in 0 .. {self.n - 1}", i=i)
 
     def _check_messages(self, messages: Array) -> None:
+        """Refuse messages that are not one for each node."""
         expect(messages.shape[:1] == (self.n,), f"one message per node, n={self.n}", shape=messages.shape)
 
 
@@ -179,6 +184,7 @@ class SparseGraph(Graph):
 
     @cached_property
     def _single(self) -> "sparse.csr_array[np.float32, tuple[int, int]]":
+        """The adjacency matrix in single precision."""
         # Kept beside the double one, so that a product never converts the whole matrix.
         return self.adjacency.astype(np.float32)
 
@@ -197,10 +203,12 @@ class SparseGraph(Graph):
 
 
 def _check_size(n: int) -> None:
+    """Refuse a graph without nodes."""
     expect(n >= 1, "a graph with at least one node", n=n)
 
 
 def _check_simple(adjacency: "Adjacency") -> None:
+    """Refuse loops, weights, and edges in one direction only."""
     rows, columns = adjacency.shape
     expect(rows == columns, "a square adjacency matrix", shape=adjacency.shape)
     expect(bool(np.all(adjacency.data == 1)), "an adjacency matrix of ones", data=adjacency.data)
@@ -212,6 +220,7 @@ def _check_simple(adjacency: "Adjacency") -> None:
 
 
 def _check_connected(adjacency: "Adjacency") -> None:
+    """Refuse a graph that falls apart: news would never reach some nodes."""
     count, part = connected_components(adjacency, directed=False)
     if count > 1:
         lost = int(np.flatnonzero(part != part[0])[0])
@@ -230,6 +239,7 @@ def from_edges(n: int, edges: Iterable[Sequence[int]], name: str = "custom") -> 
 
 
 def _from_pairs(n: int, pairs: "np.ndarray[Any, Any]", name: str) -> Graph:
+    """The graph with these edges (edges, 2), each in either direction."""
     _check_size(n)
     pairs = pairs.reshape(-1, 2) if pairs.size == 0 else pairs
     if pairs.size:
@@ -327,6 +337,7 @@ def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> 
 
 
 def _first_connected(name: str, seed: int, draw: "Callable[[int], nx.Graph[int]]") -> Graph:
+    """The first connected graph of at most DRAWS draws, each from a seed of its own."""
     import networkx as nx
 
     expect(seed >= 0, "seed >= 0", seed=seed)

@@ -57,6 +57,7 @@ class Stream:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
+        # Nonce and counter are 0: every key is used for one stream only, so none can repeat.
         self._cipher = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
         self._ahead: Words = np.empty(0, dtype=np.uint64)
 
@@ -98,6 +99,7 @@ def encode_fields(*fields: bytes | str | int | float) -> bytes:
 
 
 def _field(field: bytes | str | int | float) -> bytes:
+    """One field: a letter for its kind, its length in 8 bytes, its bytes."""
     match field:
         case bytes():
             kind, value = b"b", field
@@ -129,7 +131,7 @@ def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
 
 
 class WordSource(Protocol):
-    """Independent uniform words."""
+    """Anything that gives independent uniform 64-bit words: a `Stream`, or the operating system."""
 
     def take(self, count: int) -> Words:
         """The next `count` of them."""
@@ -138,6 +140,7 @@ class WordSource(Protocol):
 def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
     """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away."""
     expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
+    # The largest word below a multiple of the bound: what lies above would favour small numbers.
     last = np.uint64(_WORDS - _WORDS % bound - 1)
     found = np.empty(0, dtype=np.int64)
     while len(found) < count:

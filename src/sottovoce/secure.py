@@ -108,6 +108,7 @@ class SecureNoise(Noise):
         value = on_grid(gradient, grid)
         stream = self._stream("gaussian", k, r, float(sigma), scale, grid, self.d, _digest(value))
         noise = discrete_gaussian(stream, scale, self.d)
+        # Clipped after the noise: that is post-processing, and tells nothing about the gradient.
         released = np.clip(value - noise.reshape(value.shape), -_WIDEST, _WIDEST)
         noisy: Array = released.astype(np.float64) * grid
         return noisy
@@ -125,7 +126,9 @@ class SecureNoise(Noise):
         return np.bincount(uniform_below(stream, rows, batch), minlength=rows).astype(np.float64)[:, None]
 
     def _stream(self, kind: str, k: int, r: int, *rest: bytes | str | int | float) -> Stream:
-        """The words of one draw. The kind says how many fields follow, and which."""
+        """The words of one draw. Everything that the draw depends on is in the label, so no two draws share their
+        words.
+        """
         return self._keyed(encode_fields(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
 
     # -- public numbers -----------------------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ class SecureNoise(Noise):
         sums = n * UNIT / (1 - n * UNIT) * self.terms * sensitivity
         grid = self.grid(sigma, sensitivity)
         paid = sigma * (sensitivity + 2 * grid * sqrt(self.d) + sums) * (1 + 1e-12)
+        # Public numbers only, so that refusing says nothing about rows.
         if paid > 2 * sigma * sensitivity:
             raise PrivacyError(
                 "Expected rounding errors below the sensitivity itself, got more with "
@@ -151,7 +155,9 @@ class SecureNoise(Noise):
         return ceil(paid / grid)
 
     def divergence(self, steps: int) -> float:
-        """A bound on the KL divergence of `steps` noisy steps from what the accountant prices, for the ledger."""
+        """A bound on the KL divergence, in nats, of `steps` noisy steps from what the accountant prices; for the
+        ledger.
+        """
         return discretisation_divergence(steps * self.d, 2.0**self.grid_bits)
 
     # -- what is refused ----------------------------------------------------------------------------------------------
@@ -164,10 +170,11 @@ class SecureNoise(Noise):
 
     @property
     def gives_normals(self) -> bool:
-        """They would be floating-point numbers."""
+        """Never: they would be floating-point numbers, whose low bits can tell what they were added to."""
         return False
 
     def _advance(self, k: int, r: int) -> None:
+        """Refuse a step that is not after the last one: noise of a step is drawn once."""
         if (k, r) <= self._last:
             raise PrivacyError(
                 f"Expected a step after (round, step)={self._last}, got ({k}, {r}). Noise for a step is drawn once: "
@@ -197,4 +204,5 @@ def on_grid(gradient: Array, grid: float) -> Ints:
 
 
 def _digest(value: Ints) -> bytes:
+    """32 bytes for the value that the noise hides, so that another value gets other noise."""
     return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

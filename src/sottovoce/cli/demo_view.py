@@ -47,6 +47,7 @@ class Progress:
             self._take(json.loads(line))
 
     def _take(self, line: Mapping[str, Any]) -> None:
+        """One line of the site's log."""
         event = line["event"] if line["logger"] == "sottovoce.site" else ""
         if event in ("began", "round done"):
             self.spent, self.cap = line["spent"], line["cap"]
@@ -63,7 +64,7 @@ class Progress:
 
 
 class Overview:
-    """All sites. Told now and then to look again."""
+    """All sites, shown to nobody. It is told now and then to look again."""
 
     def __init__(self, sites: Mapping[str, Progress]) -> None:
         self.sites = sites
@@ -76,7 +77,7 @@ class Overview:
 
 @final
 class LiveTable(Overview):
-    """As a table."""
+    """All sites as a table, one line each, drawn anew while it is shown."""
 
     def __rich__(self) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -91,7 +92,7 @@ class LiveTable(Overview):
 
 @final
 class SiteLines(Overview):
-    """As one line for every quarter of the way that all have gone."""
+    """One line for every quarter of the way that all sites have gone."""
 
     def __init__(self, sites: Mapping[str, Progress]) -> None:
         super().__init__(sites)

@@ -196,6 +196,7 @@ def open_on_server(
 
 
 def _identity(text: str) -> tuple[str, str]:
+    """NAME=TEXT as a pair."""
     name, _, identity = text.partition("=")
     if not (name and identity):
         raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")

@@ -66,6 +66,7 @@ def demo(
 
 
 def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
+    """Set everything up, start server and sites, and wait until all have ended well."""
     from sottovoce.cli.demo_processes import Programs, ending_gently
     from sottovoce.engines.network.events import say
 
@@ -123,6 +124,7 @@ def _deal_rows(out: Path) -> dict[str, int]:
 
 
 def _write_schema(out: Path) -> Path:
+    """The tutorial's schema of Adult, as a file that all sites read."""
     from importlib.resources import files
 
     schema = out / "adult-schema.toml"
@@ -190,6 +192,7 @@ def _site_command(out: Path, name: str, url: str) -> list[str]:
 
 
 def _tell(out: Path, agreement: "Agreement", runs: int, started: float, json: bool) -> None:
+    """Score the models on the test rows, beside simulations of the same, and say where everything is."""
     from sottovoce.cli import demo_scores
 
     rows = {name: out / name / "rows.csv" for name in NAMES}

@@ -64,16 +64,19 @@ def export(
 
 
 def _open(path: Path) -> "Ledger":
+    """The ledger, which opening verifies as a whole."""
     from sottovoce.privacy.ledger import Ledger
 
     return Ledger.open(path)
 
 
 def _print_json(data: dict[str, object]) -> None:
+    """One JSON object on stdout."""
     print(json_module.dumps(data, indent=2, allow_nan=False))
 
 
 def _summary(ledger: "Ledger") -> dict[str, object]:
+    """What was spent and by which runs, without the chain."""
     whole = ledger.to_dict()
     del whole["entries"]
     return {**whole, "runs": _runs(ledger)}
@@ -95,6 +98,7 @@ def _runs(ledger: "Ledger") -> list[dict[str, object]]:
 
 
 def _show(ledger: "Ledger") -> None:
+    """The same as text and a table."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -27,6 +27,7 @@ _AGAIN = "interrupted; run the same command again to go on"
 
 
 def _option(text: str, panel: str, metavar: str | None = None) -> object:
+    """An option in one of the help's panels."""
     return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
@@ -179,6 +180,7 @@ def _saying_what_was_released(journal: "Journal", rounds: int) -> Iterator[None]
 
 
 def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | None, tls_key: Path | None) -> "TLSFiles":
+    """The files of this site's end of the connection: from one folder, or named one by one."""
     from sottovoce.engines.network.certificates import TLSFiles
 
     if certificates is not None and ca is None and cert is None and tls_key is None:
@@ -189,6 +191,7 @@ def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | Non
 
 
 def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    """Run the site to its end; an interruption becomes one line that says how to go on."""
     from sottovoce.cli.study import Stopped
 
     try:
@@ -198,6 +201,7 @@ def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace
 
 
 async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    """Connect, and take part."""
     from sottovoce.engines.network.jetstream import JetStreamTransport
     from sottovoce.engines.network.opening import room_for
     from sottovoce.engines.network.runner import run_site
@@ -239,6 +243,7 @@ def _logging(path: Path | None) -> Iterator[None]:
 
 
 def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
+    """Model and statement, signed, into the folder. If that fails nothing is lost: the journal holds both."""
     from sottovoce import models
     from sottovoce.disk import writable, write_whole
     from sottovoce.engines.network.signed import sign_text
@@ -261,6 +266,7 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
 
 
 def _tell(folder: Path, spent: float, delta: float) -> None:
+    """Where the results are, and what all runs on these rows have cost so far."""
     from sottovoce.cli.output import exactly, up
 
     print(f"Written to {folder}: model.safetensors and statement.txt.")

@@ -129,7 +129,7 @@ def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]
 
 @contextmanager
 def refusing_changes(data: Path) -> Iterator[None]:
-    """Refuse a file that changes meanwhile: its rows must be those that its ledger is of."""
+    """Refuse a file that changes while the block runs: its rows must be those that its ledger is of."""
     if data.exists():  # a pipe would be waited for, a device read without end
         expect(data.is_file(), "a data file", file=str(data))
     before = _hashed(data, hashlib.sha256())
@@ -170,6 +170,7 @@ def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
 
 
 def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    """Make the ledger of rows that were never used, with its cap; the salt is written last."""
     _expect_none_lost(path)
     if cap.epsilon is None or cap.delta is None:
         raise InputError(
@@ -202,6 +203,7 @@ def _expect_none_lost(path: Path) -> None:
 
 
 def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
+    """Refuse a ledger of another data file, or one that was made with another cap than is given now."""
     header = ledger.header
     if header.data_digest != data_digest(path, data):
         raise InputError(
@@ -243,10 +245,12 @@ def read_salt(ledger: Path) -> bytes:
 
 
 def _keyed(salt: bytes, data: Path) -> str:
+    """The digest of a data file under a secret salt."""
     return f"hmac-sha256:{_hashed(data, hmac.new(salt, digestmod=hashlib.sha256))}"
 
 
 def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
+    """The hexadecimal digest of a file's bytes, read a piece at a time."""
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             code.update(chunk)
@@ -254,4 +258,5 @@ def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
 
 
 def _salt_path(ledger: Path) -> Path:
+    """The salt's file: beside the ledger, with .salt behind its name."""
     return ledger.with_name(f"{ledger.name}.salt")

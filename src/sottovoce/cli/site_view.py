@@ -1,5 +1,6 @@
-"""What people see while a site runs, on stderr: a small table that lives, or a few plain lines where there is no
-terminal.
+"""What people see while a site runs, on stderr: a small table that lives, or plain lines where there is no terminal.
+
+Nothing depends on being seen: these are watchers (`engines.network.events`), and only watch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ def away(words: str, left: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds."""
+    """Seconds as hours, minutes and seconds."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
@@ -105,6 +106,7 @@ class View(Watcher):
             self._clock.done = k
 
     def _add(self, text: str) -> None:
+        """Keep the last few lines of news."""
         self._news = [*self._news[-3:], text]
 
     def __rich__(self) -> Table:
@@ -129,12 +131,14 @@ class View(Watcher):
         return table
 
     def _server(self) -> Text | None:
+        """What is the matter with the server, and how many seconds are left until the site gives up."""
         if self._away is None:
             return None
         words, until = self._away
         return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
 
     def _late(self) -> Text:
+        """Neighbours that have been awaited for more than a moment."""
         more = monotonic() - self._told_at
         late = [f"{name} ({duration(s + more)})" for name, s in self._silent.items() if s >= _LATE]
         return Text(", ".join(late) or "nobody", style="yellow" if late else "")

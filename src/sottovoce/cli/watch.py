@@ -41,7 +41,7 @@ class Bar(ProgressWatcher):
 
 @contextmanager
 def watching_study(quiet: bool) -> Iterator[ProgressWatcher]:
-    """A bar on a terminal. In a log it would be noise."""
+    """A watcher that shows a bar on a terminal, and nothing elsewhere: in a log it would be noise."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield ProgressWatcher()
@@ -54,7 +54,7 @@ def watching_study(quiet: bool) -> Iterator[ProgressWatcher]:
 
 
 def show_study(study: Study, out: Path) -> None:
-    """The verdict or the scores, and where the rest is."""
+    """Print the verdicts or the scores, and where the rest is."""
     console = Console(highlight=False)
     console.print(Text(study.title))
     if study.quick:
@@ -77,6 +77,7 @@ def show_study(study: Study, out: Path) -> None:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    """A plain table of these cells."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         table.add_column(heading)
@@ -86,4 +87,5 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
 
 
 def _coloured(text: str) -> Text:
+    """A verdict in the colour of its kind."""
     return Text(text, style=_STYLES.get(text.split(":")[0], ""))

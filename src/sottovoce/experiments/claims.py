@@ -1,4 +1,8 @@
-"""The paper's claims, and ours, tested on filled panels."""
+"""The paper's claims, and ours, tested on filled panels.
+
+Which claims there are, which points each compares and by which test is written here, before any result is known. The
+rule that turns p-values into words is in `verdict`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -14,6 +18,7 @@ from sottovoce.experiments.verdict import Claim, Comparison, compared, judge, pa
 
 Panels: TypeAlias = Mapping[str, Panel]
 Value: TypeAlias = Callable[[Point], Floats]
+# The paper shows last broadcasts; the theorem is about averages.
 JUDGED, OTHERS = "last", ("average", "consensus")
 
 
@@ -30,6 +35,7 @@ def all_claims(panels: Panels, scale: StudySize) -> list[Claim]:
 
 
 def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
+    """All claims whose figures are there, judged by one column of scores."""
     found: list[Claim] = []
 
     def final(point: Point) -> Floats:
@@ -62,6 +68,7 @@ def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
 
 
 def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
+    """A claim that the risk falls along x, for each line of the panel."""
     comparisons = []
     for series in dict.fromkeys(point.series for point in panel.measured()):
         points = sorted((p for p in panel.measured() if p.series == series), key=lambda p: float(p.x))
@@ -71,6 +78,7 @@ def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
 
 
 def _rivals(panel: Panel) -> Iterator[Point]:
+    """The points of private algorithms that IPADMM is compared with; yardsticks are left out."""
     for point in panel.points:
         line = registry.entry(point.algorithm)
         if line.private and line.group != "bound" and point.algorithm != "ipadmm":
@@ -84,6 +92,15 @@ def _contest(
     value: Value,
     source: str = "paper",
 ) -> Claim:
+    """A claim that IPADMM is below each rival, facet by facet.
+
+    Args:
+        name: of the claim.
+        text: what it says.
+        panel: where the points are.
+        value: the runs of a point, as numbers of which lower is better.
+        source: "paper" or "ours".
+    """
     ours = {point.facet: point for point in panel.measured() if point.algorithm == "ipadmm"}
     comparisons: list[Comparison] = []
     untested: list[tuple[str, str]] = []
@@ -100,6 +117,9 @@ def _contest(
 
 
 def _choices(panel: Panel, value: Value) -> list[Claim]:
+    """The two claims about where this library leaves the printed algorithm; runs share their noise, so tests are
+    paired.
+    """
     by_place = {(point.series, str(point.x).replace("\n", " ")): value(point) for point in panel.measured()}
     texts = {
         "exact noise": ("Exact noise gives a lower risk than the printed formula.", "{} noise, {} steps", 0),

@@ -1,4 +1,8 @@
-"""A comparison of your own: data, graphs, algorithms, grids and epsilons named in a TOML file."""
+"""A comparison of your own: data, graphs, algorithms, grids and epsilons named in a TOML file.
+
+It is checked as a whole before anything runs, and runs as the reproduction does: the same cells, store and figures. It
+tests no claims.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -101,7 +105,15 @@ def read(settings: Mapping[str, Any]) -> ComparisonFile:
 def run(
     comparison: ComparisonFile, out: Path, *, title: str, command: str = "", watcher: ProgressWatcher | None = None
 ) -> Study:
-    """Run everything that is not there yet."""
+    """Run everything of the comparison that is not in `out` yet.
+
+    Args:
+        comparison: what the file says.
+        out: the folder for cells and report.
+        title: of the report.
+        command: what was typed, for the report.
+        watcher: is told how far it is.
+    """
     store = CellStore(out)
     store.check()
     started, scale = perf_counter(), comparison.scale()
@@ -138,6 +150,7 @@ def run(
 
 
 def _plan(comparison: ComparisonFile, scale: StudySize) -> tuple[Panel, list[Contestant]]:
+    """The panel with all fixed settings, and the contestants whose settings are tuned."""
     tuned = any(entrant.grid for entrant in comparison.algorithm)
     panel = Panel(
         name="compare",
@@ -180,10 +193,12 @@ def _by_graph(panel: Panel, comparison: ComparisonFile) -> Panel:
 
 
 def _epsilon(x: float | str) -> str:
+    """An x as a caption shows it."""
     return f"{x:g}" if isinstance(x, float) else x
 
 
 def _entrant(given: Mapping[str, Any]) -> Entrant:
+    """One [[algorithm]] of the file, checked down to every point of its grid."""
     _check_keys(given, Entrant, "[[algorithm]]")
     expect("name" in given, "a name in every [[algorithm]]", algorithm=dict(given))
     expect(isinstance(given["name"], str), "text for name", name=given["name"])
@@ -199,6 +214,7 @@ def _entrant(given: Mapping[str, Any]) -> Entrant:
 
 
 def _check(c: ComparisonFile) -> None:
+    """Refuse what is no number, no list or no known name, each by its key in the file."""
     for name in ("nodes", "every", "rounds", "runs", "tuning_runs", "seed"):
         value = getattr(c, name)
         least = 0 if name == "seed" else 1
@@ -234,6 +250,7 @@ def _graph(graph: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _check_keys(given: Mapping[str, Any], kind: type[Any], where: str) -> None:
+    """Refuse a key that this table does not have, with the nearest one that it has."""
     known = [f.name for f in fields(kind)]
     for name in given:
         if name not in known:

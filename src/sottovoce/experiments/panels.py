@@ -34,7 +34,18 @@ class Point:
 
 @dataclass(kw_only=True)
 class Panel:
-    """A figure to be. `notes` says what is missing from it and why."""
+    """A figure to be: its words, and the points that it shows.
+
+    Args:
+        name: of the file, and of the panel in studies.
+        title, caption, xlabel, ylabel: its words.
+        shape: "sweep" (lines over a number), "curves" (lines over rounds) or "categories" (dots side by side).
+        points: cells, and where each is drawn.
+        notes: what is missing from it, and why.
+        log_x: whether x is drawn on a log scale.
+        cut_at: where the y axis ends, as a multiple of the largest final mean; None for all of it.
+        column: of the history that is shown.
+    """
 
     name: str
     title: str
@@ -95,7 +106,7 @@ class StudySize:
         return replace(Problem(nodes=self.nodes, every=self.every), **changes)  # type: ignore[arg-type]
 
     def common(self, epsilon: float | None = None, rounds: int | None = None) -> dict[str, float | int | str | bool]:
-        """What all algorithms are told."""
+        """The settings that every algorithm of the study is given, where it has such fields."""
         told: dict[str, float | int | str | bool] = {
             "delta": self.delta,
             "rho": self.rho,
@@ -129,7 +140,25 @@ def add_point(
     seed: int | None = None,
     picked: str = "",
 ) -> None:
-    """Add a point, or a note where the algorithm refuses its settings."""
+    """Add a point to the panel, or a note where the algorithm refuses its settings.
+
+    Args:
+        panel: where to.
+        scale: how large the study is.
+        name: of the algorithm, in the registry.
+        x: where along the x axis.
+        epsilon: the total that it may spend.
+        form: "fair" or "published". Where it has no such form nothing is added.
+        facet: in which part of the figure.
+        series: on which line; None for the algorithm's label.
+        problem: rows, partition and graph; None for the paper's.
+        own: settings of this algorithm beyond the common ones.
+        rounds: None for the study's.
+        record: rounds whose scores are kept; empty for the last one only.
+        scored: at how many nodes models are scored.
+        seed: of the noise; None for the study's.
+        picked: settings that were tuned, in words.
+    """
     line = registry.entry(name)
     if form not in line.forms:
         return

@@ -1,4 +1,6 @@
-"""The whole reproduction: plan, run what is missing, test the claims."""
+"""The whole reproduction: plan, run what is missing, test the claims. Seeds and tests are fixed before the
+first run.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +67,16 @@ def reproduce(
     watcher: ProgressWatcher | None = None,
     command: str = "",
 ) -> Study:
-    """Run everything that is not there yet, and judge."""
+    """Run everything that is not there yet, and judge.
+
+    Args:
+        out: the folder for cells and report. What an earlier, interrupted study left there is used again.
+        quick: a small form that shows that everything works, and nothing else.
+        only: names of panels with commas between; None for all.
+        runs: of every cell; None for the study's ten.
+        watcher: is told how far it is.
+        command: what was typed, for the report.
+    """
     names, scale, store = chosen(only), QUICK if quick else FULL, CellStore(out)
     if runs is not None:
         expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
@@ -94,6 +105,7 @@ def reproduce(
 
 
 def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+    """Every cell that will be asked for, tuning included."""
     cells = [cell for panel in panels.values() for cell in panel.cells()]
     if TUNED in panels:
         tried, judged = tuning.plan_trials(scale, panels[TUNED], entered)
@@ -102,5 +114,6 @@ def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tun
 
 
 def _optimum(scale: StudySize) -> float | None:
+    """The risk of the pooled model without privacy: the yardstick in figures."""
     sites, _ = scale.problem().build()
     return pooled_optimum(sites, registry.make("ipadmm", {"lam": scale.lam}))

@@ -35,7 +35,7 @@ class CellStore:
             folder.check_free(self.root)
 
     def path(self, cell: Cell) -> Path:
-        """Where a cell's result is, or would be."""
+        """Where a cell's result is, or would be: its content hash names the file."""
         return self.root / CELLS / f"{cell.key}.parquet"
 
     def read(self, cell: Cell) -> Measured | str | None:
@@ -70,13 +70,13 @@ class CellStore:
 
 
 class ProgressWatcher:
-    """Told of what happens; this one does not care."""
+    """Told how far a study is; this one does nothing with it."""
 
     def begin(self, work: float, cells: int) -> None:
-        """So much is to be done in all."""
+        """So much is to be done in all: expected work, in units of one cell's `work`, and a number of cells."""
 
     def at(self, cell: Cell, share: float) -> None:
-        """A cell is this far."""
+        """A cell is this far: a share from 0 to 1."""
 
     def done(self, cell: Cell) -> None:
         """A cell is finished."""
@@ -108,10 +108,12 @@ class Runner:
         return result
 
     def _run(self, cell: Cell) -> Measured | str:
+        """Run the cell; a refusal of the algorithm is a result too, as text."""
         try:
             return measured.run(cell, self._progress(cell))
         except SottovoceError as error:
             return str(error)
 
     def _progress(self, cell: Cell) -> Callable[[int, int], None]:
+        """Tells the watcher after every round."""
         return lambda k, rounds: self.watcher.at(cell, k / rounds)

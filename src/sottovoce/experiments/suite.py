@@ -1,5 +1,7 @@
-"""The paper's figures and ours, as panels. Section 5 of the paper leaves t, D and the meaning of "empirical risk" open;
-what we chose is in the captions.
+"""The paper's figures and ours, as panels.
+
+Section 5 of the paper leaves t, D and the meaning of "empirical risk" open; what we chose is in the captions. A panel
+here is empty: it says which cells to run and where their results go.
 """
 
 from collections.abc import Callable

@@ -96,7 +96,9 @@ def best(tried: Iterable[Point]) -> Point | None:
 
 
 def plan_trials(scale: StudySize, panel: Panel, entered: Sequence[Contestant]) -> tuple[list[list[Point]], list[Cell]]:
-    """Everybody's trials, and stand-ins for the runs that will judge the chosen ones: so much work there is."""
+    """Everybody's trials, and stand-ins for the runs that will judge the chosen ones: so that the work is
+    known ahead.
+    """
     tried = [trials(scale, contestant, panel) for contestant in entered]
     stand_ins = [replace(points[-1].cell, runs=scale.runs, seed=scale.fresh_seed) for points in tried if points]
     return tried, stand_ins
@@ -132,4 +134,5 @@ def _edge(points: Sequence[Mapping[str, Value]], name: str, value: Value) -> str
 
 
 def _short(value: Value) -> str:
+    """A setting's value, short enough for a figure."""
     return f"{value:g}" if isinstance(value, int | float) else value

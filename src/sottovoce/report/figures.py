@@ -1,4 +1,6 @@
-"""A panel as a figure."""
+"""A panel as a figure: lines over epsilon or rounds, or dots side by side. Drawn on no screen, and from
+results alone.
+"""
 
 import math
 from collections.abc import Sequence
@@ -39,6 +41,7 @@ def draw_panel(panel: Panel, optimum: float | None = None) -> Figure:
 
 
 def _sweep(panel: Panel, optimum: float | None) -> Figure:
+    """Lines over a number, one stacked part for each facet."""
     facets = list(dict.fromkeys(point.facet for point in panel.measured()))
     figure = Figure(figsize=(_WIDE, 2.9 * len(facets) + 0.7))
     stack = figure.subplots(len(facets), 1, squeeze=False, sharex=True)[:, 0]
@@ -63,6 +66,7 @@ def _sweep(panel: Panel, optimum: float | None) -> Figure:
 
 
 def _ticks(axes: Axes, panel: Panel) -> None:
+    """Whole numbers along a linear axis; 1, 2 and 5 times powers of ten along a logarithmic one."""
     if not panel.log_x:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return
@@ -73,6 +77,7 @@ def _ticks(axes: Axes, panel: Panel) -> None:
 
 
 def _curves(panel: Panel, optimum: float | None) -> Figure:
+    """Risk over rounds, one part for each facet, two beside each other."""
     facets = list(dict.fromkeys(point.facet for point in panel.measured()))
     columns = 2 if len(facets) > 1 else 1
     rows = math.ceil(len(facets) / columns)
@@ -134,11 +139,13 @@ def _line(axes: Axes, x: Floats, matrix: Floats, look: Look, label: str, marks: 
         marker=look.marker if marks else None,
     )  # fmt: skip
     if matrix.shape[1] > 1:
+        # Of the runs, not of the mean: a reader asks what one run may give.
         low, high = np.quantile(matrix, [0.05, 0.95], axis=1)
         axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
 def _dots(axes: Axes, places: Sequence[float], samples: Sequence[Floats], look: Look, label: str) -> None:
+    """A mean and its 95 % interval for each sample; a single run has no interval."""
     for number, (place, values) in enumerate(zip(places, samples, strict=True)):
         mean, low, high = interval(values)
         if math.isfinite(low):
@@ -165,6 +172,7 @@ def _finish(axes: Axes, values: Sequence[Floats], optimum: float | None) -> None
 
 
 def _legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend below the whole figure, if there is more than one line."""
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
@@ -190,10 +198,12 @@ def _looks(panel: Panel) -> dict[str, Look]:
 
 
 def _values(point: Point, column: str) -> Floats:
+    """A point's final scores, one for each run."""
     assert point.result is not None
     return _capped(point.result.final(column))
 
 
 def _capped(values: Floats) -> Floats:
+    """What overflowed is drawn at the top, and does not end the figure."""
     capped: Floats = np.minimum(np.nan_to_num(values, nan=_TOP, posinf=_TOP), _TOP)
     return capped

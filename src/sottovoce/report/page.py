@@ -1,4 +1,4 @@
-"""The page of a study."""
+"""The page of a study: its figures, tables and verdicts, as HTML. What is in them was computed before."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "pick
 
 
 def study_page(study: Study, figures: Mapping[str, str]) -> str:
-    """The page; `figures` are SVG texts by panel."""
+    """The page as HTML; `figures` are SVG texts by the name of their panel."""
     shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
     return render(
         "study.html.j2",
@@ -32,5 +32,6 @@ def study_page(study: Study, figures: Mapping[str, str]) -> str:
 
 
 def _scores(panel: Panel) -> TextTable:
+    """The table under a figure, with test scores where test rows were kept apart."""
     tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
     return tables.scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ()))

@@ -17,13 +17,13 @@ _NOTHING = "–"
 
 
 def write_run_page(run: Run, out: Path) -> None:
-    """Write the page, whole."""
+    """Write the page to `out`, whole or not at all."""
     with writable(out):
         write_whole(out, run_page(run).encode())
 
 
 def run_page(run: Run) -> str:
-    """The page as HTML."""
+    """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
     summary, model = run.summary, run.model
     classes = model.classes if model.weights.shape[1] > 1 else None
     outputs = [("coefficients" if i == 0 else f"coefficients-{i}") for i in range(model.weights.shape[1])]
@@ -50,6 +50,7 @@ def run_page(run: Run) -> str:
 
 
 def _scores(summary: Mapping[str, Any]) -> TextTable:
+    """Mean loss and accuracy of each of the three models that a run ends with."""
     test = summary["test"]
     headings = ["model", "mean loss", "accuracy %"]
     headings += ["test loss", "test accuracy %"] if test else []
@@ -62,15 +63,18 @@ def _scores(summary: Mapping[str, Any]) -> TextTable:
 
 
 def _number(value: float | None, place: int) -> str:
+    """A loss with four digits or, at every second place, an accuracy in per cent."""
     return _NOTHING if value is None else f"{value:.4f}" if place % 2 == 0 else f"{100 * value:.2f}"
 
 
 def _weights(model: Model, outputs: tuple[str, ...]) -> TextTable:
+    """Every weight of the model, by the name of its feature."""
     rows = [(name, *(f"{w:+.4f}" for w in weights)) for name, weights in zip(model.names, model.weights, strict=True)]
     return TextTable(("feature", *outputs), rows, frozenset(range(1, 1 + len(outputs))))
 
 
 def _all_sites(sites: run_figures.Columns) -> TextTable:
+    """Every site's own scores, for those whom the figure leaves out."""
     headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
     rows = [
         (str(name), f"{count:,}", _percent(own), _percent(joint), f"{loss:.4f}", f"{joint_loss:.4f}", f"{far:.3g}")
@@ -83,4 +87,5 @@ def _all_sites(sites: run_figures.Columns) -> TextTable:
 
 
 def _percent(share: float) -> str:
+    """A share in per cent, or a dash."""
     return f"{100 * share:.2f}" if np.isfinite(share) else _NOTHING

@@ -23,7 +23,7 @@ PAGE = "index.html"
 
 
 def write_study(study: Study, out: Path) -> None:
-    """Figures, tables, verdict and page into `out`."""
+    """Figures, tables, verdict and page into the folder `out`, which is made if need be."""
     drawn = [panel for panel in study.panels.values() if panel.measured() and panel.name != "table"]
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -60,6 +60,7 @@ def verdict(study: Study) -> dict[str, Any]:
 
 
 def _table(out: Path, name: str, columns: dict[str, list[Any]]) -> None:
+    """One table, as a Parquet and as a CSV file."""
     buffer = io.BytesIO()
     parquet.write_table(pa.table(columns), buffer)
     write_whole(out / f"{name}.parquet", buffer.getvalue())
