@@ -407,14 +407,14 @@ def test_bad_searches_are_refused():
     for mean in (0.5, inf, 1e6):
         with pytest.raises(InputError, match="a mean number of runs from 1 to 100000"):
             gamma_for(mean, 1.0)
-    with pytest.raises(InputError, match="at most 100000 runs in the mean"):
+    with pytest.raises(InputError, match="at most 100000 runs on average"):
         repetitions(PoissonRuns(1e7))
 
 
 def test_a_search_in_words():
     text = RepeatAndSelect(Gaussian(2.0), NegativeBinomialRuns(1.0, 0.1)).describe()
     assert text == (
-        "the best of a negative binomial number of runs, 10 in the mean (eta 1), each of them a Gaussian release, "
+        "the best of a negative binomial number of runs, 10 on average (eta 1), each of them a Gaussian release, "
         "noise multiplier 2"
     )
     assert log(NegativeBinomialRuns(0.0, 0.1).slope) == pytest.approx(log(log(10)))

@@ -127,7 +127,7 @@ def certificates(
     for name in agreement.names:
         authority.issue_site(out, name, days)
     print(f"Written to {out}: NAME.cert.pem, NAME.key.pem and ca.cert.pem for each site; also for server and operator.")
-    print("Hand each site its own files over a safe way, and keep ca.key.pem to yourself.")
+    print("Hand each site its own files in a safe way, and keep ca.key.pem to yourself.")
 
 
 @federation_app.command("server-config")

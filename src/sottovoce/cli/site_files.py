@@ -91,7 +91,7 @@ def read_rows(
 
 
 def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:
-    """The two arrays of an .npz file. Nothing is unpacked before its size was held against what there can be."""
+    """The two arrays of an .npz file. Nothing is unpacked before its size was found to be possible."""
     with path.open("rb") as file:
         try:
             with ZipFile(file) as archive, warnings.catch_warnings():

@@ -35,7 +35,7 @@ def watching_run(quiet: bool) -> Iterator[Watcher]:
 
 
 def away(words: str, left: float | None) -> str:
-    """What is the matter with the server, and for how long we put up with it."""
+    """What is the matter with the server, and for how many seconds we still try."""
     return f"{words}; trying again" if left is None else f"{words}; trying again, giving up in {round(left)} s"
 
 

@@ -60,7 +60,7 @@ def show_study(study: Study, out: Path) -> None:
     if study.quick:
         console.print("Quick form: it shows that everything works, and nothing else.")
     if study.claims:
-        # A terminal is narrow: who else judges otherwise is in the report.
+        # A terminal is narrow: the verdicts by other outputs are in the report.
         rows = [[Text(claim), _coloured(verdict), Text("-".join(counts))]
                 for claim, _, verdict, *counts in (row[:6] for row in tables.verdicts(study.claims).rows)]  # fmt: skip
         console.print(_table(("claim", "verdict, by last broadcast", "won-tied-lost"), rows))

@@ -273,7 +273,7 @@ class BudgetAccountant:
         return total if isfinite(total) else None
 
     def _expect_proved(self, path: Path | str) -> None:
-        """Version 1 took any kind of charge at any time, on no proof."""
+        """Refuse a file of version 1 with charges that no proof covers: it took any kind at any time."""
         if self._filter is not None and not self._filter.knows(self._charges):
             raise InputError(
                 f"Expected plain Gaussian charges after the first in path={str(path)!r}, which was not made for "

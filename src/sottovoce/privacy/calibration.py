@@ -119,7 +119,7 @@ def _exact(epsilon: float, delta: float, steps: int, sampling: Sampling | None) 
     sigma = sqrt(steps) / mu_for(epsilon, delta)
     if sampling is not None:
         sigma = _root(excess, sigma)
-    # Rounding, or a grid that changed with sigma, may leave the target missed by a hair: step up until it is met.
+    # Rounding, or a grid that changed with sigma, may leave the target barely missed: step up until it is met.
     step = 2.0**-52 if sampling is None else 1e-7
     while excess(sigma) > 0:
         sigma, step = sigma * (1 + step), 2 * step
@@ -174,7 +174,7 @@ def _least_noise(
 
 
 def _met(event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, noise: float) -> float:
-    """The noise, or the next number above it with which the target is met: log and exp may have moved it by a hair."""
+    """The noise, or the next number above it with which the target is met: log and exp may have rounded it."""
     step = 2.0**-52
     while price(event_of(noise)) > epsilon:
         noise, step = noise * (1 + step), 2 * step

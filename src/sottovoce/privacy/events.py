@@ -217,7 +217,7 @@ class NegativeBinomialRuns(Runs):
         return {"law": "NegativeBinomialRuns", "eta": self.eta, "gamma": self.gamma}
 
     def describe(self) -> str:
-        return f"a negative binomial number of runs, {self.mean:.6g} in the mean (eta {self.eta:.6g})"
+        return f"a negative binomial number of runs, {self.mean:.6g} on average (eta {self.eta:.6g})"
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class PoissonRuns(Runs):
         return {"law": "PoissonRuns", "rate": self.rate}
 
     def describe(self) -> str:
-        return f"a Poisson number of runs, {self.mean:.6g} in the mean"
+        return f"a Poisson number of runs, {self.mean:.6g} on average"
 
 
 @dataclass(frozen=True)

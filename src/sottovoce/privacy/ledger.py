@@ -8,8 +8,8 @@ Runs are chosen with sight of earlier ones, so what refuses is a `filter`, exact
     delta - slack,     slack = min( delta / 1000, what 10^10 times the divergence of the first round adds to delta ),
 
 and the divergences of the real noise from the ideal one may add up to what slack pays for
-(docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be shifted to and fro with
-sight of results would be none (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
+(docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be moved with sight of
+results would protect nothing (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
 docs/explanation/ledger.md.
 """
 

@@ -253,7 +253,7 @@ class LedgerStore:
         return self._rows()
 
     def close(self) -> None:
-        """Give the ledger free for other processes."""
+        """Let other processes have the ledger."""
         self._stopped = f"Expected an open ledger, got path={str(self.path)!r}, which was closed. Open it again."
         self._connection.close()
         if self._head_file is not None:

@@ -29,7 +29,7 @@ Profile = Callable[[float], float]  # an upper bound on delta for every epsilon 
 
 POINTS = 1000  # of a tabulated profile
 HIGHEST = 600.0  # losses above count as infinite; e^HIGHEST is still a number
-MOST_RUNS = 1e5  # in the mean
+MOST_RUNS = 1e5  # on average
 _UP = 1 + 64 * UNIT
 
 
@@ -51,7 +51,7 @@ def repetitions(runs: Runs, random: Random | None = None) -> int:
         `RepeatAndSelect`.
     """
     source = SystemRandom() if random is None else random
-    expect(runs.mean <= MOST_RUNS, f"at most {MOST_RUNS:g} runs in the mean", mean=runs.mean)
+    expect(runs.mean <= MOST_RUNS, f"at most {MOST_RUNS:g} runs on average", mean=runs.mean)
     match runs:
         case NegativeBinomialRuns(eta=eta, gamma=gamma):
             if gamma == 1:

@@ -92,7 +92,7 @@ class Stops(Policy):
 
 @final
 class GoesOn(Policy):
-    """Go on without a silent neighbour, in rounds after the agreed one, as long as the rest hang together."""
+    """Go on without a silent neighbour, in rounds after the agreed one, as long as the rest stay connected."""
 
     def __init__(self, agreement: Agreement, site: str, board: Board) -> None:
         self._board, self._agreement, self._site = board, agreement, site
@@ -150,7 +150,7 @@ class GoesOn(Policy):
             await self._board.tell_waiting(k)
 
     def _refuse_torn(self, k: int, late: Collection[str]) -> None:
-        """Stop, before anything is written, if those who are left do not hang together."""
+        """Stop, before anything is written, if those who are left would not be connected any more."""
         if not late:
             return
         away = self._absent | self._board.gone | set(late)

@@ -76,7 +76,7 @@ class TLSFiles:
         return context
 
     def _locked(self) -> str:
-        """Else the passphrase would be asked for on a terminal at which nobody sits."""
+        """Refuse an encrypted key: OpenSSL would ask for its passphrase on a terminal at which nobody sits."""
         raise InputError(f"Expected a private key without a passphrase, got {str(self.key)!r}. Take it off first.")
 
 

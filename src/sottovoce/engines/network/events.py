@@ -151,7 +151,8 @@ class Watchers(Watcher):
 class ReminderTimer:
     """When to say again that the server is away: at once, and then ever more rarely, since it may last for days.
 
-    A server that makes up a new reason every time is told no more often. Only what comes before the bracket counts.
+    A server that makes up a new reason every time is not mentioned more often: only what comes before the bracket
+    counts.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """What a message server says, cut into frames. Nothing is held that was not measured first.
 
-A site does not trust the server, nor whoever sits before it. So a line has a greatest length, a message a greatest
+A site trusts neither the server nor anyone in between. So a line has a greatest length, a message a greatest
 size, and whatever is not a frame as NATS writes it ends the connection. At any time no more is held than one line, or
 one message of the agreed size, and what the system hands over in one piece.
 

@@ -217,7 +217,7 @@ class _Run:
         if held is None:
             await self._ask(k, policy)
         elif not self.mail.is_bound(own, held, self.seat.binding):
-            self.mail.refuse_held(own, held)  # no use in computing: with another key it cannot come out the same
+            self.mail.refuse_held(own, held)  # computing would be in vain: with another key it cannot come out the same
         return held
 
     async def _ask(self, k: int, policy: Policy) -> None:
@@ -338,7 +338,7 @@ class _Run:
         return Snapshot(after, said, total, witness, edges)
 
     def _extend_witness(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
-        """What is known after round k; stops if those who are left do not hang together."""
+        """What is known after round k; stops if those who are left are not connected any more."""
         a, site = self.agreement, self.seat.site
         for name, letter in letters.items():
             witness = witness.with_binding(a, name, letter.words.binding)
@@ -372,7 +372,7 @@ class FromNeighbours(Inbox):
 
 
 async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them; if one fails, the others are let finish before its error is raised."""
+    """All of them; if one fails, the others finish before its error is raised."""
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

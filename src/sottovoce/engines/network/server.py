@@ -13,7 +13,7 @@ Separate accounts matter. The server sends an answer to whatever subject the que
 one who asks may write there. Within one account a site could so fill somebody else's mailbox; across accounts an
 answer stays in the account of the one who asked. The operator could still do it. But the operator runs the server.
 
-Nobody is let at the server's interface for deleting, purging or changing streams.
+Nobody may use the server's interface for deleting, purging or changing streams.
 """
 
 import json

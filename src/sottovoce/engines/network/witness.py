@@ -2,12 +2,12 @@
 
 A relay may show one site what it hides from another, and a member may sign two different messages of one round. So
 every message carries its sender's testimony: of every site, the last round that the sender knows of, and the digest of
-its message in that round. News travel an edge a round. Neighbours' distances to a third site differ by one at most, so
-two testimonies about it soon speak of the same round: if they then differ, somebody was told something else, and the
-sites that see it name it and stop.
+its message in that round. News travels one edge per round. Neighbours' distances to a third site differ by one at
+most, so two testimonies about it soon speak of the same round: if they then differ, somebody was told something else,
+and the sites that see it name it and stop.
 
 From testimonies a site also learns at once that a neighbour goes on without it, who else was left, and, if some were,
-whether the rest still hang together: a site k edges away has been heard of k rounds ago.
+whether the rest are still connected: of a site k edges away the news is k rounds old.
 """
 
 import hashlib
@@ -142,10 +142,10 @@ class Witness:
         return self.bindings[agreement.index(name)] or None
 
     def refuse_torn(self, agreement: Agreement, site: str, k: int) -> None:
-        """Stop if some were left and the rest does not hang together any more: a relay can split a federation so.
+        """Stop if some were left and the rest is not connected any more: a relay could split a federation in this way.
 
-        In a federation that hangs together, news of a site come at the pace of an edge a round. Whose news still come
-        so has not gone, whatever others say: or else one bad site could stop all.
+        In a connected federation news of a site travels one edge per round. A site whose news still comes at this pace
+        has not gone, whatever others say: otherwise one bad site could stop all.
         """
         full = distances(agreement, site, frozenset())
         told = zip(agreement.names, self.testimony, strict=True)
