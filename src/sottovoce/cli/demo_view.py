@@ -41,6 +41,7 @@ class Progress:
         with self.log.open("rb") as file:
             file.seek(self._read)
             fresh = file.read()
+        # The last line may still be being written.
         whole = fresh[: fresh.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():

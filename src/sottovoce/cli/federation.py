@@ -29,6 +29,7 @@ def site_keygen(
 
     check_site_name(site)
     private, public = out / f"{site}.signing.pem", out / f"{site}.pub"
+    # Checked before a private key is written, so that neither is left without the other.
     if public.exists():
         raise InputError(f"Expected no key of {site} yet, got {str(public)!r}. Choose another folder.")
     key = SigningKey.generate()
@@ -121,6 +122,7 @@ def certificates(
 
     agreement = agreement_file.load(federation)
     if not (out / "ca.cert.pem").exists():
+        # Kept if it is there: certificates of an earlier call stay good.
         authority.create_authority(out, agreement.name[:60] or "sottovoce", min(2 * days, 3650))
     authority.issue_server(out, host or authority.LOOPBACK, days)
     authority.issue_operator(out, days)
@@ -157,6 +159,7 @@ def write_server_config(
 
     agreements = [agreement_file.load(path) for path in federation]
     hosting = server.Hosting(
+        # Whole paths: the server is started from some other folder one day.
         tls=TLSFiles.within(certificates.resolve(), SERVER),
         store=store.resolve(),
         host=host,

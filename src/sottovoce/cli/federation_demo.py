@@ -71,6 +71,7 @@ def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
     from sottovoce.engines.network.events import say
 
     with ExitStack() as stack:
+        # First in, last out: signals are ours until every program has ended.
         stack.enter_context(ending_gently())
         if not quiet:
             say("five sites get their rows, keys and certificates, and agree")

@@ -128,6 +128,7 @@ def site_commit(
     from sottovoce.schema import Schema
 
     made = secrets.token_bytes(SALT_BYTES)
+    # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
     commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
     write_secret(salt, made)
     print(commitment)
@@ -147,6 +148,7 @@ def site_verify(
     if file.suffix == ".safetensors":
         model = models.load(file)
         site, agreed = str(model.provenance.get("site")), model.provenance.get("agreement")
+        # Loading has checked the signature itself; here it is about who signed.
         if model.signed_by is None:
             raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
         key = PublicKey.from_text(model.signed_by)
@@ -252,6 +254,7 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
 
     agreement, site = seat.agreement, seat.site
     try:
+        # The model is private as it is; the folder beside it may hold a journal.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         model = model_of(agreement, site, finished.model, finished.absent)
         models.save(model, folder / "model.safetensors", seat.key)

@@ -86,6 +86,7 @@ def read_rows(
 
     data = files.encode(path, schema)
     offset, scale = label_scale(schema)
+    # Numbers are learnt in the unit of the loss, and turned back when the model predicts.
     labels = data.labels if scale == 1.0 and offset == 0.0 else (data.labels - offset) / scale
     return Sites([data.features], [labels], data_norm=schema.data_norm, private=True)
 
@@ -121,6 +122,7 @@ def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]
         wanted = f"`{name}` as an array of numbers with {' x '.join(map(str, size_wanted))} entries"
         expect(fits and dtype.kind in "biuf", wanted, shape=shape, dtype=str(dtype))
         size = math.prod(shape) * dtype.itemsize
+        # One byte more than announced is read, and refused if it is there.
         data = member.read(size + 1)
     expect(len(data) == size, f"`{name}` of {size} bytes, as its header says", bytes=len(data))
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
@@ -179,6 +181,7 @@ def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
             "and --cap-delta."
         )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Kept, if a crash or a refused run has left it: the data file is known by it.
     known = _salt_path(path).exists()
     salt = read_salt(path) if known else secrets.token_bytes(_SALT_BYTES)
     ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed)
@@ -214,6 +217,7 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
     if cap.epsilon is not None:
         mixed = header.order is not None
         expect(
+            # A cap is for all time: giving the same again is fine, another one must not pass unnoticed.
             cap == Cap(header.epsilon, header.delta, mixed),
             f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}",
             cap_epsilon=cap.epsilon,

@@ -55,6 +55,7 @@ def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
     if "fig3" in panels:
         figure = panels["fig3"]
         text = "IPADMM has a lower risk than every private rival of the paper, same rho, lambda and rounds for all."
+        # One family: each rival alone is judged with the correction of all of them.
         whole = _contest("rivals", text, figure, final)
         found += [whole, *parts(whole, "IPADMM has a lower risk than {}.")]
         text = f"IPADMM's updates are steadier: its risk moves less per round over the last {scale.late} rounds."
@@ -106,6 +107,7 @@ def _contest(
     untested: list[tuple[str, str]] = []
     for point in _rivals(panel):
         condition, label = point.facet, registry.entry(point.algorithm).label
+        # Refused by the algorithm, or nothing to compare with: named as untested, and not counted as won.
         if point.facet not in ours or point.result is None:
             untested.append((condition, label))
             continue
@@ -136,6 +138,7 @@ def _choices(panel: Panel, value: Value) -> list[Claim]:
                 if mine is None or theirs is None:
                     continue
                 kept = f"{other} {'steps' if which == 0 else 'noise'}, {series}"
+                # Both were drawn with the same noise, run by run.
                 test = paired(mine, theirs)
                 comparisons.append(
                     compared(kept, "as printed", "paired t-test of log risks, one-sided", test, len(mine))

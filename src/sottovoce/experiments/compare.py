@@ -121,10 +121,12 @@ def run(
     panel, entered = _plan(comparison, scale)
     tried, judged = tuning.plan_trials(scale, panel, entered)
     trials = [point.cell for points in tried for point in points]
+    # All work is announced before any is done, so that the time left can be told from the start.
     runner.begin([*panel.cells(), *trials, *judged])
     tuning.tune(scale, panel, runner, entered, record=scale.record)
     if not panel.measured():
         raise InputError(f"Expected something that can be run, got none: {'; '.join(panel.notes)}.")
+    # Tuned entrants were added last: put everyone back into the order of the file.
     order = [entrant.label for entrant in comparison.algorithm]
     panel.points.sort(key=lambda point: (point.facet, point.epsilon or 0.0, order.index(point.series)))
     curves = Panel(

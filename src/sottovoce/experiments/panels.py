@@ -163,6 +163,7 @@ def add_point(
     if form not in line.forms:
         return
     own = dict(own or {})
+    # Only algorithms whose line sets local steps have any: the others take one step a round by definition.
     if "local_steps" in line.settings:
         own.setdefault("local_steps", scale.local_steps)
     try:
@@ -177,6 +178,7 @@ def add_point(
             record=record,
             scored=scored,
         )
+    # A rival that refuses a setting is a result too: it is named below the figure, not left out silently.
     except SottovoceError as error:
         panel.note(f"{line.label}, {FORM_WORDS[form]}, epsilon {epsilon:g}: refused ({error})")
         return

@@ -81,6 +81,7 @@ def reproduce(
     if runs is not None:
         expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
         scale = replace(scale, runs=runs)
+    # Before any work: a folder that holds something else is refused while nothing is lost yet.
     store.check()
     started, runner = perf_counter(), Runner(store, watcher or ProgressWatcher(), {})
     panels = {name: tuning.figure_3b(scale) if name == TUNED else PANELS[name](scale) for name in names}

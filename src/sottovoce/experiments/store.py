@@ -47,6 +47,7 @@ class CellStore:
         reason = (table.schema.metadata or {}).get(_REFUSED)
         if reason is not None:
             return str(reason.decode())
+        # Of another version: run it again.
         if not set(ALL_COLUMNS) <= set(table.column_names):
             return None
         return Measured({name: table[name].to_numpy() for name in ALL_COLUMNS})
@@ -61,6 +62,7 @@ class CellStore:
         path = self.path(cell)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Under another name first: a study that is stopped never leaves half a result.
             with replacing(path) as file:
                 parquet.write_table(table.replace_schema_metadata(about), file)
         except OSError as error:

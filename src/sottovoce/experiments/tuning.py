@@ -45,6 +45,7 @@ def contestants(scale: StudySize) -> list[Contestant]:
         for name in in_group("paper", "beyond", "bound"):
             points = registry.entry(name).points()
             if scale.quick:
+                # The first and the last point of the grid.
                 points = [{**point, "rounds": scale.rounds} for point in points[:: len(points) - 1]]
             found.append(Contestant(name=name, points=points, epsilon=epsilon, facet=f"epsilon {epsilon:g}", x=0.0))
     return found

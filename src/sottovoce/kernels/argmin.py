@@ -79,6 +79,7 @@ class ArgminSolver:
         self._of = tuple(formulas(kind) for kind in (_SMOOTH if known else (type(loss),) * len(_SMOOTH)))
         self._problem = ArgminData(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
         self._l2 = weight * regulariser.l2
+        # Per node: what the stiffness of kinks is scaled by, and a bound on the loss's curvature.
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
         self._scales = np.stack([1 / np.where(longest > 0, longest, 1.0), steepest], axis=1)

@@ -168,6 +168,7 @@ def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes
         store(t.rest, place, rest)
         store(t.direction, place, rest)
         store(t.step, place, zero)
+    # Starting from 0 the residual is -g itself, and the first direction too.
     squares = _product(t.rest, t.rest, lanes)
     goal = load(t.forcing, 0, lanes) * load(t.size, 0, lanes)
     goal = goal * goal
@@ -179,6 +180,7 @@ def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes
             store(t.step, place, fma(length, load(t.direction, place, lanes), load(t.step, place, lanes)))
             store(t.rest, place, fma(-length, load(t.image, place, lanes), load(t.rest, place, lanes)))
         left = _product(t.rest, t.rest, lanes)
+        # A lane that is solved stops moving: its step would only collect rounding.
         busy = busy & (left > goal)
         if not any_lane(busy):
             break
@@ -235,6 +237,7 @@ def _move(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     _evaluate(rows, p, of, node, t, lanes)
     after = _product(t.g, t.step, lanes)
     store(t.after, 0, after)
+    # Too far: the derivative has changed its sign, and the gradient has not halved.
     far = active & (after > 0) & (load(t.size, 0, lanes) > 0.5 * load(t.best, 0, lanes))
     if any_lane(far):
         _shorten(rows, p, of, node, t, lanes)

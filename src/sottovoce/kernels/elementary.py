@@ -165,6 +165,7 @@ def _split(x: Any) -> Any:
 
         def split32(x: Any) -> Any:
             whole = bits(x)
+            # The difference to the bits of sqrt(1/2) has the exponent in its high bits, rounded down.
             k = (whole - _HALF_32) >> 23
             return from_bits(whole - (k << 23)), convert(k, np.float32(0))
 

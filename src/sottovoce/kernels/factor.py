@@ -162,6 +162,7 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
     d, n = len(diagonal), 0
     for j in range(m):
         n += c[j] > 0
+    # As many weighted rows as coordinates: H itself is the smaller matrix.
     if n >= d:
         for k in range(d * d):
             room[k] = 0.0
@@ -184,6 +185,7 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
             for k in range(d):
                 temp[k] /= diagonal[k]
             q = p
+            # Only the upper half is filled in, which is all that the factorisation reads.
             for other in range(j, m):
                 if c[other] > 0:
                     room[p * n + q] = math.sqrt(c[other]) * dot_row(rows, begin + other, temp)
@@ -222,6 +224,7 @@ def solve_factored(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: A
             p += 1
     _back(room, n, temp)
     for k in range(d):
+        # Back to D D^-1 x, so that the second product lands before the last division.
         x[k] *= diagonal[k]
     p = 0
     for j in range(m):

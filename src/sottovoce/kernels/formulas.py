@@ -26,6 +26,7 @@ class FormulasType(types.Opaque):
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
         compiled = (loss.value, loss.slope, loss.curvature, labels.sign)
+        # The name of the class alone would find a kernel that was compiled for an older formula.
         digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
 

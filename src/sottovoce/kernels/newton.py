@@ -211,6 +211,7 @@ def _newton_step(rows: Any, p: Any, of: Any, it: Any, good: bool, numbers: Any, 
     """Fill in the step, with the kept factor if it is good and has the same terms at their kink. Whether it was new."""
     m, c, c1, diagonal = it.m, it.row[_F], it.column[_F1], it.column[_DIAGONAL]
     if len(p.low) > 0:
+        # Another set of terms at their kink is another matrix.
         good = good and _same(c, it.row[_C], m)
     if p.l1 > 0:
         good = good and _same(c1, it.column[_C1], len(c1))

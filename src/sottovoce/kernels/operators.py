@@ -37,6 +37,7 @@ def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool 
         values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
         return emit(builder, kind, sig.args, *values)
 
+    # Typing and lowering are taught apart: the first says what comes out, the second how it is computed.
     infer_global(function)(Template)
     operands = [(Vector,)] if arity == 1 else [(Vector, Vector), (Vector, types.Number), (types.Number, Vector)]
     for kinds in operands:

@@ -75,6 +75,7 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     u = fma(coarse, 2.0**-32, fma(fine, 2.0**-40, 2.0**-41))
     m, k = split(u)
     log = log_of(where(flip, -u, m - 1), where(flip, 0, k))
+    # At most 7.5 standard deviations: 40 bits know nothing rarer. The law is that of simulations, not of real sites.
     radius = np.sqrt(-2 * log)
     centred = convert(low & _ANGLE, zero) - (2.0**21 - 0.5)
     sin, cos = sincos(centred * _TURN)
@@ -108,6 +109,7 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
     node, k, r = counter
     blocks = (d + 3) // 4
     base = np.uint64(r) << np.uint64(BLOCK_BITS)
+    # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead.
     if 2 * runs > size or width_ % size == 0:
         for block in range(blocks):
             c0 = broadcast(base | np.uint64(block), lanes)
@@ -119,6 +121,7 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
                 store(out, at + 2 * width_, z[2])
                 store(out, at + 3 * width_, z[3])
         return
+    # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
     few = np.empty(4 * size, out.dtype)
     for q in range(runs):
         run = broadcast(np.uint64(first_run + q), lanes)

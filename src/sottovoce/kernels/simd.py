@@ -99,6 +99,7 @@ def _constant_lanes(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any
 def _splat(builder: Any, kind: Any, scalar: Any) -> Any:
     """A scalar in every lane."""
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.IntType(32)(0))
+    # All zeros: every lane takes element 0, which is the scalar.
     mask = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), None)
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), mask)
 

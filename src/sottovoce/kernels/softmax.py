@@ -249,6 +249,7 @@ def noisy_steps(
     """All l steps of all nodes and runs, as `steps.noisy_steps`; w and pull are (nodes, d K, runs)."""
     last, mean, total = np.empty_like(w), np.empty_like(w), np.empty_like(w)
     nodes, _, runs = w.shape
+    # As few tiles as fit, and then all of one size: a last tile with one run would cost as much as a full one.
     tiles = -(-runs // max(1, _MOST_LANES // loss.classes))
     room = -(-runs // tiles)
     share_out(_steps, nodes * tiles, rows, data, loss.classes, room, penalty, draws, eta, curvature,

@@ -209,6 +209,7 @@ def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, std: float
          lanes: Any) -> Any:  # fmt: skip
     """One step of the recursion, after the data's part of the gradient and before the ball. Every lane's ||w||^2."""
     size = width(lanes)
+    # One division for all coordinates of the model.
     inverse = 1.0 / (curvature + eta)
     squares = broadcast(w.dtype.type(0), lanes)
     for place in range(0, len(w), size):
@@ -274,6 +275,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
         copy_in(p, lanes, pull, i, first, runs)
         t[:] = 0
         m[:] = 0
+        # A node without noise draws none: an infinite epsilon leaves the counters alone.
         std = draws.std[i] if draws.mode != NONE else 0.0
         for r in range(len(eta)):
             _gradient(rows, data, of, theta, draws.weights, r, i, first, runs, w, g, scratch, lanes)

@@ -45,6 +45,7 @@ def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
 def share_out(function: Callable[..., Any], items: int, *args: Any) -> None:
     """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows."""
     threads = min(numba.get_num_threads(), items)
+    # Threads claim items from this: the fast ones simply take more.
     counter = np.zeros(1, dtype=np.int64)
     if threads < 2:
         function(counter, items, *args)

@@ -76,6 +76,7 @@ def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+            # One sum in registers over all non-zeros of the row.
             total = broadcast(tile.dtype.type(0), lanes)
             for k in range(at(rows.starts, j), at(rows.starts, j + 1)):
                 total = fma(load(tile, at(rows.columns, k) * width(lanes), lanes), at(rows.values, k), total)

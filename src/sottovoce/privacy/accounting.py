@@ -327,6 +327,7 @@ def _profile(counts: Counter[Event], least: float) -> Profile:
     """The profile of all these releases together, made to be asked often. Below `least` it need not be tight."""
     searches = _searches(counts)
     if len(searches) == counts.total() == 1:
+        # A search alone needs no composition: its profile follows from that of one run.
         (search,) = searches
         return profile_of_best(search.runs, _profile(leaves(search.event), least / search.runs.mean), least)
     if not _mixed(counts) and not _sampled(counts):
@@ -337,6 +338,7 @@ def _profile(counts: Counter[Event], least: float) -> Profile:
         by_moments = renyi_profile(plain + others)
         return lambda epsilon: min(by_moments(epsilon), _delta_by_pure_costs(plain, others, epsilon))
     losses = _losses(counts, least)
+    # A composition is tight near the delta that it was tilted for; each of the three is sound everywhere.
     tilts = [_compose(losses, delta) for delta in (1e-2, 0.1 * sqrt(least), least)]
     return lambda epsilon: min(tilt.delta(epsilon) for tilt in tilts)
 

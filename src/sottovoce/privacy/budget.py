@@ -154,6 +154,7 @@ class BudgetAccountant:
         if self._filter is None:
             return self._limit
         with self._lock:
+            # `room` is exact but for rounding; what is told must really fit.
             charges, step = self._charges, 1e-9
             left = epsilon_of_mu(self._filter.room(charges), self.delta) * (1 - step)
             while left > 0 and not self._filter.fits(charges.with_(Gaussian(sigma_for(left, self.delta, 1)))):
@@ -197,6 +198,7 @@ class BudgetAccountant:
         if accountant._filter is not None and data["order"] is not None:
             accountant._filter = Filter(*accountant._limit, _number(data, "order"))
         accountant._events = tuple(event_from_dict(event) for event in _listed(data, "events"))
+        # Before it is priced: what no proof covers has no total.
         accountant._expect_proved(path)
         real, written = accountant._price(), None if data["spent"] is None else _number(data, "spent")
         expect(
@@ -293,6 +295,7 @@ class BudgetAccountant:
                 "Nothing was computed, nothing charged. Make one that is (mixed=True, --mixed) before its first "
                 "charge, or charge all that is planned first, as one Sequence."
             )
+        # What it would cost as the only charge, so that people see what they asked for.
         alone = book.price(Charges.of([event]))
         left = f", left for one more Gaussian fit={self.remaining().epsilon:.4g}"
         raise BudgetError(
@@ -338,6 +341,7 @@ _OPEN_LOCK = Lock()
 def _read(place: Path) -> dict[str, object]:
     """The fields of a saved budget. Their values are checked by `load`."""
     try:
+        # Measured before it is read: a wrong path may lead to anything.
         size = place.stat().st_size
         text = place.read_bytes() if size <= LARGEST_FILE else b""
     except OSError as error:

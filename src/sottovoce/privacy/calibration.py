@@ -101,6 +101,7 @@ def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibratio
             f"Expected calibration='exact' for sampled steps, got calibration={calibration!r}, sampling={sampling!r}."
         )
     sigma = _paper(epsilon, delta, steps) if calibration == "paper" else _moments(epsilon, delta, steps)
+    # Nobody gets the noise of a printed formula on the strength of the formula alone.
     real = epsilon_of(Repeated(Gaussian(sigma), steps), delta)
     if real > epsilon:
         raise PrivacyError(
@@ -154,6 +155,7 @@ def _least_noise(
     def excess(log_noise: float) -> float:
         return log(max(price(event_of(exp(log_noise))), 1e-300) / epsilon)
 
+    # exp(0) = 1 is where to begin: up until the target is met, down until it is missed.
     low = high = 0.0
     while excess(high) > 0:
         low, high = high, high + log(16)

@@ -72,11 +72,13 @@ class Losses:
         size = min(WIDEST, 2 ** ceil(log2(max(16.0, (top - bottom) / self.interval + 4))))
         last = min(ceil(bottom / self.interval) + size, ceil(top / self.interval)) + 1
         last = max(last, ceil(reach / self.interval) + 1)
+        # Transforms are multiplied; the envelope bounds how rounding grows along the way.
         spectrum, envelope = np.ones(size // 2 + 1, dtype=np.complex128), np.ones(size // 2 + 1)
         for mass, times in zip(self.masses, self.times, strict=True):
             part = np.asarray(rfft(self._wrapped(mass, theta, size)))
             spectrum *= _power(part, times)
             envelope *= (np.abs(part) + _fft_error(size)) ** (times - 1)
+        # The sum is known modulo `size`: turned so that the window ends at `last`.
         masses = np.roll(np.asarray(irfft(spectrum, size)), -(last + 1))
         total = sum(self.times)
         return Composed(

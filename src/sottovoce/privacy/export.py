@@ -47,6 +47,7 @@ def to_dp_event(event: Event) -> google.DpEvent:
             return google.PoissonSampledDpEvent(s.batch / s.rows, google.GaussianDpEvent(sigma))
         case SampledGaussian(sigma=sigma, sampling=s):
             return more.SampledWithReplacementDpEvent(s.rows, s.batch, google.GaussianDpEvent(sigma))
+        # Their event has sensitivity 1 too, so the scale is passed on as it is.
         case Laplace(scale=scale):
             return google.LaplaceDpEvent(scale)
         case Repeated(event=inner, times=times):

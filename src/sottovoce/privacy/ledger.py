@@ -156,6 +156,7 @@ class Ledger:
         """
         cost = _checked(run, round_, event, divergence)
         with self._lock:
+            # A crash after booking: the same round is not paid for twice.
             known = self._known(run, round_, cost)
             if known is not None:
                 return known
@@ -182,6 +183,7 @@ class Ledger:
                 raise PrivacyError(
                     f"Expected a reserved round, got run={run!r}, round={round_}. Reserve it before touching a row."
                 )
+            # The one thing that must never happen: two different messages under one booking.
             if reservation.message not in (None, message_digest):
                 raise PrivacyError(
                     f"Expected the message that run={run!r}, round={round_} was released with, {reservation.message}, "

@@ -43,6 +43,7 @@ def read_head(ledger: Path) -> Head:
     try:
         data: Any = json.loads(place.read_bytes())
         head = Head(data["entries"], data["hash"])
+        # `type`, not `isinstance`: true would be 1 entry.
         if type(head.entries) is not int or type(head.hash) is not str or head.entries < 0:
             raise TypeError(head)
     except FileNotFoundError:

@@ -338,6 +338,7 @@ def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
             f"Expected a ledger of format 1 or {FORMAT}, got path={str(path)!r} with other tables or triggers. It is "
             "no ledger, is of another version, or was tampered with."
         )
+    # Exactly one: a second header would be a second cap.
     rows = connection.execute("SELECT * FROM header").fetchall()
     if len(rows) != 1 or rows[0][0] != tables:
         raise PrivacyError(f"Expected one header of format {tables}, got {rows!r} in path={str(path)!r}.")

@@ -102,6 +102,7 @@ def leaf_curve(leaf: Event, lam: Floats) -> Floats:
             return _searched(leaf, lam)
         case _:
             raise UnsupportedError(f"No Renyi curve for event={leaf!r}.")
+    # A pure release never loses more than randomised response of the same epsilon.
     return np.minimum(found, response_log_moment(pure_cost(leaf), lam))
 
 

@@ -127,6 +127,8 @@ def discretise(step: Step, interval: float, size: int) -> tuple[Floats, float]:
     above, scaled, error = _tails(step, losses)
     width = -expm1(-interval)
     mass = -np.diff(above)
+    # Less goes to the lower end of each cell than the formula says, by what rounding may have added: that is the safe
+    # side.
     lower = (scaled[:-1] - exp(-interval) * (scaled[1:] + mass) - 2 * error[:-1]) / width
     upper = np.maximum(mass - lower, 0.0)
     positive = np.concatenate(([0.0], upper))

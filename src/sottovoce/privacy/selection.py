@@ -96,6 +96,7 @@ def profile_of_best(runs: Runs, profile: Profile, least: float) -> Profile:
     """The profile of the best of K runs, from that of one. It need not be tight where it is below `least`."""
     match runs:
         case NegativeBinomialRuns():
+            # Once, and not for every epsilon: it is the costly part.
             shift = negative_binomial_shift(runs, profile)
             return lambda epsilon: min(1.0, runs.mean * _UP * _anywhere(profile, (epsilon - shift) * (1 - 4 * UNIT)))
         case PoissonRuns(rate=rate):
@@ -179,6 +180,7 @@ def tabulated_losses(parts: list[tuple[Profile, int]], least: float) -> Losses:
     ]
     pairs = [table.masses() for table in tables]
     times = tuple(count for _, count in parts)
+    # For the scale of the composition only, which nothing sound depends on.
     squares = [float(np.sum(mass * (step * np.arange(1, len(mass) + 1)) ** 2)) for mass, _ in pairs]
     return Losses(
         interval=step,

@@ -94,6 +94,7 @@ def _curves(panel: Panel, optimum: float | None) -> Figure:
                 _line(axes, rounds, matrix, looks[point.series], point.series)
                 values.append(matrix)
         _finish(axes, values, optimum)
+        # Early rounds can be a hundred times worse than the end, which is what is compared.
         if panel.cut_at is not None:
             axes.set_ylim(top=panel.cut_at * max(float(matrix[-1].mean()) for matrix in values))
         axes.set_title(facet)
@@ -183,6 +184,7 @@ def _looks(panel: Panel) -> dict[str, Look]:
     by_series = {point.series: point.algorithm for point in panel.measured()}
     algorithms = list(by_series.values())
     alone = {name for name in algorithms if algorithms.count(name) == 1}
+    # Colours that stand for an algorithm are not used for anything else in the same figure.
     taken = {registry.entry(name).colour for name in alone}
     spare = [colour for colour in CYCLE if colour not in taken]
     looks, others = {}, 0

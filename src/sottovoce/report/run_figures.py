@@ -80,6 +80,7 @@ def by_site(sites: Columns) -> Figure:
 def coefficients(model: Model, output: int) -> Figure:
     """The largest weights of one output, with names."""
     weights = model.weights[:, output]
+    # The largest by size, then shown in the order of their sign.
     largest = np.argsort(np.abs(weights))[-_MOST_COEFFICIENTS:]
     order = largest[np.argsort(weights[largest])]
     with style():

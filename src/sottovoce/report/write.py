@@ -30,6 +30,7 @@ def write_study(study: Study, out: Path) -> None:
         pictures: dict[str, str] = {}
         for panel in drawn:
             figure = draw_panel(panel, study.optimum)
+            # The page holds its figures; the files are for papers.
             pictures[panel.name] = picture(figure, "svg").decode()
             write_whole(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
             write_whole(out / "figures" / f"{panel.name}.png", picture(figure, "png"))

@@ -329,6 +329,7 @@ def _check_connected(names: Sequence[str], edges: set[tuple[int, int]]) -> None:
     for a, b in edges:
         heard[a].append(b)
         heard[b].append(a)
+    # From the first site along the edges; whoever is not met cannot be reached.
     reached, todo = {0}, [0]
     while todo:
         fresh = set(heard[todo.pop()]) - reached
@@ -362,6 +363,7 @@ def _check_schema(a: Agreement) -> None:
     schema, loss = a.encoding, a.algorithm.loss
     if schema is None:
         return
+    # Values that were read off rows would be public with the agreement.
     require_reviewed(schema)
     expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
     expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)

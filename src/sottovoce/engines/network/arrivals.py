@@ -40,6 +40,7 @@ class Arrivals:
         address = Slot.of_token(token, site)
         if address is None or len(data) > self._largest or self._was_read(address):
             return
+        # A stranger's push has no place here.
         kept = self._kept.get((site, address.kind))
         if kept is None:
             return

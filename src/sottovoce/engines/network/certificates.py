@@ -89,6 +89,7 @@ def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> 
     key, subject = _new_key(), _common_name(name)
     until = _end(days)
     builder = _builder(subject, subject, key, key, until)
+    # Signs certificates of members, and no further authorities.
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return _save(folder, AUTHORITY, key, builder, key).certificate
@@ -139,6 +140,7 @@ def _issue(
     from cryptography import x509
 
     authority, authority_key = _load_authority(folder)
+    # A certificate that outlives its authority would be refused by the server one day, in the middle of a run.
     until, last = _end(days), authority.not_valid_after_utc
     if until > last:
         raise InputError(

@@ -55,6 +55,7 @@ def software() -> str:
     from threadpoolctl import threadpool_info
 
     names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy"))
+    # The library that sums, its version, and for which processor it was chosen.
     blas = sorted(
         {
             f"{library['internal_api']} {library.get('version')} {library.get('architecture', '')}".strip()

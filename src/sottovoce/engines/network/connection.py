@@ -180,6 +180,7 @@ class Connection(asyncio.Protocol):
             )
         number = str(next(self._numbers))
         answer: asyncio.Future[Message | Exception] = asyncio.get_running_loop().create_future()
+        # Before it is sent: the answer may come within the same turn of the loop.
         self._waiting[number] = (subject, answer)
         try:
             self._publish(subject, f"{self._inbox}.{number}", headers, data)
@@ -193,6 +194,7 @@ class Connection(asyncio.Protocol):
     def _publish(self, subject: str, reply: str, headers: bytes, data: bytes) -> None:
         """Write one message, with the subject on which its answer is awaited."""
         if headers:
+            # The second size counts the headers too, as NATS wants it.
             line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(data)}"
         else:
             line = f"PUB {subject} {reply} {len(data)}"
@@ -220,6 +222,8 @@ class Connection(asyncio.Protocol):
             self._pinging.cancel()
         if self._transport is not None:
             self._transport.abort()
+        # Each gets the error as a result, and raises it itself: a future with an exception that nobody awaits would be
+        # logged.
         for _, answer in self._waiting.values():
             _settle(answer, error)
         _settle(self._ready, None)

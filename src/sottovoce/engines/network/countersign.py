@@ -49,6 +49,7 @@ class Countersignature:
     def make(cls, agreement: Agreement, site: str, key: SigningKey) -> "Countersignature":
         """Sign. The key must be the one that the agreement gives for this site."""
         agreed = agreement.member(site).public_key
+        # Before signing: a signature with another key would look forged to everyone.
         if key.public != agreed:
             raise InputError(
                 f"Expected the key of site {site} with fingerprint {agreed.fingerprint}, got {key.public.fingerprint}. "

@@ -145,6 +145,7 @@ class SigningKey:
 
         pem = read_secret(path)
         try:
+            # A key with a passphrase is refused: a site must be able to start again by itself.
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None

@@ -79,6 +79,7 @@ async def create_stream(
     expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
     wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
     deadline = now() + timeout
+    # For one question only: it is closed below, whatever happens.
     link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
     link.told = _until(deadline, told)
     try:
@@ -90,6 +91,7 @@ async def create_stream(
     if "error" in answer:
         raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_reason_in(answer)}.")
     made = answer.get("config")
+    # Older servers take what they do not know and leave it out: without it a mailbox would not keep its first message.
     missed = sorted(key for key, value in wanted.items() if not isinstance(made, dict) or made.get(key) != value)
     if missed:
         raise RefusedError(
@@ -270,6 +272,7 @@ class JetStreamTransport(Transport):
         link.told = _until(deadline, told)
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
+            # No round has this number, so its mailbox is empty for ever: the question only shows that we may ask.
             await transport._look(Slot(0, site).checked(), deadline)
             _check_payload(link, run_id, max_message_size)
         except BaseException:
@@ -288,6 +291,7 @@ class JetStreamTransport(Transport):
         error = answer.get("error")
         if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
             return PutResult(PutOutcome.STORED, data)
+        # Full: ours from before a crash, or somebody else's. The bytes will tell.
         if isinstance(error, dict) and error.get("err_code") == STORE_FAILED:
             held = await self._await_message(address, min(deadline, now() + FINDING))
             if held is not None:
@@ -313,6 +317,7 @@ class JetStreamTransport(Transport):
         The pauses between two looks double up to a second, since pushes bring most messages.
         """
         answered, began = False, now()
+        # While pushes come, one is likely to come now: looking at once would be a question too many.
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
             pushed = await self._arrivals.wait(address, min(pause, deadline - now()))

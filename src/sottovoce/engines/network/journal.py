@@ -115,6 +115,7 @@ class Journal:
         journal = cls(path, _open_locked(path))
         try:
             with journal._reporting():
+                # A new journal is bound to the rows before anything else: `commit` may still refuse them.
                 journal._begin(owner, commit, salt)
                 journal._verify(owner, commit)
                 journal._load()
@@ -263,6 +264,7 @@ class Journal:
         if len(meta) != 1 or meta[0][0] != FORMAT:
             self._damaged("it has other tables, or SQLite finds it broken")
         *came, self.salt, self.rows = meta[0][1:]
+        # Software among them: other versions may sum in another order, and say another thing.
         for what, found, wanted in zip(Owner._fields, came, owner, strict=True):
             if found != wanted:
                 raise InputError(

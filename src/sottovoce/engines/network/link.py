@@ -126,6 +126,7 @@ class Link:
         attempt = self._asking.get(question)
         if attempt is None:
             attempt = self._asking[question] = asyncio.get_running_loop().create_task(self._attempt(question))
+            # Forgotten when it is over, whoever still waits: the next request begins a new one.
             attempt.add_done_callback(lambda _: self._asking.pop(question, None))
         began, soon = now(), True
         while not attempt.done():
@@ -136,6 +137,7 @@ class Link:
             if soon and not attempt.done() and left > SOON:
                 self._tell(SilenceError(f"silence for {SOON:g} s so far"))
             soon = False
+        # By `close`, or with the event loop: there is no result to ask for.
         if attempt.cancelled():
             self._check_open()
             raise SilenceError("the attempt was abandoned")
@@ -173,6 +175,7 @@ class Link:
                 answer = await connection.ask(*question)
                 self.way = now() - began
                 return answer
+        # A connection that does not answer is thrown away: it may be dead on the way without either end knowing.
         except TimeoutError:
             self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
             silence = SilenceError(f"silence for {patience:.3g} s")

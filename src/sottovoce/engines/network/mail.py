@@ -190,6 +190,7 @@ class Mail:
     async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Answer[T]:
         """What was said, as soon as something that can be read is there; at the latest after that time."""
         deadline, rest, bad = _now() + seconds, FIRST_REST, ""
+        # A bad message is asked for again: a push may have been forged, the mailbox itself is asked the second time.
         while (left := deadline - _now()) > 0:
             try:
                 data = await self._transport.get(slot, left)

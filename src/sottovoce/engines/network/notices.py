@@ -105,6 +105,7 @@ class Board:
 
         What needs to be said only `once` is done if it is found said.
         """
+        # What lies in a mailbox was said by an earlier process of this site: go on behind it.
         while self._own < most:
             slot = Slot(self._own, self._mail.site, Kind.NOTICE)
             self._own += 1

@@ -26,6 +26,7 @@ class Room(NamedTuple):
 def room_for(agreement: Agreement) -> Room:
     """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
     a, sites = agreement, len(agreement.sites)
+    # One model a round and site; and notices with their answers.
     models, small = sites * a.algorithm.rounds, sites * most_notices(a) + most_answers(a)
     size = max(largest_message(a), largest_notice(a))
     return Room(models + small, size, models * size + small * largest_notice(a))

@@ -107,6 +107,7 @@ async def run_site(
     told = Watcher() if watcher is None else watcher
     try:
         return await _Run(seat, transport, told, probe, Pace() if pace is None else pace).finish()
+    # Cancellation and Ctrl-C too: whoever watches learns that it is over.
     except BaseException as error:
         told.stopped(error)
         raise
@@ -156,6 +157,7 @@ class _Run:
         self.probe("published", k)
         letters = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
+        # Read back from the bytes that were sent: after a crash these are all there is, and the numbers are the same.
         own = self.mail.open_letter(Slot(k, self.seat.site), message)
         after = self._absorb(k, replace(before, state=state), own, letters)
         self.probe("absorbed", k)
@@ -236,6 +238,7 @@ class _Run:
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
                     "leave the run."
                 )
+        # Once a process: from now on everything that is said passes through its own outbox.
         self.asked = True
 
     async def _refuse_unasked(self, k: int, name: str) -> None:
@@ -290,11 +293,13 @@ class _Run:
                 else:
                     found[name] = answer.content
                     del silences[name]
+            # One answer is enough to know that the server is there.
             away = 0.0 if any(answer.reached for answer in answers.values()) else away + seconds
             self._check_server(away, k)
             self.board.check()
             if silences:
                 self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
+                # Decided after everyone was asked once more: nobody is dropped whose message has just come.
                 for name in await policy.lost(k, silences):
                     await drop(k, name)
                     del silences[name]

@@ -209,6 +209,7 @@ class Seat:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
         last = self.journal.round
         bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
+        # The journal is ahead: rounds were taken in that the ledger does not know.
         unpaid = [k for k in range(1, last + 1) if bound.get(k) is None]
         if unpaid:
             raise DamagedError(
@@ -219,6 +220,7 @@ class Seat:
             said = self.journal.said(k)
             if message is None or (k <= last and said is None):
                 continue
+            # The ledger is ahead: a message was released that the journal does not have.
             if said is None or digest(said.message) != message:
                 raise DamagedError(
                     f"Expected the message of round={k} in the journal, since the ledger says that it was released, "

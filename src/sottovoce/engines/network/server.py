@@ -96,6 +96,7 @@ def _users(sites: Sequence[str], identities: Mapping[str, str]) -> dict[str, str
         expect(
             bool(identity) and identity.isprintable(), f"printable text as the identity of {name}", identity=identity
         )
+    # Without an entry, a certificate names its owner by the bare name.
     users = {name: identities.get(name, name) for name in (*sites, OPERATOR)}
     owners: dict[str, str] = {}
     for name, identity in users.items():
@@ -162,6 +163,7 @@ def _streams_account(agreements: Iterable[Agreement], operator: str) -> str:
         interface += [f"$JS.API.STREAM.{verb}.{stream_name(a.run)}" for verb in ("CREATE", "INFO")]
         for site in a.names:
             heard_by = [_site_name(other) for other in a.neighbours(site)]
+            # A site may put into its own mailboxes; it and its neighbours may read them; neighbours hear its pushes.
             exports += [
                 _export("service", mailbox(a.run, "*", site), [_site_name(site)]),
                 _export("service", reading(a.run, "*", site), [_site_name(site), *heard_by]),

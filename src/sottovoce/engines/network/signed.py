@@ -45,7 +45,9 @@ def read_signed(content: str) -> Signed:
     site, _, rest = tail.partition(" ")
     if head or rest != "with the key":
         raise InputError("Expected a signed statement, got a text without a signature at its end.")
+    # From the text itself; whether it is the agreed one is another question.
     key = PublicKey.from_text(key_line)
+    # Byte by byte as it stands: no line is joined again that was split here.
     body = content[: content.rindex(last)]
     try:
         signature = base64.b64decode(last.encode("ascii"), validate=True)

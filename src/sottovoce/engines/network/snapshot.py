@@ -42,6 +42,7 @@ def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     except (ValueError, KeyError, SafetensorError) as error:
         raise DamagedError(f"Expected arrays in the journal, got other bytes: {error}. Restore the journal.") from error
     wanted = {(name, shape, np.dtype(np.float64)) for name, shape in shapes.items()}
+    # Nothing more and nothing less: an array too many is damage as well.
     odd = wanted ^ {(name, array.shape, array.dtype) for name, array in found.items()}
     if odd:
         names = sorted({name for name, *_ in odd})
@@ -49,6 +50,7 @@ def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             f"Expected the journal's arrays as this run has them, got others for {', '.join(names[:5])}. "
             "It is another version's, or was damaged: restore the journal."
         )
+    # States are finite by construction, so these bytes are not ours, whatever their digest says.
     bad = [name for name, array in found.items() if not np.isfinite(array).all()]
     if bad:
         raise DamagedError(f"Expected finite numbers in the journal, got others in {', '.join(bad[:5])}. Restore it.")

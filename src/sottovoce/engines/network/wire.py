@@ -188,6 +188,7 @@ def _check_size(data: bytes, place: Envelope) -> None:
 def _refuse_header(data: bytes, place: Envelope) -> None:
     """Find the field that differs. The size is right, so the fixed part and the digest are there."""
     magic, kind, run_size, site_size, to_size, number, length = _FIXED.unpack_from(data)
+    # Sizes are a stranger's: slices that reach too far are merely short, and then differ.
     rest, ends = data[_FIXED.size :], [DIGEST_BYTES]
     for size in (run_size, site_size, to_size):
         ends.append(ends[-1] + size)

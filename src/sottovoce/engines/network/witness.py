@@ -77,9 +77,11 @@ class Witness:
             ForkedError: it was told something else by a third site than we were.
         """
         mine = told[agreement.index(site)]
+        # First of all: whoever was left must say nothing more, whatever else does not fit.
         if mine.left:
             raise left_behind(site, sender, mine.round + 1)
         for name, sighting in zip(agreement.names, told, strict=True):
+            # Only rounds that we remember ourselves can be compared.
             known = self._known(agreement.index(name), sighting.round)
             if known is None or known == sighting.digest:
                 continue
@@ -149,6 +151,7 @@ class Witness:
         """
         full = distances(agreement, site, frozenset())
         told = zip(agreement.names, self.testimony, strict=True)
+        # Left by ourselves, or said to be gone and indeed silent for longer than its distance explains.
         gone = frozenset(name for name, s in told if s.left or (s.gone and s.round < k - full[name]))
         if not gone:
             return
