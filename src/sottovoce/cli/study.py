@@ -45,7 +45,7 @@ def reproduce(
     from sottovoce.experiments import reproduce as experiment
     from sottovoce.report.write import write_study
 
-    experiment.chosen(only)
+    experiment.chosen_panels(only)
     with _watched(quiet) as watcher:
         study = experiment.reproduce(out, quick=quick, only=only, runs=number, watcher=watcher, command=command)
         write_study(study, out)
@@ -67,14 +67,14 @@ def compare(
 
     settings = read(config)
     try:
-        comparison = experiment.read(settings)
+        comparison = experiment.read_comparison(settings)
     except InputError as error:
         raise InputError(f"{str(error).rstrip('.')}, in config={str(config)!r}.") from error
 
     from sottovoce.report.write import write_study
 
     with _watched(quiet) as watcher:
-        study = experiment.run(
+        study = experiment.run_comparison(
             comparison, out, title=f"ComparisonFile: {config.stem}", command=f"sottovoce compare {config.name}",
             watcher=watcher,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
 from sottovoce.experiments.panels import Panel, Point, StudySize
 from sottovoce.experiments.statistics import paired, unsteadiness, welch
-from sottovoce.experiments.verdict import Claim, Comparison, compared, judge, parts, trend
+from sottovoce.experiments.verdict import Claim, Comparison, comparison_of, judge, parts, trend
 
 Panels: TypeAlias = Mapping[str, Panel]
 Value: TypeAlias = Callable[[Point], Floats]
@@ -113,7 +113,7 @@ def _contest(
             continue
         mine, theirs = value(ours[point.facet]), value(point)
         comparisons.append(
-            compared(condition, label, "Welch's t-test of log risks, one-sided", welch(mine, theirs), len(mine))
+            comparison_of(condition, label, "Welch's t-test of log risks, one-sided", welch(mine, theirs), len(mine))
         )
     return judge(name, text, comparisons, source=source, untested=untested)
 
@@ -141,7 +141,7 @@ def _choices(panel: Panel, value: Value) -> list[Claim]:
                 # Both were drawn with the same noise, run by run.
                 test = paired(mine, theirs)
                 comparisons.append(
-                    compared(kept, "as printed", "paired t-test of log risks, one-sided", test, len(mine))
+                    comparison_of(kept, "as printed", "paired t-test of log risks, one-sided", test, len(mine))
                 )
         claims.append(judge(name, text, comparisons, source="ours"))
     return claims

@@ -91,7 +91,7 @@ class ComparisonFile:
         return found
 
 
-def read(settings: Mapping[str, Any]) -> ComparisonFile:
+def read_comparison(settings: Mapping[str, Any]) -> ComparisonFile:
     """A comparison from the content of a TOML file; whatever is wrong with it is refused by name."""
     _check_keys(settings, ComparisonFile, "compare")
     entrants = settings.get("algorithm")
@@ -102,7 +102,7 @@ def read(settings: Mapping[str, Any]) -> ComparisonFile:
     return made
 
 
-def run(
+def run_comparison(
     comparison: ComparisonFile, out: Path, *, title: str, command: str = "", watcher: ProgressWatcher | None = None
 ) -> Study:
     """Run everything of the comparison that is not in `out` yet.

@@ -43,7 +43,7 @@ class Study:
         return list(dict.fromkeys(note for panel in self.panels.values() for note in panel.notes))
 
 
-def chosen(only: str | None) -> tuple[str, ...]:
+def chosen_panels(only: str | None) -> tuple[str, ...]:
     """The panels that were asked for: a list of names with commas between, or None for all."""
     if only is None:
         return NAMES
@@ -77,7 +77,7 @@ def reproduce(
         watcher: is told how far it is.
         command: what was typed, for the report.
     """
-    names, scale, store = chosen(only), QUICK if quick else FULL, CellStore(out)
+    names, scale, store = chosen_panels(only), QUICK if quick else FULL, CellStore(out)
     if runs is not None:
         expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
         scale = replace(scale, runs=runs)

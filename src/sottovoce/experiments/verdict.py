@@ -78,7 +78,7 @@ class Claim:
         return asdict(self)
 
 
-def compared(condition: str, against: str, kind: str, test: Test, runs: int) -> Comparison:
+def comparison_of(condition: str, against: str, kind: str, test: Test, runs: int) -> Comparison:
     """A comparison of two samples, not yet corrected."""
     return Comparison(condition=condition, against=against, test=kind, runs=runs, **test._asdict())
 

@@ -129,7 +129,7 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
 
 
 @part
-def _curved_rows(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
+def _fill_curvatures(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
     """Fill in the curvatures of the rows that have some in an active lane. How many these are."""
     wide, share, n = width(lanes), 1.0 / node.m, 0
     active = load(t.active, 0, lanes)
@@ -161,7 +161,7 @@ def _apply(rows: Any, mu: float, n: int, t: Any, lanes: Any) -> None:
 @part
 def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes: Any) -> None:
     """step <- about -H^-1 g in active lanes, 0 in the others."""
-    wide, n = width(lanes), _curved_rows(p, of, node, t, lanes)
+    wide, n = width(lanes), _fill_curvatures(p, of, node, t, lanes)
     busy, zero = load(t.active, 0, lanes), broadcast(0.0, lanes)
     for place in range(0, len(t.g), wide):
         rest = where(busy, -load(t.g, place, lanes), 0.0)

@@ -30,7 +30,7 @@ class TextTable(NamedTuple):
     numbers: frozenset[int]
 
 
-def render(template: str, **content: object) -> str:
+def render_page(template: str, **content: object) -> str:
     """The whole page, from a template of this package and its content."""
     return _PAGES.get_template(template).render(content)
 

@@ -7,7 +7,7 @@ from sottovoce.experiments.panels import Panel
 from sottovoce.experiments.reproduce import Study
 from sottovoce.experiments.verdict import LEVEL, RULE
 from sottovoce.report import tables
-from sottovoce.report.html import TextTable, inline, render
+from sottovoce.report.html import TextTable, inline, render_page
 
 # What the tables under some figures show besides scores.
 _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
@@ -16,7 +16,7 @@ _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "pick
 def study_page(study: Study, figures: Mapping[str, str]) -> str:
     """The page as HTML; `figures` are SVG texts by the name of their panel."""
     shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
-    return render(
+    return render_page(
         "study.html.j2",
         title=study.title,
         study=study,

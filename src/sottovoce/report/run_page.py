@@ -10,7 +10,7 @@ from sottovoce.disk import writable, write_whole
 from sottovoce.experiments.folder import HOLDER_ONLY, Run
 from sottovoce.models import Model
 from sottovoce.report import run_figures
-from sottovoce.report.html import TextTable, inline, picture, render
+from sottovoce.report.html import TextTable, inline, picture, render_page
 
 PAGE = "report.html"
 _NOTHING = "–"
@@ -33,7 +33,7 @@ def run_page(run: Run) -> str:
         "sites": run_figures.by_site(run.sites),
         **{name: run_figures.coefficients(model, i) for i, name in enumerate(outputs)},
     }
-    return render(
+    return render_page(
         "run.html.j2",
         title=f"{summary['algorithm']} on {summary['dataset']}",
         facts=summary,

@@ -66,7 +66,7 @@ class TLSFiles:
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         try:
             context.load_verify_locations(cafile=self.authority)
-            context.load_cert_chain(self.certificate, self.key, password=self._locked)
+            context.load_cert_chain(self.certificate, self.key, password=self._refuse_passphrase)
         except ssl.SSLError as error:
             raise InputError(
                 "Expected PEM files of an authority, a certificate and its key, got "
@@ -75,7 +75,7 @@ class TLSFiles:
             ) from error
         return context
 
-    def _locked(self) -> str:
+    def _refuse_passphrase(self) -> str:
         """Refuse an encrypted key: OpenSSL would ask for its passphrase on a terminal at which nobody sits."""
         raise InputError(f"Expected a private key without a passphrase, got {str(self.key)!r}. Take it off first.")
 

@@ -168,7 +168,7 @@ class Link:
         connection: Connection | None = None
         patience = self._ask_patience
         try:
-            connection = await self._connected()
+            connection = await self._connect()
             patience = self._ask_patience
             async with asyncio.timeout(patience):
                 began = now()
@@ -189,7 +189,7 @@ class Link:
         """The connection, if there is one that works."""
         return self._connection if self._connection is not None and self._connection.alive else None
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         """A connection that works: the one there is, or the one that is being dialled."""
         if (live := self._live()) is not None:
             return live
