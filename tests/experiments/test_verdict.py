@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.experiments.statistics import falling, holm, interval, paired, unsteadiness, welch
-from sottovoce.experiments.verdict import judge, parts, trend
+from sottovoce.experiments.verdict import comparison_of, judge, parts, trend
 
 
 def runs(mean, count=10, spread=0.01, seed=0):
