@@ -58,7 +58,9 @@ class Exchanged(Inbox):
 
 
 class Graph(ABC):
-    """A connected, undirected graph without loops."""
+    """A connected, undirected graph without loops. Immutable, and public: algorithms see degrees and the exchange
+    alone.
+    """
 
     @property
     @abstractmethod
@@ -231,7 +233,13 @@ def _check_connected(adjacency: "Adjacency") -> None:
 
 
 def from_edges(n: int, edges: Iterable[Sequence[int]], name: str = "custom") -> Graph:
-    """The graph on 0 .. n-1 with these edges, in either direction; an edge given twice counts once."""
+    """The graph on 0 .. n-1 with these edges, in either direction; an edge given twice counts once.
+
+    Args:
+        n: number of nodes. All must be connected.
+        edges: pairs of different nodes.
+        name: the kind of graph, for tables and logs.
+    """
     pairs = list(edges)
     odd = next((pair for pair in pairs if len(pair) != 2), None)
     expect(odd is None, "edges as pairs of nodes", edge=odd)
@@ -268,24 +276,24 @@ def from_networkx(graph: "nx.Graph[Any]", name: str = "custom") -> Graph:
 
 
 def complete(n: int) -> Graph:
-    """Everyone hears everyone."""
+    """Everyone hears everyone: n (n - 1) / 2 edges, none of which is stored."""
     return CompleteGraph(n)
 
 
 def ring(n: int) -> Graph:
-    """A closed chain; with one or two nodes, the path."""
+    """A closed chain, two neighbours each; with one or two nodes, the path."""
     i = np.arange(n if n > 2 else max(n - 1, 0))
     return _from_pairs(n, np.stack([i, (i + 1) % max(n, 1)], axis=1), "ring")
 
 
 def path(n: int) -> Graph:
-    """An open chain."""
+    """An open chain: two neighbours each, one at the ends. News takes n - 1 rounds from end to end."""
     i = np.arange(max(n - 1, 0))
     return _from_pairs(n, np.stack([i, i + 1], axis=1), "path")
 
 
 def star(n: int) -> Graph:
-    """Node 0 in the middle, everyone else hears only it."""
+    """Node 0 in the middle, everyone else hears only it. If its site is lost, nobody hears anybody."""
     i = np.arange(1, max(n, 1))
     return _from_pairs(n, np.stack([0 * i, i], axis=1), "star")
 
@@ -302,8 +310,12 @@ def grid(rows: int, columns: int) -> Graph:
 def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Graph:
     """Every pair is an edge with this probability, independently; drawn again until connected.
 
-    By default the probability is 2 ln(n) / n: about one draw in n is then unconnected. Redrawing makes the
-    law that of the Erdos-Renyi graph given that it is connected. After 20 draws we give up.
+    Redrawing makes the law that of the Erdos-Renyi graph given that it is connected. After 20 draws we give up.
+
+    Args:
+        n: number of nodes.
+        probability: of an edge; None for 2 ln(n) / n, with which about one draw in n is unconnected.
+        seed: the same one gives the same graph, under the same version of networkx.
     """
     import networkx as nx
 
@@ -314,7 +326,13 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Grap
 
 
 def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
-    """A random graph in which everyone has `degree` neighbours; drawn until connected, at most 20 times."""
+    """A random graph in which everyone has `degree` neighbours; drawn until connected, at most 20 times.
+
+    Args:
+        n: number of nodes; n times degree must be even.
+        degree: of every node, below n. With 3 or more, news reaches everyone in about ln(n) rounds.
+        seed: the same one gives the same graph, under the same version of networkx.
+    """
     import networkx as nx
 
     _check_size(n)
@@ -327,6 +345,12 @@ def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> 
     """Watts and Strogatz: everyone on a ring hears the `degree` nearest, edges rewired with chance `rewire`.
 
     Drawn until connected, at most 20 times.
+
+    Args:
+        n: number of nodes.
+        degree: an even number below n.
+        rewire: the chance with which an edge is moved to a random node: 0 keeps the ring, 1 makes a random graph.
+        seed: the same one gives the same graph, under the same version of networkx.
     """
     import networkx as nx
 

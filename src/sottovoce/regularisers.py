@@ -41,7 +41,12 @@ class Regulariser(ABC):
         return self.l1 * np.sign(w) + self.l2 * w
 
     def prox(self, w: Array, step: float | Array) -> Array:
-        """The u that minimises step phi(u) + ||u - w||^2 / 2: shrink by step l1, divide by 1 + step l2."""
+        """The u that minimises step phi(u) + ||u - w||^2 / 2: shrink by step l1, divide by 1 + step l2.
+
+        Args:
+            w: models, of any shape.
+            step: at least 0; a number, or an array that broadcasts.
+        """
         shrunk = np.maximum(np.abs(w) - step * self.l1, 0.0)
         return np.sign(w) * shrunk / (1 + step * self.l2)
 

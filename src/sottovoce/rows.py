@@ -173,7 +173,11 @@ class SparseRows(Rows):
 
 
 def stack(features: list[Any]) -> Rows:
-    """Put the nodes' matrices below each other: CSR if all are sparse, else dense."""
+    """Put the nodes' matrices below each other: CSR if all are sparse, else dense. Values become doubles.
+
+    Args:
+        features: for each node a (rows, d) matrix, all of one d.
+    """
     expect(len(features) > 0, "at least one site", sites=len(features))
     widths = {matrix.shape[1] if matrix.ndim == 2 else None for matrix in features}
     if len(widths) != 1 or None in widths:

@@ -82,7 +82,12 @@ def new_noise_key() -> bytes:
 
 
 def keyed(key: bytes) -> Callable[[bytes], Stream]:
-    """label -> its stream. The key is held by the function alone: nothing prints or pickles it."""
+    """From a secret key to a function: label -> its stream. The key is held by the function alone; nothing prints it.
+
+    Formal guarantees:
+        Streams of different labels are independent and uniform for all who lack the key, up to what it takes to tell
+        HMAC-SHA256 and ChaCha20 from random functions. The same label gives the same stream.
+    """
     # No message shows what came: it may be most of a key.
     expect(isinstance(key, bytes), "a key of bytes", key=type(key).__name__)
     expect(len(key) == KEY_BYTES, f"a key of {KEY_BYTES} bytes", bytes=len(key))
@@ -115,7 +120,13 @@ def _field(field: bytes | str | int | float) -> bytes:
 
 
 def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
-    """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly."""
+    """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly.
+
+    Args:
+        stream: the words that decide. The same words give the same numbers, on every machine.
+        scale: a whole number from 1 to 2^48: about the standard deviation.
+        count: how many.
+    """
     expect(1 <= scale <= WIDEST, "1 <= scale <= 2^48", scale=scale)
     out, done = np.empty(count, dtype=np.int64), np.zeros(2, dtype=np.int64)
     wanted = 0
@@ -138,7 +149,13 @@ class WordSource(Protocol):
 
 
 def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
-    """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away."""
+    """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away.
+
+    Args:
+        stream: the words that decide.
+        bound: from 1 to 2^62.
+        count: how many.
+    """
     expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
     # The largest word below a multiple of the bound: what lies above would favour small numbers.
     last = np.uint64(_WORDS - _WORDS % bound - 1)

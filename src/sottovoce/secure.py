@@ -184,7 +184,12 @@ class SecureNoise(Noise):
 
 
 def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
-    """Raise `PrivacyError` unless the noise is fit for a real site. Only a test may say `for_tests`."""
+    """Raise `PrivacyError` unless the noise is fit for a real site.
+
+    Args:
+        noise: what the site was handed.
+        for_tests: only a test may say so; it then lets any noise pass.
+    """
     if not isinstance(noise, SecureNoise) and not for_tests:
         raise PrivacyError(
             f"Expected secure noise at a real site, got noise={type(noise).__name__}. "
@@ -195,7 +200,12 @@ def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
 def on_grid(gradient: Array, grid: float) -> Ints:
     """The nearest multiples of the grid, in grid units, clamped to 2^52; NaN is 0. Defined for every gradient.
 
-    Division by a power of two is exact.
+    Division by a power of two is exact, so the only rounding is to the nearest multiple: at most half a grid unit in
+    each coordinate.
+
+    Args:
+        gradient: of any shape, with anything in it.
+        grid: a power of two.
     """
     with np.errstate(all="ignore"):  # an infinite quotient is clamped like any other
         quotient = np.where(np.isnan(gradient), 0.0, gradient).astype(np.float64) / grid

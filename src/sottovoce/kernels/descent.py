@@ -295,7 +295,23 @@ def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
 @kernel
 def descend_all(counter: Any, items: int, rows: Any, p: Any, of: Any, scales: Any, mu: Any, pull: Any, start: Any,
                 tolerance: float, w: Any, reached: Any, lanes: Any) -> None:  # fmt: skip
-    """An item is a tile of runs of a node. `w` gets the results, `reached` their certificates."""
+    """The argmin of many runs side by side; an item is a tile of runs of a node.
+
+    Args:
+        counter: from which threads claim items.
+        items: how many there are: nodes times tiles.
+        rows: `tiles.Csr` or `tiles.Dense` of all nodes.
+        p: `newton.ArgminData`.
+        of: formulas of three smooth losses, of which p.code names one.
+        scales: (nodes, 2), of which the second is the bound on the loss's curvature.
+        mu: (nodes,) strong convexity.
+        pull: (nodes, d, runs).
+        start: (nodes, d, runs).
+        tolerance: of the certificate.
+        w: (nodes, d, runs) gets the results.
+        reached: (nodes, runs) gets their certificates.
+        lanes: how many runs make a tile.
+    """
     nodes, d, all_runs = start.shape
     wide, most = width(lanes), 0
     for i in range(nodes):

@@ -49,7 +49,16 @@ _FEW, _MANY = 6, 12
 
 
 class ArgminData(NamedTuple):
-    """What does not change from call to call."""
+    """What does not change from call to call.
+
+    Args:
+        offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
+        labels, norms: (rows,) each.
+        low, high: (rows,) slopes below and above the kink, over m_i; empty for a smooth loss.
+        l1: weight of ||w||_1, the regulariser's included.
+        code: which of the formulas is the loss's.
+        theta: its shape parameter.
+    """
 
     offsets: Ints  # (nodes + 1,)
     labels: Floats  # (rows,)
@@ -335,9 +344,22 @@ def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
 @kernel
 def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: Any, kept: Any, scales: Any, mu: Any,
                  pull: Any, w: Any, tolerance: float, reached: Any) -> None:  # fmt: skip
-    """An item is a node and a run: node runs + run, as `which` lists them.
+    """The argmin of many (node, run) pairs, one at a time; an item is one of them.
 
-    `w` holds the starts, then the results; `reached` their certificates.
+    Args:
+        counter: from which threads claim items.
+        items: how many there are.
+        which: node times runs + run, for each item.
+        rows: `factor.FlatRows` of all nodes.
+        p: `ArgminData`.
+        of: formulas of three smooth losses, of which p.code names one.
+        kept: what the last call left, and this one leaves.
+        scales: (nodes, 2) 1 / longest row squared, and the bound on the loss's curvature.
+        mu: (nodes,) strong convexity.
+        pull: (nodes, d, runs).
+        w: (nodes, d, runs) the starts, then the results.
+        tolerance: of the certificate.
+        reached: (nodes, runs) the certificates.
     """
     nodes, d, runs = w.shape
     keeps, most = len(kept.numbers) > 0, 0

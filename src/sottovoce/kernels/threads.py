@@ -43,7 +43,13 @@ def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
 
 
 def share_out(function: Callable[..., Any], items: int, *args: Any) -> None:
-    """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows."""
+    """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows. Returns when all are done.
+
+    Args:
+        function: a kernel that takes (counter, items, *args) and claims items until there is none.
+        items: how many there are. Their results must not depend on who does them.
+        args: the rest of its arguments.
+    """
     threads = min(numba.get_num_threads(), items)
     # Threads claim items from this: the fast ones simply take more.
     counter = np.zeros(1, dtype=np.int64)

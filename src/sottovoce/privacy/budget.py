@@ -125,7 +125,11 @@ class BudgetAccountant:
                     self._refuse(self._filter, event)
 
     def spend(self, event: Event) -> None:
-        """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit."""
+        """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit.
+
+        Args:
+            event: all that is about to be done to the rows. It stays charged, whatever comes of it.
+        """
         if os.getpid() != self._process:
             raise PrivacyError(
                 f"Expected to spend in process={self._process}, where this accountant lives, got "

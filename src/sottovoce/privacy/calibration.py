@@ -38,6 +38,13 @@ def sigma_for(
 ) -> float:
     """The noise multiplier with which `steps` releases are (epsilon, delta)-DP for one replaced row.
 
+    Args:
+        epsilon: of the whole run, not of one step.
+        delta: of the whole run.
+        steps: noisy steps in all: rounds times local steps.
+        calibration: "exact", or one of two printed formulas, see the module.
+        sampling: how batches are drawn; None for all rows in every step.
+
     Formal guarantees:
         `accounting.epsilon` of the run with the result is at most `epsilon`, for every calibration. "exact" without
         sampling is the smallest such sigma up to about 1e-12, with sampling up to 1e-6 of what the bound allows.
@@ -50,6 +57,12 @@ def sigma_for(
 
 def steps_for(epsilon: float, delta: float, sigma: float, sampling: Sampling | None = None) -> int:
     """The largest number of steps with noise multiplier `sigma` that stays (epsilon, delta)-DP; 0 if not even one.
+
+    Args:
+        epsilon: of all steps together.
+        delta: of all steps together.
+        sigma: the noise multiplier of each step.
+        sampling: how batches are drawn; None for all rows in every step.
 
     Formal guarantees:
         `accounting.epsilon` of that many steps is at most `epsilon`.

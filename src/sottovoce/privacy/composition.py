@@ -27,7 +27,15 @@ NEGLIGIBLE = 1e-7  # share of delta that may be lost in each of the cut tails
 
 @dataclass(frozen=True)
 class Losses:
-    """Discretised losses of steps that are to be composed, `times[i]` times each."""
+    """Discretised losses of steps that are to be composed, `times[i]` times each.
+
+    Args:
+        interval: between two neighbouring losses of the grid, which all steps share.
+        masses: for each step, probabilities at interval * (-K .. K). They dominate the step's true losses.
+        times: how often each step happens.
+        infinite: a bound on the mass of the composition at +infinity, which counts as delta in full.
+        scale: about the standard deviation of the composition; only searches start from it.
+    """
 
     interval: float
     masses: tuple[Floats, ...]  # per step, on interval * (-K..K)

@@ -33,6 +33,10 @@ def delta_of_divergence(divergence: float, epsilon: float) -> float:
 
     (1 + e^eps) sqrt(KL / 2) or (1 + 2 e^{eps/2}) sqrt(KL / 2), whichever is less.
 
+    Args:
+        divergence: of the real transcript from the ideal one, in nats.
+        epsilon: of the guarantee that is to be kept.
+
     Formal guarantees:
         If the ideal transcript is (epsilon, delta)-DP, the real one is (epsilon, delta + result)-DP.
     """

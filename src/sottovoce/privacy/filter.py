@@ -157,7 +157,10 @@ class Filter:
 
 
 def order_for(epsilon: float, delta: float) -> float:
-    """The order of a mixed book: a quarter above the one at which most Gaussians fit. It depends on nothing else."""
+    """The order lambda of a mixed book: a quarter above the one at which most Gaussians fit.
+
+    It depends on nothing but epsilon and delta, so it is fixed before the first charge, as the proof needs it.
+    """
     at = int(np.argmax((_ORDERS * epsilon + _PARTS + log(delta)) / _ORDERS / (1 + _ORDERS)))
     # Three digits: the order is written into files, and must come out the same on every machine.
     return float(f"{_ABOVE * _ORDERS[at]:.3g}")

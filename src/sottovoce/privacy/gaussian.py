@@ -26,6 +26,10 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
 
     and nothing overflows. For a < 0 the first term is Phi(-a), of order one.
 
+    Args:
+        mu: sqrt(T) / sigma for T Gaussian releases of noise multiplier sigma.
+        epsilon: at least 0.
+
     Formal guarantees:
         The result is an upper bound, as long as erfcx, ndtr and exp are right to 32 units in the last place. mu = 0
         gives 0. An underflow gives the smallest positive number.

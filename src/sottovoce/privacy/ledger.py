@@ -116,8 +116,14 @@ class Ledger:
     ) -> "Ledger":
         """A new ledger for the data set with that digest. From its first entry on, the cap is for all time.
 
-        The first reservation may be of any kind, all later ones must be plain Gaussians. With `mixed` any may be of any
-        kind, such as with sampled batches, at about a tenth more epsilon.
+        Args:
+            path: of the file to make. One that is not in force is replaced.
+            data_digest: by which the data set is known; keyed with a secret, so that it says nothing of the rows.
+            epsilon: what all runs on these rows together may cost.
+            delta: at which that holds.
+            mixed: whether rounds of any kind may be reserved at any time, such as with sampled batches, at about a
+                tenth more epsilon. Without it the first reservation may be of any kind, and all later ones must be
+                plain Gaussians.
         """
         expect(epsilon > 0 and isfinite(epsilon), "a cap epsilon that is positive and finite", epsilon=epsilon)
         expect(0 < delta < 1, "a cap delta strictly between 0 and 1", delta=delta)
@@ -129,7 +135,15 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path | str, data_digest: str | None = None) -> "Ledger":
-        """An existing ledger, verified as a whole. With a digest, it must be the ledger of that data set."""
+        """An existing ledger, verified as a whole: every entry, the chain, and the head.
+
+        Args:
+            path: of its file.
+            data_digest: of the data set that it must be of; None for any.
+
+        Raises:
+            PrivacyError: it was changed or damaged, is of another data set, or another process holds it.
+        """
         ledger = cls(LedgerStore.open(Path(path)))
         if data_digest is not None and data_digest != ledger.header.data_digest:
             ledger.close()
@@ -203,6 +217,12 @@ class Ledger:
         """The `total` after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
 
         Nothing is written. It also makes the run's reservations quick: what is part of a run that fits, fits.
+
+        Args:
+            run: the run's name.
+            event: what each of its rounds releases.
+            rounds: how many there are.
+            divergence: of one round's real noise from the ideal one, in nats.
         """
         expect(rounds >= 1, "rounds >= 1", rounds=rounds)
         cost = _checked(run, 1, event, divergence)

@@ -26,8 +26,14 @@ from sottovoce.privacy.gaussian import UNIT, delta_of_mu
 class Step:
     """A release with B(eps') = sum_j weights[j] H_{e^eps}(N(mus[j], 1) || N(0, 1)) + beyond.
 
-    A plain Gaussian is gamma = 1 with one weight. `beyond` is the probability of multiplicities too rare to follow;
-    they are priced as if they gave the row away.
+    A plain Gaussian is gamma = 1 with one weight.
+
+    Args:
+        gamma: the probability that the replaced row is drawn at all.
+        weights: that it is drawn just 1, 2, ... times.
+        mus: how far it then moves the sum, in standard deviations of the noise.
+        beyond: the probability of multiplicities too rare to follow; they are priced as if they gave the row away.
+        relative_error: of the weights.
     """
 
     gamma: float

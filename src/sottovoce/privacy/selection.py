@@ -34,7 +34,12 @@ _UP = 1 + 64 * UNIT
 
 
 def gamma_for(mean: float, eta: float) -> float:
-    """The gamma with which `NegativeBinomialRuns(eta, gamma)` has about this mean."""
+    """The gamma with which `NegativeBinomialRuns(eta, gamma)` has about this mean.
+
+    Args:
+        mean: the expected number of runs, from 1 to 100,000.
+        eta: the law's shape: 0 is cheapest, 1 the geometric law.
+    """
     expect(1 <= mean <= MOST_RUNS, f"a mean number of runs from 1 to {MOST_RUNS:g}", mean=mean)
 
     def excess(log_gamma: float) -> float:

@@ -81,7 +81,13 @@ class TLSFiles:
 
 
 def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> Path:
-    """A new authority in this folder, which is made if need be. Returns its certificate."""
+    """Make a new authority in this folder, which is made if need be. Returns the path of its certificate.
+
+    Args:
+        folder: for ca.cert.pem and ca.key.pem. An authority that is there is never replaced.
+        name: for people, 1 to 60 characters.
+        days: how long it holds. No certificate of it may hold longer.
+    """
     from cryptography import x509
 
     expect(1 <= len(name) <= 60 and name.isprintable(), "a name of 1 to 60 characters for the authority", name=name)
@@ -96,18 +102,26 @@ def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> 
 
 
 def issue_site(folder: Path, site: str, days: int = 365) -> TLSFiles:
-    """A certificate for one site, to connect with."""
+    """A certificate and key for one site, to connect with; good for `days` days. The authority lies in the
+    same folder.
+    """
     check_site_name(site)
     return _issue_client(folder, site, days)
 
 
 def issue_operator(folder: Path, days: int = 365) -> TLSFiles:
-    """A certificate for whoever sets a run up on the message server."""
+    """A certificate and key for whoever opens runs on the message server; good for `days` days."""
     return _issue_client(folder, OPERATOR, days)
 
 
 def issue_server(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365) -> TLSFiles:
-    """A certificate for the message server, under all names and addresses that sites will use for it."""
+    """A certificate and key for the message server.
+
+    Args:
+        folder: where the authority is, and the new files go.
+        hosts: all names and addresses that sites will use for the server. Others will not be believed.
+        days: how long it holds.
+    """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 

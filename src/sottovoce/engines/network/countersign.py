@@ -119,7 +119,16 @@ def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
 
 
 def verify_signatures(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> None:
-    """Refuse to go on unless every site has signed exactly this agreement."""
+    """Refuse to go on unless every site has signed exactly this agreement.
+
+    Args:
+        agreement: as this site has read it.
+        agreement_file: where it lies; signatures are named after it.
+        folder: of signatures; None for beside the agreement.
+
+    Raises:
+        InputError: one is missing, of another version, forged or unreadable. It says whose, and what to do.
+    """
     advice = {
         Standing.MISSING: "Ask it to run: sottovoce federation sign.",
         Standing.OTHER_VERSION: "Compare its agreement file with this one; after a change everyone signs again.",

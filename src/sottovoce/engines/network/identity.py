@@ -101,7 +101,13 @@ class PublicKey:
         write_public(path, f"{self}\n".encode("ascii"))
 
     def verify(self, signature: bytes, data: bytes, context: Context) -> bool:
-        """Whether the signature over this data was made with the private half, for this purpose."""
+        """Whether the signature over this data was made with the private half, for this purpose.
+
+        Args:
+            signature: 64 bytes; of any other length it is wrong.
+            data: what was signed.
+            context: what the signature must be for. One made for another purpose is wrong here.
+        """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

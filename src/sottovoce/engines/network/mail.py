@@ -188,7 +188,13 @@ class Mail:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Answer[T]:
-        """What was said, as soon as something that can be read is there; at the latest after that time."""
+        """What was said, as soon as something that can be read is there; at the latest after that time.
+
+        Args:
+            slot: whose message, and which.
+            seconds: how long to wait. A message that `read` refuses is asked for again within this time.
+            read: makes something of the bytes, or raises `BadMessageError`.
+        """
         deadline, rest, bad = _now() + seconds, FIRST_REST, ""
         # A bad message is asked for again: a push may have been forged, the mailbox itself is asked the second time.
         while (left := deadline - _now()) > 0:

@@ -64,7 +64,12 @@ class Hosting:
 
 
 def server_config(agreements: Sequence[Agreement], hosting: Hosting) -> str:
-    """The configuration of a server that carries these runs, for `nats-server --config`."""
+    """The configuration of a server that carries these runs, for `nats-server --config`.
+
+    Args:
+        agreements: of all runs that it carries. Sites of one name must have one key.
+        hosting: where it listens, and with which files.
+    """
     _check_together(agreements)
     sites = sorted({name for agreement in agreements for name in agreement.names})
     users = _users(sites, hosting.identities)

@@ -31,7 +31,13 @@ def stream_name(run_id: str) -> str:
 
 
 def mailbox(run_id: str, token: str, site: str) -> str:
-    """The subject of a mailbox; "*" stands for every token, or every site."""
+    """The subject of a mailbox; "*" stands for every token, or every site.
+
+    Args:
+        run_id: of the run.
+        token: of `wire.Slot`: m17, n3, a3-berlin.
+        site: whose mailbox.
+    """
     return f"sv.{run_id}.{token}.{site}"
 
 

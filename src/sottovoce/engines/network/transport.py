@@ -61,7 +61,17 @@ class Transport(ABC):
 
     @abstractmethod
     async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
-        """Put a message into an empty mailbox; `UnreachableError` if the server does not answer in time."""
+        """Put a message into an empty mailbox.
+
+        Args:
+            slot: the mailbox, one of this site's own.
+            data: the message. To be repeated with the same bytes if this fails.
+            timeout: in seconds.
+
+        Raises:
+            UnreachableError: the server did not answer in time. The message may or may not be there.
+            RefusedError: the server answered, and will not store it.
+        """
 
     @abstractmethod
     async def get(self, slot: Slot, timeout: float) -> bytes | None:

@@ -48,7 +48,14 @@ class Kind(Enum):
 
 
 class Slot(NamedTuple):
-    """The address of a mailbox. `to` is whose question an answer answers; `number` then is that notice's."""
+    """The address of a mailbox: of a site, a kind and a number. It takes one message for ever.
+
+    Args:
+        number: the round of a model; of a notice, its number at its site; of an answer, that of the notice it answers.
+        site: whose mailbox it is, and who signs what is in it.
+        kind: model, notice or answer.
+        to: whose question an answer answers; else empty.
+    """
 
     number: int
     site: str

@@ -71,6 +71,12 @@ class Witness:
     def check(self, agreement: Agreement, site: str, sender: str, told: Testimony) -> None:
         """Stop if what a neighbour testifies does not fit what we know.
 
+        Args:
+            agreement: whose sites these are.
+            site: who we are.
+            sender: the neighbour.
+            told: its testimony.
+
         Raises:
             LeftBehindError: it goes on without us.
             UsedTwiceError: it has heard something else of us than we said.
