@@ -60,14 +60,14 @@ def first_noise(algorithm, factor=1.0):
     return factor * (sent - exact) / unit
 
 
-ALGORITHMS = every.algorithms(OPTIONS | {"local_steps": 1, "growth": 1.0}, every.is_rival) | {
+ALGORITHMS = every.algorithms(OPTIONS | {"local_steps": 1, "growth": 1.0}, every.is_private_but_ipadmm) | {
     "dvp, published, ridge": al.DVP(**{**OPTIONS, "rho": 1e-3, "lam": 1e-3}, form="published"),
 }
 
 
 def law_of(algorithm):
     """Normal, but where a published form is pure: then Laplace, over coordinates or over the length of a vector."""
-    if algorithm.form == "fair" or not algorithm.pure:
+    if not getattr(algorithm, "pure", False):
         return "normal"
     return "laplace" if isinstance(algorithm, al.RyuKim) else "radius"
 

@@ -20,7 +20,7 @@ OPTIONS = COMMON | {"local_steps": 1, "diameter": 5.0, "relaxation": 0.7}
 # The curator's messages are private only as an average, and objective perturbation moves the objective: both below.
 ADDITIVE = {
     name: algorithm
-    for name, algorithm in every.algorithms(OPTIONS, every.is_rival).items()
+    for name, algorithm in every.algorithms(OPTIONS, every.is_private_but_ipadmm).items()
     if not isinstance(algorithm, (*harness.OBJECTIVE, al.TrustedCurator))
 }
 
@@ -44,7 +44,10 @@ def declared(algorithm, site, k):
     if isinstance(algorithm, al.FixedPoint):
         return 2 * algorithm.relaxation * algorithm.model_sensitivity(site)[0, 0, 0]
     eta = algorithm.eta(k, site)[0, 0, 0]
-    return s / eta if isinstance(algorithm, al.DPDSGD | al.NoisyAveragedGD) else s / (2 * RHO + eta)
+    if isinstance(algorithm, al.DPDSGD | al.NoisyAveragedGD):
+        return s / eta
+    assert isinstance(algorithm, al.DPADMM | al.RyuKim), f"write down what {type(algorithm).__name__}'s noise is for"
+    return s / (2 * RHO + eta)
 
 
 def random_state(algorithm, site, rng):

@@ -54,6 +54,11 @@ def is_rival(line):
     return issubclass(line.kind, Rival)
 
 
+def is_private_but_ipadmm(line):
+    """All that tests/statistical and tests/sensitivity, which are about IPADMM, do not go through."""
+    return line.private and line.kind is not sv.IPADMM
+
+
 def may_run_at_sites(line):
     return line.not_at_sites is None
 

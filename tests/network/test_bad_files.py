@@ -195,7 +195,7 @@ def test_a_bomb_is_not_set_off(tmp_path):
             member.write(bytes(1 << 20))
     code = (
         "import sys; from sottovoce.cli.site_files import rows_of; from pathlib import Path;"
-        "from federations import agreement; import resource\n"
+        "from helpers.federations import agreement; import resource\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try: rows_of(agreement(), Path(sys.argv[1]))\n"
         "except Exception as e: print(type(e).__name__, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

@@ -313,13 +313,13 @@ def test_arrays_where_there_is_no_schema(tmp_path):
 
 
 def test_a_file_that_changes_meanwhile(tmp_path):
-    from sottovoce.cli.site_files import unchanged
+    from sottovoce.cli.site_files import refusing_changes
 
     file = tmp_path / "rows.csv"
     file.write_text("a")
 
     def change():
-        with unchanged(file):
+        with refusing_changes(file):
             file.write_text("b")
 
     with pytest.raises(InputError, match="a data file that stays as it is"):
