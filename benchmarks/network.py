@@ -41,9 +41,9 @@ import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import sottovoce as sv
-from network_server import NatsServer
-from network_worlds import JetStreamWorld
-from site_runs import FIVE, Federation
+from helpers.network_server import NatsServer
+from helpers.network_worlds import JetStreamWorld
+from helpers.site_runs import FIVE, Federation
 from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.letters import Words

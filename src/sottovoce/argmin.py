@@ -1,12 +1,17 @@
-"""The exact argmin of a smooth objective on rows, by damped Newton steps.
+"""The exact argmin of a smooth objective on rows, by damped Newton steps: the plain form, in NumPy.
 
     F(w) = sum_j share_j loss(<w, a_j>, b_j) - <pull, w> + (mu / 2) ||w||^2
+
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
 
 F is mu-strongly convex, so a gradient of norm tau puts w within tau / mu of the minimiser: the tolerance is certified,
 not guessed.
 
 For a scalar prediction the Hessian is a small matrix, and is factorised. For softmax, w is a flat (d, K) matrix and the
-Hessian has (d K)^2 entries; only products with it are taken, by conjugate gradients.
+Hessian has (d K)^2 entries; only products with it are taken, by conjugate gradients. The kernels in
+`sottovoce.kernels.argmin` do the same faster, and more: they take kinked losses and an l1 part.
 """
 
 from abc import ABC, abstractmethod
@@ -24,6 +29,7 @@ from sottovoce.losses.softmax import probabilities
 from sottovoce.regularisers import Regulariser
 from sottovoce.rows import Matrix
 
+# Newton needs about ten; damped steps from far away a few dozen.
 _MOST_STEPS = 100
 
 
@@ -42,7 +48,14 @@ def refuse_unsupported(loss: Loss, regulariser: Regulariser, max_grad_norm: floa
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """The part of F that does not change from solve to solve."""
+    """The part of F that does not change from solve to solve.
+
+    Args:
+        loss: a smooth one.
+        rows: (m, d), dense or sparse.
+        labels: (m,).
+        share: (m,) the weight of every row in the sum.
+    """
 
     loss: Loss
     rows: Matrix
@@ -75,13 +88,16 @@ class Objective(ABC):
         )
 
     def _value(self, w: Array, pull: Array, mu: float) -> float:
+        """F(w)."""
         losses = self.loss.value(self.predictions(w), self.labels, self.loss.theta)
         return float(self.share @ losses - pull @ w + 0.5 * mu * (w @ w))
 
     def _line_search(self, w: Array, step: Array, gradient: Array, pull: Array, mu: float) -> Array:
         """Halve the step until F falls enough; near the minimum F is flat to rounding, and the full step is right."""
         value, descent, size = self._value(w, pull, mu), float(gradient @ step), 1.0
+        # Below this fall F cannot be told from its own rounding.
         while -descent > 1e-14 * (1 + abs(value)) and size > 1e-8:
+            # Armijo's rule, with the usual constant.
             if self._value(w + size * step, pull, mu) <= value + 1e-4 * size * descent:
                 break
             size /= 2

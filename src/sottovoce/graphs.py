@@ -1,7 +1,9 @@
 """Who talks to whom: connected, undirected graphs on the nodes 0 .. n-1.
 
-The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from
-networkx, imported where it is used: the same seed gives the same graph under the same version of networkx.
+The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from networkx, imported where
+it is used: the same seed gives the same graph under the same version of networkx.
+
+A graph is public. Nothing here is chosen by looking at rows, and a message that passes an edge is already noisy.
 """
 
 from abc import ABC, abstractmethod
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     Adjacency: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
 
+# With one draw in two connected, twenty in a row fail once in a million.
 DRAWS = 20  # how often a random graph is drawn before we say that it will not come out connected
 
 
@@ -41,7 +44,7 @@ class Inbox(ABC):
 
 @final
 class Exchanged(Inbox):
-    """All nodes' messages in one place, and how neighbours' are summed there."""
+    """All nodes' messages in one place, as in a simulation, and how neighbours' are summed there."""
 
     def __init__(self, messages: Array, neighbour_sum: Callable[[Array], Array]) -> None:
         self._messages, self._neighbour_sum = messages, neighbour_sum
@@ -55,7 +58,9 @@ class Exchanged(Inbox):
 
 
 class Graph(ABC):
-    """A connected, undirected graph without loops."""
+    """A connected, undirected graph without loops. Immutable, and public: algorithms see degrees and the exchange
+    alone.
+    """
 
     @property
     @abstractmethod
@@ -99,9 +104,11 @@ class Graph(ABC):
         return graph
 
     def _check_node(self, i: int) -> None:
+        """Refuse a number that is no node."""
         expect(0 <= i < self.n, f"a node in 0 .. {self.n - 1}", i=i)
 
     def _check_messages(self, messages: Array) -> None:
+        """Refuse messages that are not one for each node."""
         expect(messages.shape[:1] == (self.n,), f"one message per node, n={self.n}", shape=messages.shape)
 
 
@@ -179,6 +186,7 @@ class SparseGraph(Graph):
 
     @cached_property
     def _single(self) -> "sparse.csr_array[np.float32, tuple[int, int]]":
+        """The adjacency matrix in single precision."""
         # Kept beside the double one, so that a product never converts the whole matrix.
         return self.adjacency.astype(np.float32)
 
@@ -197,10 +205,12 @@ class SparseGraph(Graph):
 
 
 def _check_size(n: int) -> None:
+    """Refuse a graph without nodes."""
     expect(n >= 1, "a graph with at least one node", n=n)
 
 
 def _check_simple(adjacency: "Adjacency") -> None:
+    """Refuse loops, weights, and edges in one direction only."""
     rows, columns = adjacency.shape
     expect(rows == columns, "a square adjacency matrix", shape=adjacency.shape)
     expect(bool(np.all(adjacency.data == 1)), "an adjacency matrix of ones", data=adjacency.data)
@@ -212,6 +222,7 @@ def _check_simple(adjacency: "Adjacency") -> None:
 
 
 def _check_connected(adjacency: "Adjacency") -> None:
+    """Refuse a graph that falls apart: news would never reach some nodes."""
     count, part = connected_components(adjacency, directed=False)
     if count > 1:
         lost = int(np.flatnonzero(part != part[0])[0])
@@ -222,7 +233,13 @@ def _check_connected(adjacency: "Adjacency") -> None:
 
 
 def from_edges(n: int, edges: Iterable[Sequence[int]], name: str = "custom") -> Graph:
-    """The graph on 0 .. n-1 with these edges, in either direction; an edge given twice counts once."""
+    """The graph on 0 .. n-1 with these edges, in either direction; an edge given twice counts once.
+
+    Args:
+        n: number of nodes. All must be connected.
+        edges: pairs of different nodes.
+        name: the kind of graph, for tables and logs.
+    """
     pairs = list(edges)
     odd = next((pair for pair in pairs if len(pair) != 2), None)
     expect(odd is None, "edges as pairs of nodes", edge=odd)
@@ -230,6 +247,7 @@ def from_edges(n: int, edges: Iterable[Sequence[int]], name: str = "custom") -> 
 
 
 def _from_pairs(n: int, pairs: "np.ndarray[Any, Any]", name: str) -> Graph:
+    """The graph with these edges (edges, 2), each in either direction."""
     _check_size(n)
     pairs = pairs.reshape(-1, 2) if pairs.size == 0 else pairs
     if pairs.size:
@@ -258,24 +276,24 @@ def from_networkx(graph: "nx.Graph[Any]", name: str = "custom") -> Graph:
 
 
 def complete(n: int) -> Graph:
-    """Everyone hears everyone."""
+    """Everyone hears everyone: n (n - 1) / 2 edges, none of which is stored."""
     return CompleteGraph(n)
 
 
 def ring(n: int) -> Graph:
-    """A closed chain; with one or two nodes, the path."""
+    """A closed chain, two neighbours each; with one or two nodes, the path."""
     i = np.arange(n if n > 2 else max(n - 1, 0))
     return _from_pairs(n, np.stack([i, (i + 1) % max(n, 1)], axis=1), "ring")
 
 
 def path(n: int) -> Graph:
-    """An open chain."""
+    """An open chain: two neighbours each, one at the ends. News takes n - 1 rounds from end to end."""
     i = np.arange(max(n - 1, 0))
     return _from_pairs(n, np.stack([i, i + 1], axis=1), "path")
 
 
 def star(n: int) -> Graph:
-    """Node 0 in the middle, everyone else hears only it."""
+    """Node 0 in the middle, everyone else hears only it. If its site is lost, nobody hears anybody."""
     i = np.arange(1, max(n, 1))
     return _from_pairs(n, np.stack([0 * i, i], axis=1), "star")
 
@@ -292,8 +310,12 @@ def grid(rows: int, columns: int) -> Graph:
 def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Graph:
     """Every pair is an edge with this probability, independently; drawn again until connected.
 
-    By default the probability is 2 ln(n) / n: about one draw in n is then unconnected. Redrawing makes the
-    law that of the Erdos-Renyi graph given that it is connected. After 20 draws we give up.
+    Redrawing makes the law that of the Erdos-Renyi graph given that it is connected. After 20 draws we give up.
+
+    Args:
+        n: number of nodes.
+        probability: of an edge; None for 2 ln(n) / n, with which about one draw in n is unconnected.
+        seed: the same one gives the same graph, under the same version of networkx.
     """
     import networkx as nx
 
@@ -304,7 +326,13 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Grap
 
 
 def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
-    """A random graph in which everyone has `degree` neighbours; drawn until connected, at most 20 times."""
+    """A random graph in which everyone has `degree` neighbours; drawn until connected, at most 20 times.
+
+    Args:
+        n: number of nodes; n times degree must be even.
+        degree: of every node, below n. With 3 or more, news reaches everyone in about ln(n) rounds.
+        seed: the same one gives the same graph, under the same version of networkx.
+    """
     import networkx as nx
 
     _check_size(n)
@@ -317,6 +345,12 @@ def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> 
     """Watts and Strogatz: everyone on a ring hears the `degree` nearest, edges rewired with chance `rewire`.
 
     Drawn until connected, at most 20 times.
+
+    Args:
+        n: number of nodes.
+        degree: an even number below n.
+        rewire: the chance with which an edge is moved to a random node: 0 keeps the ring, 1 makes a random graph.
+        seed: the same one gives the same graph, under the same version of networkx.
     """
     import networkx as nx
 
@@ -327,6 +361,7 @@ def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> 
 
 
 def _first_connected(name: str, seed: int, draw: "Callable[[int], nx.Graph[int]]") -> Graph:
+    """The first connected graph of at most DRAWS draws, each from a seed of its own."""
     import networkx as nx
 
     expect(seed >= 0, "seed >= 0", seed=seed)

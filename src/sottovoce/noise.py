@@ -3,6 +3,9 @@
 An algorithm asks for the standard normals of (round k, local step r), and for the rows that a batch draws. The
 simulator hands in seeded counter-based draws, or, if rows are private, the operating system's; a test hands in an
 array; a real site hands in a secure source (`sottovoce.secure`).
+
+A source knows neither sigma nor a price: whoever calls `added` says how much noise a gradient gets, and `privacy` says
+what that costs.
 """
 
 import os
@@ -25,7 +28,14 @@ NoiseFunction: TypeAlias = Callable[[int], Array]
 
 @dataclass(frozen=True)
 class Shape:
-    """What is simulated: which nodes, how many coordinates, which runs, in which precision."""
+    """What is simulated: which nodes, how many coordinates, which runs, in which precision.
+
+    Args:
+        nodes, d, runs: the axes of every array of noise, in this order.
+        first_node, first_run: numbers of the first node and run, for a part of a larger simulation. Draws depend on a
+            node's and a run's number, not on how many there are.
+        dtype: of the normals.
+    """
 
     nodes: int
     d: int
@@ -45,7 +55,9 @@ class Noise(ABC):
 
     @abstractmethod
     def normals(self, k: int, r: int) -> Array:
-        """Standard normals (nodes, d, runs)."""
+        """Standard normals (nodes, d, runs) of round k, local step r. The same arguments are the same draw, or
+        refused.
+        """
 
     @property
     def counters(self) -> "Counters":
@@ -59,12 +71,28 @@ class Noise(ABC):
 
     @abstractmethod
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
-        """How often each row is in its node's batch: (rows, runs)."""
+        """How often each row is in its node's batch: (rows, runs).
+
+        Args:
+            k: the round.
+            r: the local step.
+            offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
+            batch: draws at every node, or rows on average.
+            scheme: "replacement" or "poisson", as in `privacy.Sampling`.
+        """
 
     def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
         """The gradient (nodes, d, runs) less sigma sensitivity z, z the normals of (k, r).
 
         A source that cannot give normals of that precision overrides this, and answers for the law of the result.
+
+        Args:
+            gradient: without noise. It is not changed.
+            sigma: the noise multiplier, without a unit.
+            sensitivity: (nodes, 1, 1), the replace-one l2 sensitivity of every node's gradient. The noise's standard
+                deviation in each coordinate is sigma times this.
+            k: the round.
+            r: the local step.
         """
         noisy: Array = gradient - sigma * sensitivity * self.normals(k, r)
         return noisy.astype(gradient.dtype, copy=False)
@@ -128,6 +156,7 @@ class GivenNoise(Noise):
         return np.ascontiguousarray(values[:, :, r, :].transpose(1, 2, 0), dtype=self.batches.shape.dtype)
 
     def _checked(self, k: int, values: Array) -> Array:
+        """One round's normals, refused unless they are of the shape that was announced."""
         s = self.batches.shape
         if values.ndim != 4 or (values.shape[0], values.shape[1], values.shape[3]) != (s.runs, s.nodes, s.d):
             raise InputError(
@@ -155,6 +184,7 @@ class SystemNoise(Noise):
     def normals(self, k: int, r: int) -> Array:  # noqa: ARG002
         s = self.shape
         words = _SYSTEM.take(s.nodes * s.d * s.runs)
+        # In the middle of its cell, so that neither 0 nor 1 comes up: their quantiles are infinite.
         uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         normals: Array = ndtri(uniform).reshape(s.nodes, s.d, s.runs).astype(s.dtype, copy=False)
         return normals
@@ -176,6 +206,7 @@ class _SystemWords:
     """64-bit words of the operating system."""
 
     def take(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 

@@ -1,7 +1,7 @@
 """Regularisers, all of one family: phi(w) = l1 ||w||_1 + (l2 / 2) ||w||^2.
 
-A model is axis 1 of its array, as in (nodes, d, runs). The objective of a node adds (lambda / n) phi(w) to
-the mean loss; lambda and n are not known here.
+A model is axis 1 of its array, as in (nodes, d, runs). The objective of a node adds (lambda / n) phi(w) to the mean
+loss; lambda and n are not known here. A regulariser reads no row, so it has no part in sensitivity.
 """
 
 from abc import ABC, abstractmethod
@@ -41,7 +41,12 @@ class Regulariser(ABC):
         return self.l1 * np.sign(w) + self.l2 * w
 
     def prox(self, w: Array, step: float | Array) -> Array:
-        """The u that minimises step phi(u) + ||u - w||^2 / 2: shrink by step l1, divide by 1 + step l2."""
+        """The u that minimises step phi(u) + ||u - w||^2 / 2: shrink by step l1, divide by 1 + step l2.
+
+        Args:
+            w: models, of any shape.
+            step: at least 0; a number, or an array that broadcasts.
+        """
         shrunk = np.maximum(np.abs(w) - step * self.l1, 0.0)
         return np.sign(w) * shrunk / (1 + step * self.l2)
 
@@ -86,7 +91,11 @@ class L1(Regulariser):
 @final
 @dataclass(frozen=True)
 class ElasticNet(Regulariser):
-    """mix ||w||_1 + (1 - mix) ||w||^2 / 2."""
+    """mix ||w||_1 + (1 - mix) ||w||^2 / 2.
+
+    Args:
+        mix: from 0 (the same as `L2`) to 1 (the same as `L1`).
+    """
 
     name = "elastic-net"
     mix: float = 0.5

@@ -1,7 +1,7 @@
 """Private rows of a stack of nodes, held once, and the two linear maps that every oracle needs.
 
-All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` are node i's. With w of shape
-(nodes, d, runs):
+All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` are node i's. With w of shape (nodes, d,
+runs):
 
     predict(w)[j]  = <a_j, w_i>              for every row j of node i          (rows, runs)
     adjoint(s)_i   = sum over node i's rows of s_j a_j                          (nodes, d, runs)
@@ -9,7 +9,8 @@ All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` 
 Where a loss has several outputs, a model is a (d, outputs) matrix, flattened row by row. To the rows that is `outputs`
 times as many runs, so two more methods only turn axes.
 
-Dense and sparse rows are two final classes of one interface.
+Dense and sparse rows are two final classes of one interface. Neither adds noise, checks a norm or knows a loss: rows
+are checked by `sites`, and used by an `oracle` alone.
 """
 
 from abc import ABC, abstractmethod
@@ -69,7 +70,7 @@ class Rows(ABC):
         """Rows first..last-1 as a matrix, whichever nodes they belong to."""
 
     def norms(self) -> Floats:
-        """Euclidean norm of every row; inf where its square overflows."""
+        """Euclidean norm of every row (rows,); inf where its square overflows. Sensitivity rests on these."""
         norms = np.sqrt(self._squares(slice(None)))
         short = np.flatnonzero(norms < _SHORT)
         if len(short):
@@ -172,7 +173,11 @@ class SparseRows(Rows):
 
 
 def stack(features: list[Any]) -> Rows:
-    """Put the nodes' matrices below each other: CSR if all are sparse, else dense."""
+    """Put the nodes' matrices below each other: CSR if all are sparse, else dense. Values become doubles.
+
+    Args:
+        features: for each node a (rows, d) matrix, all of one d.
+    """
     expect(len(features) > 0, "at least one site", sites=len(features))
     widths = {matrix.shape[1] if matrix.ndim == 2 else None for matrix in features}
     if len(widths) != 1 or None in widths:
@@ -187,7 +192,9 @@ def stack(features: list[Any]) -> Rows:
 
 
 def take(features: Matrix, parts: list[Ints]) -> Rows:
-    """Rows of one matrix, dealt out to nodes: part i holds the row numbers of node i."""
+    """Rows of one matrix, dealt out to nodes: part i holds the row numbers of node i, in the order that it
+    gets them.
+    """
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     order = np.concatenate(parts)
     if sp.issparse(features):
@@ -203,4 +210,5 @@ def _canonical(matrix: Any) -> Any:
 
 
 def _dense(matrix: Any) -> Array:
+    """The matrix as an array."""
     return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())

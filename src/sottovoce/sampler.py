@@ -22,7 +22,7 @@ chance 1/(c k). Steps 1 to 3 are Algorithm 2, with t = s. Step 4 is the coin of 
 y = (|Y| - s)^2 / (2 s^2) = (u/s + v - 1)^2 / 2, as one coin for each term of y when the square is multiplied out.
 
 Which words a draw takes never changes within a version. A change raises VERSION, which is part of every label. The
-test vectors are in tests/secure/test_sampler.py.
+test vectors are in tests/pieces/test_sampler.py.
 """
 
 import hmac
@@ -57,6 +57,7 @@ class Stream:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
+        # Nonce and counter are 0: every key is used for one stream only, so none can repeat.
         self._cipher = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
         self._ahead: Words = np.empty(0, dtype=np.uint64)
 
@@ -81,7 +82,12 @@ def new_noise_key() -> bytes:
 
 
 def keyed(key: bytes) -> Callable[[bytes], Stream]:
-    """label -> its stream. The key is held by the function alone: nothing prints or pickles it."""
+    """From a secret key to a function: label -> its stream. The key is held by the function alone; nothing prints it.
+
+    Formal guarantees:
+        Streams of different labels are independent and uniform for all who lack the key, up to what it takes to tell
+        HMAC-SHA256 and ChaCha20 from random functions. The same label gives the same stream.
+    """
     # No message shows what came: it may be most of a key.
     expect(isinstance(key, bytes), "a key of bytes", key=type(key).__name__)
     expect(len(key) == KEY_BYTES, f"a key of {KEY_BYTES} bytes", bytes=len(key))
@@ -92,12 +98,13 @@ def keyed(key: bytes) -> Callable[[bytes], Stream]:
     return stream
 
 
-def encode(*fields: bytes | str | int | float) -> bytes:
+def encode_fields(*fields: bytes | str | int | float) -> bytes:
     """The fields as bytes, injectively: each with its kind and length first, floating-point numbers by their bits."""
     return b"".join(_field(field) for field in fields)
 
 
 def _field(field: bytes | str | int | float) -> bytes:
+    """One field: a letter for its kind, its length in 8 bytes, its bytes."""
     match field:
         case bytes():
             kind, value = b"b", field
@@ -113,7 +120,13 @@ def _field(field: bytes | str | int | float) -> bytes:
 
 
 def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
-    """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly."""
+    """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly.
+
+    Args:
+        stream: the words that decide. The same words give the same numbers, on every machine.
+        scale: a whole number from 1 to 2^48: about the standard deviation.
+        count: how many.
+    """
     expect(1 <= scale <= WIDEST, "1 <= scale <= 2^48", scale=scale)
     out, done = np.empty(count, dtype=np.int64), np.zeros(2, dtype=np.int64)
     wanted = 0
@@ -128,16 +141,23 @@ def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
     return out
 
 
-class Source(Protocol):
-    """Independent uniform words."""
+class WordSource(Protocol):
+    """Anything that gives independent uniform 64-bit words: a `Stream`, or the operating system."""
 
     def take(self, count: int) -> Words:
         """The next `count` of them."""
 
 
-def uniform_below(stream: Source, bound: int, count: int) -> Ints:
-    """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away."""
+def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
+    """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away.
+
+    Args:
+        stream: the words that decide.
+        bound: from 1 to 2^62.
+        count: how many.
+    """
     expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
+    # The largest word below a multiple of the bound: what lies above would favour small numbers.
     last = np.uint64(_WORDS - _WORDS % bound - 1)
     found = np.empty(0, dtype=np.int64)
     while len(found) < count:

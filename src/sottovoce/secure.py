@@ -28,7 +28,7 @@ from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise import Noise
 from sottovoce.privacy.discrete import discretisation_divergence
 from sottovoce.privacy.gaussian import UNIT
-from sottovoce.sampler import VERSION, Stream, discrete_gaussian, encode, keyed, uniform_below
+from sottovoce.sampler import VERSION, Stream, discrete_gaussian, encode_fields, keyed, uniform_below
 
 GRID_BITS = 30  # the noise is at least 2^30 grid units wide: 1e7 draws differ from the ideal with chance 2e-16
 _CLAMP = 2.0**52  # grid units; below it, floating-point numbers are finer than half the grid
@@ -108,6 +108,7 @@ class SecureNoise(Noise):
         value = on_grid(gradient, grid)
         stream = self._stream("gaussian", k, r, float(sigma), scale, grid, self.d, _digest(value))
         noise = discrete_gaussian(stream, scale, self.d)
+        # Clipped after the noise: that is post-processing, and tells nothing about the gradient.
         released = np.clip(value - noise.reshape(value.shape), -_WIDEST, _WIDEST)
         noisy: Array = released.astype(np.float64) * grid
         return noisy
@@ -125,8 +126,10 @@ class SecureNoise(Noise):
         return np.bincount(uniform_below(stream, rows, batch), minlength=rows).astype(np.float64)[:, None]
 
     def _stream(self, kind: str, k: int, r: int, *rest: bytes | str | int | float) -> Stream:
-        """The words of one draw. The kind says how many fields follow, and which."""
-        return self._keyed(encode(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
+        """The words of one draw. Everything that the draw depends on is in the label, so no two draws share their
+        words.
+        """
+        return self._keyed(encode_fields(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
 
     # -- public numbers -----------------------------------------------------------------------------------------------
 
@@ -142,6 +145,7 @@ class SecureNoise(Noise):
         sums = n * UNIT / (1 - n * UNIT) * self.terms * sensitivity
         grid = self.grid(sigma, sensitivity)
         paid = sigma * (sensitivity + 2 * grid * sqrt(self.d) + sums) * (1 + 1e-12)
+        # Public numbers only, so that refusing says nothing about rows.
         if paid > 2 * sigma * sensitivity:
             raise PrivacyError(
                 "Expected rounding errors below the sensitivity itself, got more with "
@@ -151,7 +155,9 @@ class SecureNoise(Noise):
         return ceil(paid / grid)
 
     def divergence(self, steps: int) -> float:
-        """A bound on the KL divergence of `steps` noisy steps from what the accountant prices, for the ledger."""
+        """A bound on the KL divergence, in nats, of `steps` noisy steps from what the accountant prices; for the
+        ledger.
+        """
         return discretisation_divergence(steps * self.d, 2.0**self.grid_bits)
 
     # -- what is refused ----------------------------------------------------------------------------------------------
@@ -164,10 +170,11 @@ class SecureNoise(Noise):
 
     @property
     def gives_normals(self) -> bool:
-        """They would be floating-point numbers."""
+        """Never: they would be floating-point numbers, whose low bits can tell what they were added to."""
         return False
 
     def _advance(self, k: int, r: int) -> None:
+        """Refuse a step that is not after the last one: noise of a step is drawn once."""
         if (k, r) <= self._last:
             raise PrivacyError(
                 f"Expected a step after (round, step)={self._last}, got ({k}, {r}). Noise for a step is drawn once: "
@@ -177,7 +184,12 @@ class SecureNoise(Noise):
 
 
 def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
-    """Raise `PrivacyError` unless the noise is fit for a real site. Only a test may say `for_tests`."""
+    """Raise `PrivacyError` unless the noise is fit for a real site.
+
+    Args:
+        noise: what the site was handed.
+        for_tests: only a test may say so; it then lets any noise pass.
+    """
     if not isinstance(noise, SecureNoise) and not for_tests:
         raise PrivacyError(
             f"Expected secure noise at a real site, got noise={type(noise).__name__}. "
@@ -188,7 +200,12 @@ def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
 def on_grid(gradient: Array, grid: float) -> Ints:
     """The nearest multiples of the grid, in grid units, clamped to 2^52; NaN is 0. Defined for every gradient.
 
-    Division by a power of two is exact.
+    Division by a power of two is exact, so the only rounding is to the nearest multiple: at most half a grid unit in
+    each coordinate.
+
+    Args:
+        gradient: of any shape, with anything in it.
+        grid: a power of two.
     """
     with np.errstate(all="ignore"):  # an infinite quotient is clamped like any other
         quotient = np.where(np.isnan(gradient), 0.0, gradient).astype(np.float64) / grid
@@ -197,4 +214,5 @@ def on_grid(gradient: Array, grid: float) -> Ints:
 
 
 def _digest(value: Ints) -> bytes:
-    return sha256(encode(*value.shape, value.astype("<i8").tobytes())).digest()
+    """32 bytes for the value that the noise hides, so that another value gets other noise."""
+    return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-import problems
 import sottovoce as sv
+from helpers import every, problems
 
 GRAPHS = {
     "complete": sv.graphs.complete(6),
@@ -20,7 +20,6 @@ GRAPHS = {
     "edges": sv.graphs.from_edges(6, [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (1, 5)]),
 }
 SIZES = (4, 30, 9, 17, 1, 12)
-SMOOTH = [sv.losses.Logistic(), sv.losses.SmoothedHinge(), sv.losses.Huber()]
 
 
 def excess(models, features, labels, loss, lam):
@@ -54,7 +53,7 @@ def test_admm_reaches_the_pooled_optimum_for_kinked_losses(loss):
     assert objective(w)[0] <= min(around) + 1e-6
 
 
-@pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", every.SMOOTH, ids=lambda loss: loss.name)
 def test_admm_reaches_the_pooled_optimum_for_every_smooth_loss(loss):
     classes = isinstance(loss.labels, sv.losses.Signs)
     features, labels = problems.lists(np.random.default_rng(4), SIZES, classes=classes)

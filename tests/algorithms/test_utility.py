@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-import problems
 import sottovoce as sv
+from helpers import problems
 
 SIZES = (20, 30, 25)
 GRAPH = sv.graphs.path(3)

@@ -7,12 +7,16 @@ import sys
 import numpy as np
 import pytest
 
-import problems
 import sottovoce as sv
+from helpers import every, problems
 from sottovoce.algorithms import registry
+from sottovoce.algorithms.rival import Rival
+from sottovoce.noise import SeededNoise, Shape
 from sottovoce.privacy import Event
 
-VARIANTS = {
+# Every line of the registry in every form, with a penalty that all can work with on so few rows; and some guises.
+COMMON = {"rounds": 3, "rho": 1.0}
+GUISES = {
     "ipadmm, paper schedule": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, schedule="paper"),
     "ipadmm, constant schedule": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, schedule="constant"),
     "ipadmm, batches with replacement": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, batch_size=3),
@@ -21,15 +25,16 @@ VARIANTS = {
     "ipadmm, clipped": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, max_grad_norm=0.2),
     "ipadmm, given diameter": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0),
     "ipadmm, l1": sv.IPADMM(rounds=3, local_steps=4, regulariser=sv.regularisers.L1()),
+    "pvp, tiny penalty": sv.PVP(rounds=3),
+    "dvp, published with a ridge": sv.DVP(rounds=3, form="published"),
+    "madmm, fast growth": sv.MADMM(rounds=3, rho=1.0, growth=1.2),
+    "dpadmm, given diameter": sv.DPADMM(rounds=3, diameter=5.0),
 }
-# Every line of the registry, with a penalty that all can work with on so few rows.
-COMMON = {"rounds": 3, "rho": 1.0}
-ALGORITHMS = VARIANTS | {
-    name: registry.make(name, registry.settings_of(name, "fair", COMMON, {})) for name in registry.REGISTRY
-}
-EVERYONE = (sv.FixedPoint, sv.NoisyAveragedGD, sv.TrustedCurator)  # those that need a complete graph
+ALGORITHMS = every.algorithms(COMMON) | GUISES
 GRAPH = sv.graphs.from_edges(4, [(0, 1), (1, 2), (2, 3), (1, 3)])
 SIZES = (3, 20, 8, 5)
+# Published forms pay for a Jacobian out of a pure epsilon, which noise cannot buy for a handful of rows.
+MORE = (30, 200, 80, 50)
 
 
 @pytest.fixture(params=ALGORITHMS, name="algorithm")
@@ -39,16 +44,32 @@ def _algorithm(request):
 
 @pytest.fixture(name="graph")
 def _graph(algorithm):
-    return sv.graphs.complete(4) if isinstance(algorithm, EVERYONE) else GRAPH
+    return every.graph_for(algorithm, GRAPH)
 
 
 @pytest.fixture(name="sites")
-def _sites():
-    return problems.sites(np.random.default_rng(1), SIZES, sparse=True)
+def _sites(algorithm):
+    return sites_for(algorithm, seed=1)
+
+
+def sites_for(algorithm, seed):
+    sizes = MORE if form(algorithm) == "published" else SIZES
+    return problems.sites(np.random.default_rng(seed), sizes, sparse=True)
+
+
+def form(algorithm):
+    """ "fair" or "published"; IPADMM and ADMM know no such word."""
+    return getattr(algorithm, "form", "fair")
 
 
 def private(algorithm):
     return not isinstance(algorithm, sv.ADMM)
+
+
+def slack(algorithm, models):
+    """How far two ways to the same numbers may be apart: an argmin is found to 1e-10, and published models are huge."""
+    exact = any(line.kind is type(algorithm) for line in registry.REGISTRY.values() if line.exact)
+    return (1e-7 if exact else 1e-13) * (1 + np.abs(models).max())
 
 
 def test_shapes_and_finite_numbers(algorithm, sites, graph):
@@ -70,12 +91,10 @@ def test_same_seed_same_result_and_another_seed_another(algorithm, sites, graph)
 def test_run_q_of_many_is_run_q_of_few(algorithm, sites, graph):
     many = sv.simulate(algorithm, sites, graph, runs=19, seed=4)
     few = sv.simulate(algorithm, sites, graph, runs=3, seed=4)
-    np.testing.assert_allclose(many.last[:3], few.last, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(many.last[:3], few.last, rtol=0, atol=slack(algorithm, few.last))
 
 
 def test_handed_in_noise_equals_the_seeded_path(algorithm, sites, graph):
-    from sottovoce.noise import SeededNoise, Shape
-
     seeded = SeededNoise(9, Shape(4, 5, 3))
     steps = max(1, algorithm.draws_per_round)
 
@@ -84,11 +103,11 @@ def test_handed_in_noise_equals_the_seeded_path(algorithm, sites, graph):
 
     given = sv.simulate(algorithm, sites, graph, runs=3, seed=9, noise=noise)
     drawn = sv.simulate(algorithm, sites, graph, runs=3, seed=9)
-    np.testing.assert_allclose(given.last, drawn.last, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(given.last, drawn.last, rtol=0, atol=slack(algorithm, drawn.last))
 
 
 def test_start_does_not_depend_on_rows(algorithm, sites, graph):
-    other = problems.sites(np.random.default_rng(77), SIZES, sparse=True)
+    other = sites_for(algorithm, seed=77)
     for ours, theirs in zip(
         algorithm.start(algorithm.oracle(sites, graph), 2),
         algorithm.start(algorithm.oracle(other, graph), 2),
@@ -106,10 +125,31 @@ def test_cost_and_statement(algorithm, sites, graph):
         assert "NOT PRIVATE" in statement.prose()
         return
     assert statement.epsilon <= algorithm.epsilon
-    assert statement.epsilon > 0.99 * algorithm.epsilon
+    if not every.has_printed_gaussian_noise(algorithm):  # a printed formula may ask for more noise than is needed
+        assert statement.epsilon > 0.99 * algorithm.epsilon
     spent = [algorithm.spent(k, site) for k in range(1, 4)]
     assert spent == sorted(spent)
     assert spent[-1] == statement.epsilon
+
+
+def test_one_normal_less_than_declared_is_too_few(algorithm, sites, graph):
+    if not private(algorithm):
+        pytest.skip("it draws none")
+
+    def noise(k):
+        return np.ones((3, 4, algorithm.draws_per_round - 1, 5))
+
+    with pytest.raises(sv.InputError, match="noise for local step"):
+        sv.simulate(algorithm, sites, graph, runs=3, noise=noise)
+
+
+def test_the_statement_is_told_in_words(algorithm, sites, graph):
+    statement = algorithm.statement(algorithm.oracle(sites, graph))
+    assert not private(algorithm) or algorithm.released in statement.prose()
+    assert statement.to_json()
+    if isinstance(algorithm, Rival):
+        assert statement.calibration == ("paper" if algorithm.form == "published" else "exact")
+        assert statement.delta == (0.0 if algorithm.pure else algorithm.delta)
 
 
 def test_history_has_the_asked_rounds(algorithm, sites, graph):
@@ -120,7 +160,8 @@ def test_history_has_the_asked_rounds(algorithm, sites, graph):
         assert result.history[name].shape == (6,)
 
 
-def test_history_figures_are_what_they_say(sites):
+def test_history_figures_are_what_they_say():
+    sites = problems.sites(np.random.default_rng(1), SIZES, sparse=True)
     result = sv.simulate(ALGORITHMS["ipadmm"], sites, GRAPH, runs=2, seed=1, record=1)
     a, b = sites.rows.matrix.toarray(), sites.labels
     risks = [[np.logaddexp(0, -b * (a @ w)).mean() for w in nodes] for nodes in result.last]

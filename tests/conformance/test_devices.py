@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-import problems
 import sottovoce as sv
+from helpers import every, problems
 
 SIZES = (3, 40, 8, 1, 17)
 GRAPH = sv.graphs.from_edges(5, [(0, 1), (1, 2), (2, 3), (1, 3), (3, 4)])
@@ -20,18 +20,6 @@ VARIANTS = {
     "elastic net": {"regulariser": sv.regularisers.ElasticNet(0.3), "lam": 0.5},
     "no noise": {"epsilon": math.inf},
 }
-
-
-def has_gpu():
-    try:
-        import cupy
-
-        return cupy.cuda.runtime.getDeviceCount() > 0
-    except Exception:
-        return False
-
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not has_gpu(), reason="no GPU"))]
 
 
 def models(device, dtype="float64", sparse=True, runs=3, classes=True, noise=None, **options):
@@ -48,7 +36,7 @@ def assert_same(ours, theirs, tolerance):
         np.testing.assert_allclose(ours.history[name], theirs.history[name], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_double_precision(device, sparse, variant):
@@ -56,15 +44,15 @@ def test_double_precision(device, sparse, variant):
     assert_same(models(device, sparse=sparse, **options), models("plain", sparse=sparse, **options), 1e-10)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("loss", [sv.losses.by_name(name) for name in sv.losses.NAMES], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("loss", every.LOSSES, ids=lambda loss: loss.name)
 def test_every_loss(device, loss):
     classes = isinstance(loss.labels, sv.losses.Signs)
     options = {"loss": loss, "classes": classes, "runs": 2}
     assert_same(models(device, **options), models("plain", **options), 1e-10)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("runs", [1, 20])
 @pytest.mark.parametrize("variant", ["full", "batches", "projected"])
 def test_single_precision(device, runs, variant):
@@ -73,14 +61,14 @@ def test_single_precision(device, runs, variant):
     assert_same(models(device, "float32", runs=runs, **options), models("plain", runs=runs, **options), 3e-5)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", every.DEVICES)
 def test_handed_in_noise(device):
     noise = np.random.default_rng(0).normal(size=(3, 2, 5, 4, 9))
     given = [models(d, runs=2, noise=lambda k: noise[k - 1]) for d in (device, "plain")]
     assert_same(*given, 1e-10)
 
 
-@pytest.mark.skipif(not has_gpu(), reason="no GPU")
+@pytest.mark.skipif(not every.has_gpu(), reason="no GPU")
 @pytest.mark.parametrize("sampling", ["replacement", "poisson"])
 def test_batches_of_very_many_rows(sampling):
     """More rows, and draws, at one node than 20 bits can number blocks of four. The others share one way to draw."""
@@ -99,6 +87,6 @@ def test_unknown_devices_and_precisions_are_refused():
         models("tpu")
     with pytest.raises(sv.InputError, match="float64"):
         models("plain", "float32")
-    if not has_gpu():
+    if not every.has_gpu():
         with pytest.raises(sv.UnsupportedError, match="device='cuda' needs"):
             models("cuda")

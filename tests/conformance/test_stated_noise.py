@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-import problems
 import sottovoce as sv
-from sottovoce.algorithms import registry
+from helpers import every, problems
 from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.privacy import Gaussian, GaussianObjective, PureRelease, SampledGaussian
 from sottovoce.privacy.accounting import leaves
 
 SIZES, GRAPH = (30, 20, 25), sv.graphs.ring(3)
 COMMON = {"epsilon": 2.0, "delta": 1e-5, "rounds": 3, "rho": 1.0, "lam": 0.1}
-CASES = [(name, form) for name, line in registry.REGISTRY.items() if line.private for form in line.forms]
+ALGORITHMS = every.algorithms(COMMON, every.is_private)
 
 
 def sites():
@@ -37,16 +36,16 @@ def noise_of(leaf):
     return None
 
 
-@pytest.mark.parametrize(("name", "form"), CASES)
-def test_the_stated_sigma_is_that_of_the_event(name, form):
-    algorithm = registry.make(name, registry.settings_of(name, form, COMMON, {}))
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_stated_sigma_is_that_of_the_event(name):
+    algorithm = ALGORITHMS[name]
     statement = algorithm.statement(algorithm.oracle(sites(), GRAPH))
     counted = leaves(statement.event)
     told = {noise_of(leaf) for leaf in counted} - {None}
     if told:
         (needed,) = told
         # Published objective perturbation pays for a Jacobian out of the same epsilon, so it needs a little more noise.
-        more = 1.1 if isinstance(algorithm, ObjectivePerturbation) and form == "published" else 1 + 1e-12
+        more = 1.1 if isinstance(algorithm, ObjectivePerturbation) and algorithm.form == "published" else 1 + 1e-12
         assert needed * (1 - 1e-12) <= statement.sigma <= needed * more
         return
     # Plain Gaussian steps: the closed form says what they must be.

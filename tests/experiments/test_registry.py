@@ -11,7 +11,7 @@ from sottovoce.algorithms.registry import COMMON, REGISTRY, Entry
 from sottovoce.errors import InputError
 from sottovoce.experiments import cells
 from sottovoce.experiments.cells import Problem, cell
-from sottovoce.experiments.panels import QUICK, Panel, add
+from sottovoce.experiments.panels import QUICK, Panel, add_point
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -54,7 +54,7 @@ def test_a_setting_that_an_algorithm_does_not_have_is_refused_by_name(monkeypatc
     line = Entry(at="admm.ADMM", label="Odd", colour="#000000", group="beyond", grid={"momentum": (1.0,)})
     monkeypatch.setitem(REGISTRY, "odd", line)
     panel = Panel(name="x", title="", caption="", xlabel="", shape="sweep")
-    add(panel, QUICK, "odd", x=1.0, epsilon=1.0, own=line.points()[0])
+    add_point(panel, QUICK, "odd", x=1.0, epsilon=1.0, own=line.points()[0])
     assert panel.points == []
     assert "momentum" in panel.notes[0]
 

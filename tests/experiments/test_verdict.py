@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.experiments.statistics import falling, holm, interval, paired, unsteadiness, welch
-from sottovoce.experiments.verdict import compared, judge, parts, trend
+from sottovoce.experiments.verdict import comparison_of, judge, parts, trend
 
 
 def runs(mean, count=10, spread=0.01, seed=0):
@@ -15,7 +15,7 @@ def contest(*pairs):
     made = []
     for number, (condition, against, ours, theirs) in enumerate(pairs):
         test = welch(runs(ours, seed=2 * number), runs(theirs, seed=2 * number + 1))
-        made.append(compared(condition, against, "Welch", test, 10))
+        made.append(comparison_of(condition, against, "Welch", test, 10))
     return made
 
 

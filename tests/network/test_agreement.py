@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sottovoce as sv
-from federations import ALGORITHMS, COMMON, agreement, members
+from helpers.federations import ALGORITHMS, COMMON, REGRESSION, SOFTMAX, agreement, members
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim, registry
 from sottovoce.engines.network import agreement_file, terms
-from sottovoce.engines.network.agreement import LostNeighbour, new_run, now
+from sottovoce.engines.network.agreement import LostNeighbour, new_run, timestamp
 from sottovoce.engines.network.identity import SigningKey
 from sottovoce.engines.network.tables import toml, toml_text
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
@@ -235,7 +235,7 @@ def test_files_are_named_in_messages_and_never_replaced(tmp_path):
 
 def test_runs_are_never_the_same():
     assert len({new_run() for _ in range(100)}) == 100
-    assert agreement(run=new_run(), created=now())
+    assert agreement(run=new_run(), created=timestamp())
 
 
 # -- which algorithms -------------------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def test_a_schema_goes_with_it():
     [
         ({}, "features=3, which the schema makes, got features=5"),
         ({"features": 3, "data_norm": 2.0}, r"data_norm=1.0, as in the schema, got data_norm=2.0"),
-        ({"features": 3, "algorithm": ALGORITHMS[2]}, "a loss for classes where the schema's label is a class"),
-        ({"features": 3, "algorithm": ALGORITHMS[3]}, "labels among 0"),
+        ({"features": 3, "algorithm": REGRESSION}, "a loss for classes where the schema's label is a class"),
+        ({"features": 3, "algorithm": SOFTMAX}, "labels among 0"),
         ({"schema": SCHEMA.replace('["no", "yes"]', '["no", "yes", "maybe"]'), "features": 3}, "labels -1 or"),
         ({"schema": SCHEMA.replace('["no", "yes"]', '["a", "b", "c", "d"]'), "features": 3,
           "algorithm": IPADMM(**COMMON, loss=Softmax(5))}, "classes=4, as in the schema"),

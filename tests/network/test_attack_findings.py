@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON, agreement, open_words
-from network_worlds import LyingWorld, play
-from site_runs import QUICK, Backup, Died, Federation, dies, dying, meanwhile
+from helpers.federations import COMMON, agreement, open_words
+from helpers.network_worlds import LyingWorld, play
+from helpers.site_runs import QUICK, Backup, Died, Federation, dies, dying, meanwhile
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.engines.network.agreement import LostNeighbour
 from sottovoce.engines.network.runner import result_of, run_site
 from sottovoce.engines.network.stops import ForkedError, LeftBehindError, LostNeighbourError
-from sottovoce.engines.network.transport import Outcome, PutResult
-from sottovoce.engines.network.wire import Kind, Place, Slot, seal
+from sottovoce.engines.network.transport import PutOutcome, PutResult
+from sottovoce.engines.network.wire import Envelope, Kind, Slot, seal
 from sottovoce.engines.network.witness import digest_of
 from sottovoce.errors import InputError
 
@@ -79,7 +79,7 @@ def test_a_relay_and_one_of_two_neighbours_cannot_make_a_restored_site_say_a_rou
                 return data
             true = open_words(a, 3, "oslo", data)
             other = true._replace(vector=-true.vector).to_bytes()
-            return seal(Place(a.run, a.digest(), slot, len(other)), other, federation.keys["oslo"])
+            return seal(Envelope(a.run, a.digest(), slot, len(other)), other, federation.keys["oslo"])
 
         world = LyingWorld(shows, lambda slot, _: restored or slot != Slot(4, "berlin"))
 
@@ -135,7 +135,7 @@ class Islands(LyingWorld):
                 return await put(slot, data, timeout)
             self.sent.append((slot, data))
             held = self.copied.setdefault(slot, data)
-            return PutResult(Outcome.STORED if held is data else Outcome.ALREADY_THERE, held)
+            return PutResult(PutOutcome.STORED if held is data else PutOutcome.ALREADY_THERE, held)
 
         transport.put_once = put_apart
         return transport
@@ -264,7 +264,7 @@ def speaking(federation, site, at, change):
             told = [own(s) if i == a.index(site) else s for i, s in enumerate(true.testimony)]
             told = change(tuple(told)) if slot.number == at else tuple(told)
             other = true._replace(testimony=told).to_bytes()
-            signed[slot.number] = seal(Place(a.run, a.digest(), slot, len(other)), other, federation.keys[site])
+            signed[slot.number] = seal(Envelope(a.run, a.digest(), slot, len(other)), other, federation.keys[site])
         return signed[slot.number]
 
     return LyingWorld(shows)

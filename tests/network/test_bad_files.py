@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federations import agreement
-from sottovoce.cli.site_files import rows_of, unchanged
+from helpers.federations import agreement
+from sottovoce.cli.site_files import refusing_changes, rows_of
 from sottovoce.engines.network import agreement_file, certificates, countersign
 from sottovoce.engines.network.identity import SigningKey, write_secret
 from sottovoce.errors import InputError, SottovoceError
@@ -195,7 +195,7 @@ def test_a_bomb_is_not_set_off(tmp_path):
             member.write(bytes(1 << 20))
     code = (
         "import sys; from sottovoce.cli.site_files import rows_of; from pathlib import Path;"
-        "from federations import agreement; import resource\n"
+        "from helpers.federations import agreement; import resource\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try: rows_of(agreement(), Path(sys.argv[1]))\n"
         "except Exception as e: print(type(e).__name__, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
@@ -212,11 +212,11 @@ def test_a_bomb_is_not_set_off(tmp_path):
 
 def test_data_that_are_no_file(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises((InputError, OSError)), unchanged(path):
+        with pytest.raises((InputError, OSError)), refusing_changes(path):
             pass
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match="a data file, got"), unchanged(pipe):
+    with pytest.raises(InputError, match="a data file, got"), refusing_changes(pipe):
         pass  # it would be waited for without end
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON
-from guarded_server import (
+from helpers.federations import COMMON
+from helpers.guarded_server import (
     LONG,
     D,
     GuardedServer,
@@ -28,20 +28,20 @@ from guarded_server import (
     said,
     started,
 )  # fmt: skip
-from network_worlds import MemoryWorld, play
-from site_runs import Died, dying
+from helpers.network_worlds import MemoryWorld, play
+from helpers.site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.engines.network import notices
 from sottovoce.engines.network.agreement import LostNeighbour, new_run
-from sottovoce.engines.network.events import JsonLines, Logged, Watcher
+from sottovoce.engines.network.events import JsonLines, LogWatcher, Watcher
 from sottovoce.engines.network.identity import Context, SigningKey
 from sottovoce.engines.network.letters import NOTICE_BYTES, About, Notice
 from sottovoce.engines.network.mail import Mail, Pace
 from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.stops import LeftBehindError
 from sottovoce.engines.network.transport import RefusedError, Transport, UnreachableError
-from sottovoce.engines.network.wire import Kind, Place, Slot, seal
+from sottovoce.engines.network.wire import Envelope, Kind, Slot, seal
 from sottovoce.privacy.ledger import Ledger
 
 SIGNATURE = 64
@@ -177,7 +177,7 @@ def crowd(world, tmp_path_factory):
     async def scene():
         bad = [misbehave(federation, guarded, name, seen) for name in VICES]
         honest = [federation.site(name, guarded, noise, watcher=watcher)
-                  for name, watcher in zip(HONEST, (Logged(), seen), strict=True)]  # fmt: skip
+                  for name, watcher in zip(HONEST, (LogWatcher(), seen), strict=True)]  # fmt: skip
         ends = await asyncio.gather(*honest, asleep(federation, guarded, noise), *bad)
         with pytest.raises(LeftBehindError) as late:
             await federation.site(SLEEPER, guarded, noise)
@@ -305,7 +305,7 @@ def test_a_member_can_send_its_neighbours_away_and_no_more(world):
             others = asyncio.ensure_future(federation.all(guarded, federation.normals(), HONEST, watcher=seen))
             await rome.get(Slot(2, "berlin"), LONG)
             for i, notice in enumerate(reversed(notices), 1):
-                place = Place(
+                place = Envelope(
                     federation.agreement.run, federation.agreement.digest(), Slot(i, "rome", Kind.NOTICE), NOTICE_BYTES
                 )
                 await rome.put_once(place.slot, seal(place, notice, federation.keys["rome"]), LONG)

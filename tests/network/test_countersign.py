@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from federations import agreement, members
+from helpers.federations import agreement, members
 from sottovoce.engines.network import agreement_file, countersign
 from sottovoce.engines.network.countersign import Countersignature, Standing
 from sottovoce.engines.network.identity import Context
@@ -18,7 +18,7 @@ def signed(tmp_path):
     a, path = agreement(sites), tmp_path / "federation.toml"
     agreement_file.save(a, path)
     for name, key in keys.items():
-        countersign.sign(a, name, key, countersign.signature_file(path, name))
+        countersign.write_signature(a, name, key, countersign.signature_file(path, name))
     return a, path, keys
 
 
@@ -84,4 +84,4 @@ def test_only_the_agreed_key_signs(signed, tmp_path):
     with pytest.raises(InputError, match="a site of this federation"):
         Countersignature.make(a, "oslo", keys["paris"])
     with pytest.raises(InputError, match="a file that does not exist yet"):
-        countersign.sign(a, "rome", keys["rome"], countersign.signature_file(path, "rome"))
+        countersign.write_signature(a, "rome", keys["rome"], countersign.signature_file(path, "rome"))

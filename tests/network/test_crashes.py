@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from network_crash_site import HEADLESS, UNSAID
-from network_crashes import KILLED, Blow, Plan, Scene, Supervisor, deaths_at_points
-from network_worlds import MemoryWorld, play
-from site_runs import FIVE, Federation, scratch
+from helpers.network_crash_site import HEADLESS, UNSAID
+from helpers.network_crashes import KILLED, Blow, Plan, Scene, Supervisor, deaths_at_points
+from helpers.network_worlds import MemoryWorld, play
+from helpers.site_runs import FIVE, Federation, scratch
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.engines.network.agreement import LostNeighbour

@@ -19,7 +19,7 @@ from rich.console import Console
 from sottovoce import models
 from sottovoce.cli import demo_processes, demo_view, federation_demo, main
 from sottovoce.cli.demo_processes import FailedError, Programs
-from sottovoce.cli.demo_view import Lines, LiveTable, Progress, watching
+from sottovoce.cli.demo_view import LiveTable, Progress, SiteLines, watching_sites
 from sottovoce.cli.federation_demo import NAMES
 from sottovoce.datasets import adult_csv
 from sottovoce.engines.network.signed import read_signed
@@ -202,10 +202,10 @@ def test_progress_is_read_off_the_log_line_by_line(tmp_path):
 
 def test_the_table_and_the_lines(tmp_path, capsys):
     sites = {name: Progress(tmp_path / name, rows=6512, rounds=8) for name in ("berlin", "rome")}
-    with watching(sites, quiet=True) as view:
+    with watching_sites(sites, quiet=True) as view:
         assert type(view) is demo_view.Overview
-    with watching(sites, quiet=False) as view:  # no terminal here
-        assert isinstance(view, Lines)
+    with watching_sites(sites, quiet=False) as view:  # no terminal here
+        assert isinstance(view, SiteLines)
         for k in range(1, 9):
             for name in sites:
                 with (tmp_path / name).open("a") as file:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON
-from guarded_server import (
+from helpers.federations import COMMON
+from helpers.guarded_server import (
     LONG,
     GuardedServer,
     GuardedWorld,
@@ -25,8 +25,8 @@ from guarded_server import (
     said,
     started,
 )  # fmt: skip
-from network_worlds import play
-from site_runs import Died, dying
+from helpers.network_worlds import play
+from helpers.site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.cli.exit_codes import code_of

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 import sottovoce as sv
-from guarded_server import GuardedServer, federation_of
-from network_relay import Relay
-from network_server import NatsServer
-from network_worlds import LARGEST, LONG, JetStreamWorld, play
+from helpers.guarded_server import GuardedServer, federation_of
+from helpers.network_relay import Relay
+from helpers.network_server import NatsServer
+from helpers.network_worlds import LARGEST, LONG, JetStreamWorld, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network.agreement import LostNeighbour
 from sottovoce.engines.network.events import Watcher

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from federations import MessageServer
+from helpers.federations import MessageServer
 from sottovoce.cli.federation import federation_app, site_keygen
 from sottovoce.engines.network import agreement_file, countersign
 from sottovoce.engines.network.identity import PublicKey, SigningKey

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON, agreement, members, open_words, seal_words
-from guarded_server import Answering
-from network_worlds import LyingWorld, MemoryWorld, play
-from site_runs import Federation
+from helpers.federations import COMMON, agreement, members, open_words, seal_words
+from helpers.guarded_server import Answering
+from helpers.network_worlds import LyingWorld, MemoryWorld, play
+from helpers.site_runs import Federation
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.engines.network.agreement import LostNeighbour
@@ -23,7 +23,7 @@ from sottovoce.engines.network.stops import (
     LostNeighbourError,
     UsedTwiceError,
 )
-from sottovoce.engines.network.wire import Kind, Place, Slot, seal, unseal
+from sottovoce.engines.network.wire import Envelope, Kind, Slot, seal, unseal
 from sottovoce.engines.network.witness import REMEMBERED, Witness, distances
 
 SIX = ("berlin", "oslo", "paris", "rome", "wien", "zagreb")
@@ -52,7 +52,7 @@ def test_a_member_that_tells_two_sites_different_things_is_named_soon(graph):
                 return data
             true = open_words(a, 4, "oslo", data)
             other = true._replace(vector=-true.vector).to_bytes()
-            return seal(Place(a.run, a.digest(), slot, len(other)), other, key)
+            return seal(Envelope(a.run, a.digest(), slot, len(other)), other, key)
 
         ends = play(federation.all(LyingWorld(shows)))
     forked = {name: end for name, end in ends.items() if isinstance(end, ForkedError)}
@@ -105,7 +105,7 @@ def test_whoever_is_left_behind_knows_it_from_the_next_message():
 
         def shows(reader, slot, data):
             if reader == "wien" and slot.kind is Kind.NOTICE and data is not None:
-                payload = unseal(data, Place(a.run, a.digest(), slot, NOTICE_BYTES), a.member(slot.site).public_key)
+                payload = unseal(data, Envelope(a.run, a.digest(), slot, NOTICE_BYTES), a.member(slot.site).public_key)
                 return None if read_notice(payload).about is About.GONE else data
             return None if (reader, slot) == ("berlin", Slot(4, "wien")) else data
 

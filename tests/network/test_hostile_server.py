@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 import sottovoce as sv
-from guarded_server import federation_of, program_of
-from hostile_server import CHUNK, INFO, answer, empty, flood, greet, hostile, papers, questions
-from network_worlds import LARGEST, LONG, play
+from helpers.guarded_server import federation_of, program_of
+from helpers.hostile_server import CHUNK, INFO, answer, empty, flood, greet, hostile, papers, questions
+from helpers.network_worlds import LARGEST, LONG, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.engines.network.jetstream import JetStreamTransport
-from sottovoce.engines.network.transport import Outcome, TransportError
+from sottovoce.engines.network.transport import PutOutcome, TransportError
 from sottovoce.engines.network.wire import Slot
 
 ALGORITHM = IPADMM(rounds=2, local_steps=1, epsilon=1.5, delta=1e-5, diameter=10.0)
@@ -233,7 +233,7 @@ def test_the_same_server_without_harm(tls):
         async with hostile(behaving(), tls[0]) as (url, calls):
             site = await JetStreamTransport.connect(url, "r", "a", ["b"], LARGEST, tls=tls[1], timeout=LONG)
             async with site:
-                assert (await site.put_once(Slot(1, "a"), b"one", LONG)).outcome is Outcome.STORED
+                assert (await site.put_once(Slot(1, "a"), b"one", LONG)).outcome is PutOutcome.STORED
                 assert await site.get(Slot(1, "b"), TIME) is None
             assert len(calls) == 1
 

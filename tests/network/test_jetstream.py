@@ -8,14 +8,14 @@ import time
 import nats
 import pytest
 
-from hostile_server import hostile
-from network_server import NatsServer, free_port
-from network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, get_many, play
+from helpers.hostile_server import hostile
+from helpers.network_server import NatsServer, free_port
+from helpers.network_worlds import LARGEST, LONG, SHORT, JetStreamWorld, get_many, play
 from sottovoce.engines.network import certificates, link
 from sottovoce.engines.network.arrivals import KEPT_EACH, Arrivals
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.subjects import mailbox, permissions, push, reading, stream_name
-from sottovoce.engines.network.transport import Outcome, RefusedError, UnreachableError
+from sottovoce.engines.network.transport import PutOutcome, RefusedError, UnreachableError
 from sottovoce.engines.network.wire import Slot
 from sottovoce.errors import InputError
 
@@ -75,7 +75,7 @@ def test_a_full_stream_refuses_and_says_why(server):
     async def scene():
         await create_stream(server.url, "full", LARGEST, max_messages=1)
         async with await JetStreamTransport.connect(server.url, "full", "a", [], LARGEST) as a:
-            assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is Outcome.STORED
+            assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is PutOutcome.STORED
             with pytest.raises(RefusedError, match="model 2 of site='a', got: maximum messages exceeded"):
                 await a.put_once(Slot(2, "a"), b"two", SHORT)
 
@@ -128,7 +128,7 @@ def test_passwords_are_not_shown():
 def test_the_largest_message_fits_exactly(world):
     async def scene():
         async with await world.site("a") as a, await world.site("b", ["a"]) as b:
-            assert (await a.put_once(Slot(1, "a"), bytes(LARGEST), LONG)).outcome is Outcome.STORED
+            assert (await a.put_once(Slot(1, "a"), bytes(LARGEST), LONG)).outcome is PutOutcome.STORED
             assert await b.get(Slot(1, "a"), LONG) == bytes(LARGEST)
             with pytest.raises(InputError, match=f"at most {LARGEST} bytes, got bytes={LARGEST + 1}"):
                 await a.put_once(Slot(2, "a"), bytes(LARGEST + 1), LONG)

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from federations import agreement
+from helpers.federations import agreement
 from sottovoce.engines.network import journal as module
 from sottovoce.engines.network.journal import Journal, Owner
 from sottovoce.engines.network.letters import Sighting
-from sottovoce.engines.network.snapshot import Snapshot, pack, pack_state, unpack, unpack_state
+from sottovoce.engines.network.snapshot import Snapshot, pack_arrays, pack_state, unpack_arrays, unpack_state
 from sottovoce.engines.network.stops import DamagedError, UsedTwiceError
 from sottovoce.engines.network.witness import Witness
 from sottovoce.errors import InputError, PrivacyError
@@ -265,7 +265,7 @@ def test_snapshots_come_back_with_their_edges():
     witness = Witness.start(a)
     start = Snapshot(State(0 * w, 0 * w), 0 * w, 0 * w, witness, {"rome": 0 * w})
     told = {"rome": (Sighting(), Sighting(0, bytes(32), True), Sighting())}
-    witness = witness.met(a, "rome", b"r" * 32).after(a, 1, {"rome": b"d" * 32}, told, {"paris": 1})
+    witness = witness.with_binding(a, "rome", b"r" * 32).after(a, 1, {"rome": b"d" * 32}, told, {"paris": 1})
     back = Snapshot.loads(Snapshot(State(w, gamma), said, heard, witness, {"rome": edge}).dumps(), start, a)
     assert back.witness == witness
     for one, two in ((back.state.w, w), (back.state.gamma, gamma), (back.said, said), (back.heard, heard)):
@@ -279,26 +279,26 @@ def test_snapshots_come_back_with_their_edges():
 
 
 def test_other_arrays_are_refused():
-    data = pack({"a": np.ones((1, 2, 1))})
+    data = pack_arrays({"a": np.ones((1, 2, 1))})
     for shapes in ({"a": (1, 3, 1)}, {"b": (1, 2, 1)}, {}, {"a": (1, 2, 1), "b": (1,)}):
         with pytest.raises(DamagedError, match="as this run has them"):
-            unpack(data, shapes)
+            unpack_arrays(data, shapes)
     with pytest.raises(DamagedError, match="finite numbers in the journal, got others in a"):
-        unpack(pack({"a": np.array([np.nan])}), {"a": (1,)})
+        unpack_arrays(pack_arrays({"a": np.array([np.nan])}), {"a": (1,)})
     buffer = io.BytesIO()
     np.savez(buffer, a=np.array([object()], dtype=object), allow_pickle=True)
     with pytest.raises(DamagedError, match=r"Expected arrays in the journal|as this run has them"):
-        unpack(buffer.getvalue(), {"a": (1,)})
+        unpack_arrays(buffer.getvalue(), {"a": (1,)})
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_damaged_bytes_never_come_back_as_other_numbers(place, flip):
     values = np.arange(6.0).reshape(1, 6, 1)
-    data = bytearray(pack({"a": values}))
+    data = bytearray(pack_arrays({"a": values}))
     data[place % len(data)] ^= flip
     try:
-        found = unpack(bytes(data), {"a": (1, 6, 1)})
+        found = unpack_arrays(bytes(data), {"a": (1, 6, 1)})
     except DamagedError:
         return
     np.testing.assert_array_equal(found["a"], values)
@@ -307,4 +307,4 @@ def test_damaged_bytes_never_come_back_as_other_numbers(place, flip):
 @pytest.mark.parametrize("data", [b"", b"PK", b"nonsense", b"\x80\x04N."])
 def test_other_bytes_are_refused(data):
     with pytest.raises(DamagedError, match="Expected arrays in the journal"):
-        unpack(data, {"a": (1,)})
+        unpack_arrays(data, {"a": (1,)})

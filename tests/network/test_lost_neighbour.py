@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON, open_words
-from network_server import NatsServer
-from network_worlds import JetStreamWorld, MemoryWorld, play
-from problems import pooled_minimum, sites
-from site_runs import FIVE, QUICK, Died, Federation, dying
+from helpers.federations import COMMON, open_words
+from helpers.network_server import NatsServer
+from helpers.network_worlds import JetStreamWorld, MemoryWorld, play
+from helpers.problems import pooled_minimum, sites
+from helpers.site_runs import FIVE, QUICK, Died, Federation, dying
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
 from sottovoce.engines.network.absent import Silence, _connected
 from sottovoce.engines.network.agreement import LostNeighbour

@@ -4,22 +4,19 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON
-from network_server import NatsServer
-from network_worlds import JetStreamWorld, MemoryWorld, play
-from site_runs import Federation
-from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
+from helpers import every
+from helpers.federations import COMMON
+from helpers.network_server import NatsServer
+from helpers.network_worlds import JetStreamWorld, MemoryWorld, play
+from helpers.site_runs import Federation
+from sottovoce.algorithms import IPADMM
 
 # Two triangles that share a node, and a tail: degrees 1, 2, 2, 3, 2.
 IRREGULAR = sv.graphs.from_edges(5, [(0, 3), (1, 2), (1, 3), (2, 4), (3, 4)])
 GRAPHS = {"complete": sv.graphs.complete(5), "ring": sv.graphs.ring(5), "irregular": IRREGULAR}
 SIZES = (3, 40, 17, 8, 25)
-ALGORITHMS = {
-    "ipadmm": IPADMM(**COMMON, local_steps=3),
+ALGORITHMS = every.algorithms(COMMON | {"local_steps": 3, "largest_degree": 4}, every.may_run_at_sites, ("fair",)) | {
     "ipadmm, batches": IPADMM(**COMMON, local_steps=2, batch_size=3, sampling="poisson", radius=3.0),
-    "dpadmm": DPADMM(**COMMON),
-    "ryu-kim": RyuKim(**COMMON, local_steps=3),
-    "dp-dsgd": DPDSGD(**COMMON, largest_degree=4),
 }
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 import sottovoce as sv
-from guarded_server import GuardedServer, federation_of
-from hostile_server import INFO, flood, greet, hostile, papers, questions
-from network_server import free_port
-from network_worlds import LARGEST, play
+from helpers.guarded_server import GuardedServer, federation_of
+from helpers.hostile_server import INFO, flood, greet, hostile, papers, questions
+from helpers.network_server import free_port
+from helpers.network_worlds import LARGEST, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network import certificates
 from sottovoce.engines.network.jetstream import JetStreamTransport

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON, seal_words
-from network_worlds import MemoryWorld, play
-from site_runs import QUICK, Died, Federation
+from helpers.federations import COMMON, seal_words
+from helpers.network_worlds import MemoryWorld, play
+from helpers.site_runs import QUICK, Died, Federation
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network.agreement import LostNeighbour
 from sottovoce.engines.network.events import Watcher
@@ -443,8 +443,8 @@ def test_seconds_are_positive():
 LIGHT = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from network_worlds import MemoryWorld
-from site_runs import Federation
+from helpers.network_worlds import MemoryWorld
+from helpers.site_runs import Federation
 import sottovoce as sv
 import sottovoce.cli.app, sottovoce.cli.site, sottovoce.cli.site_files, sottovoce.cli.site_view
 import sottovoce.engines.network.jetstream

@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from federations import MessageServer, agreement, members
+from helpers.federations import MessageServer, agreement, members
 from sottovoce.engines.network import certificates
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import write_secret
 from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
 from sottovoce.engines.network.server import Hosting, server_config
 from sottovoce.engines.network.subjects import inbox, mailbox, push, reading, stream_name
-from sottovoce.engines.network.transport import Outcome, RefusedError
+from sottovoce.engines.network.transport import PutOutcome, RefusedError
 from sottovoce.engines.network.wire import Slot
 from sottovoce.errors import InputError
 
@@ -113,11 +113,11 @@ def test_a_site_writes_under_its_name_and_its_neighbours_read_and_hear_it(federa
         async with berlin, paris, client(federation, "paris") as (listener, _):
             pushed = await listener.subscribe(push(federation.run, "*", "berlin"))
             await listener.flush()
-            assert (await berlin.put_once(Slot(1, "berlin"), b"hello", 5)).outcome is Outcome.STORED
+            assert (await berlin.put_once(Slot(1, "berlin"), b"hello", 5)).outcome is PutOutcome.STORED
             assert await paris.get(Slot(1, "berlin"), 5) == b"hello"
             assert (await pushed.next_msg(timeout=5)).data == b"hello"
             again = await berlin.put_once(Slot(1, "berlin"), b"other", 5)
-            assert (again.outcome, again.held) == (Outcome.ALREADY_THERE, b"hello")
+            assert (again.outcome, again.held) == (PutOutcome.ALREADY_THERE, b"hello")
 
     asyncio.run(scenario())
 

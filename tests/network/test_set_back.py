@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import COMMON, seal_words
-from guarded_server import Answering
-from network_worlds import LyingWorld, play
-from site_runs import QUICK, Backup, Federation, dies, meanwhile
+from helpers.federations import COMMON, seal_words
+from helpers.guarded_server import Answering
+from helpers.network_worlds import LyingWorld, play
+from helpers.site_runs import QUICK, Backup, Federation, dies, meanwhile
 from sottovoce import secure
 from sottovoce.algorithms import IPADMM
 from sottovoce.engines.network import seat as seat_module

@@ -1,13 +1,11 @@
 """A site alone, with agreed numbers only, computes what it would in a simulation of the whole network."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import sottovoce as sv
-from federations import ALGORITHMS, NAMES, SIZES, agreement
-from problems import lists
+from helpers.federations import ALGORITHMS, COMMON, NAMES, SIZES, SOFTMAX, agreement
+from helpers.problems import lists
 from sottovoce.engines.network.runner import FromNeighbours
 from sottovoce.errors import InputError
 from sottovoce.losses import Softmax
@@ -76,7 +74,7 @@ def test_a_grid_costs_what_the_proof_says():
 
 def test_where_the_network_matters_it_is_the_agreed_one():
     # With batches, noise is set by the fewest rows of all sites, which a site alone could not know.
-    batched = replace(ALGORITHMS[0], batch_size=4)
+    batched = sv.IPADMM(**COMMON, local_steps=2, batch_size=4)
     a = agreement(algorithm=batched)
     few, many = a.public_oracle("paris"), a.public_oracle("berlin")
     assert few.fewest_rows == many.fewest_rows == 20
@@ -107,4 +105,4 @@ def test_the_graph_is_named():
     assert [a.degree(name) for name in NAMES] == list(a.graph.degrees) == [1, 2, 1]
     assert [a.index(name) for name in NAMES] == [0, 1, 2]
     assert a.model_size == 5
-    assert agreement(algorithm=ALGORITHMS[3]).model_size == 15
+    assert agreement(algorithm=SOFTMAX).model_size == 15

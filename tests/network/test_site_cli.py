@@ -19,8 +19,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import sottovoce as sv
-from federations import MessageServer, agreement, members
-from guarded_server import GuardedServer, federation_of, program_of
+from helpers.federations import MessageServer, agreement, members
+from helpers.guarded_server import GuardedServer, federation_of, program_of
 from sottovoce import models
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import draft as drafts
@@ -28,10 +28,10 @@ from sottovoce.cli import main, site_files
 from sottovoce.cli import site as command
 from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
 from sottovoce.cli.site import site_run
-from sottovoce.cli.site_view import Lines, View, duration
+from sottovoce.cli.site_view import PlainLines, View, duration
 from sottovoce.engines.network import agreement_file, certificates, countersign, stops, transport
 from sottovoce.engines.network.certificates import TLSFiles
-from sottovoce.engines.network.events import Facts, JsonLines, LogFile, Logged, Several, Spending, Watcher
+from sottovoce.engines.network.events import Facts, JsonLines, LogFile, LogWatcher, Spending, Watcher, Watchers
 from sottovoce.engines.network.jetstream import create_stream
 from sottovoce.engines.network.opening import room_for
 from sottovoce.engines.network.server import Hosting, server_config
@@ -82,7 +82,7 @@ def world(tmp_path_factory):
     for seed, (name, rows) in enumerate(zip(NAMES, SIZES, strict=True)):
         keys[name].save(folder / f"{name}.signing.pem")
         certificates.issue_site(folder, name)
-        countersign.sign(agreed, name, keys[name], folder / f"federation.{name}.sig")
+        countersign.write_signature(agreed, name, keys[name], folder / f"federation.{name}.sig")
         (folder / f"{name}.csv").write_text(csv(rows, seed))
     hosting = Hosting(tls=TLSFiles.within(folder, "server"), store=folder / "store", host="127.0.0.1", port=-1,
                       ports_folder=folder)  # fmt: skip
@@ -313,13 +313,13 @@ def test_arrays_where_there_is_no_schema(tmp_path):
 
 
 def test_a_file_that_changes_meanwhile(tmp_path):
-    from sottovoce.cli.site_files import unchanged
+    from sottovoce.cli.site_files import refusing_changes
 
     file = tmp_path / "rows.csv"
     file.write_text("a")
 
     def change():
-        with unchanged(file):
+        with refusing_changes(file):
             file.write_text("b")
 
     with pytest.raises(InputError, match="a data file that stays as it is"):
@@ -377,7 +377,7 @@ def test_a_log_that_cannot_be_written_stops_nobody(capfd):
 def test_a_terminal_that_cannot_be_written_stops_nobody(monkeypatch):
     full = open("/dev/full", "w")  # noqa: SIM115
     monkeypatch.setattr(sys, "stderr", full)
-    tell(Lines())
+    tell(PlainLines())
     with pytest.raises(OSError, match="No space left"):
         full.close()
 
@@ -454,7 +454,7 @@ def tell(watcher):
 
 def test_the_log_is_one_json_object_a_line(caplog):
     with caplog.at_level(logging.DEBUG, "sottovoce.site"):
-        tell(Several(Logged(), Watcher()))
+        tell(Watchers(LogWatcher(), Watcher()))
     lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert [line["event"] for line in lines] == [
         "began", "round began", "published", "waiting", "refused", "server silent", "server away", "server away",
@@ -506,7 +506,7 @@ def test_the_table_shows_what_matters():
 
 
 def test_without_a_terminal_there_are_a_few_lines(capsys):
-    tell(Lines())
+    tell(PlainLines())
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["sottovoce"] * len(lines)
     text = "\n".join(lines)

@@ -5,10 +5,10 @@ from math import inf, nan
 
 import pytest
 
-from network_server import NatsServer
-from network_worlds import LONG, SHORT, JetStreamWorld, MemoryWorld, get_many, play
+from helpers.network_server import NatsServer
+from helpers.network_worlds import LONG, SHORT, JetStreamWorld, MemoryWorld, get_many, play
 from sottovoce.engines.network.memory import Trouble
-from sottovoce.engines.network.transport import Outcome, TransportError, UnreachableError
+from sottovoce.engines.network.transport import PutOutcome, TransportError, UnreachableError
 from sottovoce.engines.network.wire import Kind, Slot
 from sottovoce.errors import InputError
 
@@ -30,7 +30,7 @@ def test_what_is_put_can_be_got(world):
     async def scene():
         async with await world.site("a") as a, await world.site("b", ["a"]) as b:
             put = await a.put_once(Slot(1, "a"), b"one", LONG)
-            assert (put.outcome, put.held) == (Outcome.STORED, b"one")
+            assert (put.outcome, put.held) == (PutOutcome.STORED, b"one")
             assert await b.get(Slot(1, "a"), LONG) == b"one"
             assert await b.get(Slot(1, "a"), LONG) == b"one"
 
@@ -43,7 +43,7 @@ def test_only_the_first_put_counts(world, second):
         async with await world.site("a") as a, await world.site("a") as twin, await world.site("b", ["a"]) as b:
             await a.put_once(Slot(1, "a"), b"one", LONG)
             put = await twin.put_once(Slot(1, "a"), second, LONG)
-            assert (put.outcome, put.held) == (Outcome.ALREADY_THERE, b"one")
+            assert (put.outcome, put.held) == (PutOutcome.ALREADY_THERE, b"one")
             assert await b.get(Slot(1, "a"), LONG) == b"one"
 
     play(scene())
@@ -53,7 +53,7 @@ def test_of_many_at_once_one_wins(world):
     async def scene():
         twins = [await world.site("a") for _ in range(8)]
         puts = await asyncio.gather(*(twin.put_once(Slot(1, "a"), b"%d" % i, LONG) for i, twin in enumerate(twins)))
-        assert [put.outcome for put in puts].count(Outcome.STORED) == 1
+        assert [put.outcome for put in puts].count(PutOutcome.STORED) == 1
         assert len({put.held for put in puts}) == 1
         await asyncio.gather(*(twin.close() for twin in twins))
 
@@ -136,7 +136,7 @@ def test_messages_survive_the_servers_death(world):
             await world.start()
             assert await b.get(Slot(1, "a"), LONG) == b"one"
             put = await a.put_once(Slot(1, "a"), b"other", LONG)
-            assert (put.outcome, put.held) == (Outcome.ALREADY_THERE, b"one")
+            assert (put.outcome, put.held) == (PutOutcome.ALREADY_THERE, b"one")
 
     play(scene())
 
@@ -260,7 +260,7 @@ def test_a_lost_put_is_not_answered_and_can_be_repeated():
         with pytest.raises(UnreachableError, match="Put it again"):
             await a.put_once(Slot(1, "a"), b"one", 0.05)
         assert await a.get(Slot(1, "a"), 0.05) is None
-        assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is Outcome.STORED
+        assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is PutOutcome.STORED
 
     play(scene())
 
@@ -268,7 +268,7 @@ def test_a_lost_put_is_not_answered_and_can_be_repeated():
 def test_a_late_message_is_seen_late():
     async def scene():
         a = await MemoryWorld(Trouble(late={Slot(1, "a"): 0.2})).site("a")
-        assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is Outcome.STORED
+        assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is PutOutcome.STORED
         assert await a.get(Slot(1, "a"), 0.05) is None
         assert await a.get(Slot(1, "a"), LONG) == b"one"
 

@@ -25,8 +25,8 @@ from sottovoce.engines.network.letters import (
 from sottovoce.engines.network.wire import (
     MOST_NUMBER,
     BadMessageError,
+    Envelope,
     Kind,
-    Place,
     Refusal,
     Slot,
     seal,
@@ -39,7 +39,7 @@ KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 OTHER = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 DIGEST = bytes(range(100, 132))
 SLOT = Slot(12, "north")
-PLACE = Place("run-7", DIGEST, SLOT, 24)
+PLACE = Envelope("run-7", DIGEST, SLOT, 24)
 PAYLOAD = bytes(range(24))
 MESSAGE = seal(PLACE, PAYLOAD, KEY)
 
@@ -48,7 +48,7 @@ def changed(payload=PAYLOAD, **fields):
     """A message of the right key for another place."""
     slot = {name: fields.pop(name) for name in tuple(fields) if name in Slot._fields}
     values = {"run": "run-7", "digest": DIGEST, "slot": SLOT._replace(**slot), "length": len(payload)} | fields
-    return seal(Place(**values), payload, KEY)
+    return seal(Envelope(**values), payload, KEY)
 
 
 def refused(data, place=PLACE, key=KEY):
@@ -69,11 +69,11 @@ def test_the_bytes_are_as_described():
     assert len(MESSAGE) == PLACE.size == sealed_size("run-7", SLOT, 24)
     answer = Slot(3, "north", Kind.ANSWER, "south-1")
     body = b"SVM2a" + bytes([5, 5, 7]) + struct.pack("<QI", 3, 24) + DIGEST + b"run-7" + b"north" + b"south-1" + PAYLOAD
-    assert signed(body) == seal(Place("run-7", DIGEST, answer, 24), PAYLOAD, KEY)
+    assert signed(body) == seal(Envelope("run-7", DIGEST, answer, 24), PAYLOAD, KEY)
 
 
 def test_the_same_words_give_the_same_bytes():
-    again = Place("run-7", bytes(DIGEST), Slot(12, "north"), 24)
+    again = Envelope("run-7", bytes(DIGEST), Slot(12, "north"), 24)
     assert seal(again, bytes(PAYLOAD), SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))) == MESSAGE
 
 
@@ -88,7 +88,7 @@ slots = st.one_of(
 )
 sealed = st.tuples(
     st.builds(
-        lambda run, digest, slot, payload: (Place(run, digest, slot, len(payload)), payload),
+        lambda run, digest, slot, payload: (Envelope(run, digest, slot, len(payload)), payload),
         words("abAB01_-", 64), st.binary(min_size=32, max_size=32), slots, st.binary(min_size=1, max_size=200),
     )
 ).map(lambda one: one[0])  # fmt: skip

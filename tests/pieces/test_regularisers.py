@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from helpers import every
 from sottovoce import regularisers
 from sottovoce.errors import InputError
 from sottovoce.regularisers import L1, L2, ElasticNet
 
-ALL = [L2(), L1(), ElasticNet(), ElasticNet(0.2), ElasticNet(0.0)]
+ALL = [*every.REGULARISERS, ElasticNet(0.2), ElasticNet(0.0)]
 each = pytest.mark.parametrize("phi", ALL, ids=repr)
 W = np.random.default_rng(0).normal(size=(3, 7, 4))
 

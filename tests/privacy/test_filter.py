@@ -30,7 +30,7 @@ from sottovoce.privacy import (
     scored,
     sigma_for,
 )
-from sottovoce.privacy.accounting import moments
+from sottovoce.privacy.accounting import log_moments
 from sottovoce.privacy.filter import CUT_SHARE, Charges, Filter, order_for
 
 DELTA = 1e-5
@@ -217,7 +217,7 @@ def test_moments_are_never_too_low(name, lam):
     event, laws = REAL[name]
     far = 90 if name == "laplace" else 15
     p, q = (law / law.sum() for law in laws((np.arange(-200_000, 200_000) + 0.5) / 200_000 * far))
-    found = moments(event, lam, DELTA)
+    found = log_moments(event, lam, DELTA)
     for moment, mass in found:
         assert moment >= moment_without_the_top(p, q, lam, mass) * (1 - 1e-6) - 1e-9
     assert (min(mass for _, mass in found) == 0) == (name not in ("poisson", "replacement"))
@@ -237,7 +237,7 @@ def test_the_moment_of_a_poisson_step_is_that_of_its_dominating_pair(lam):
     p = np.concatenate((high, [still], q))  # at the losses L, 0 and -L
     against = np.concatenate((high * np.exp(-loss), [still], q * np.exp(loss)))
     assert (p.sum(), against.sum()) == pytest.approx((1.0, 1.0), abs=1e-9)
-    for moment, mass in moments(SampledGaussian(sigma, Sampling("poisson", 100, 5)), lam, DELTA):
+    for moment, mass in log_moments(SampledGaussian(sigma, Sampling("poisson", 100, 5)), lam, DELTA):
         exact = moment_without_the_top(p, against, lam, mass)
         assert exact * (1 - 1e-3) <= moment <= exact * 1.03
 
@@ -247,7 +247,7 @@ def test_what_is_cut_off_is_charged():
     rare = SampledGaussian(1e3, Sampling("replacement", 1000, 1))
     book = Filter(1.0, DELTA, order_for(1.0, DELTA))
     often = largest(lambda n: book.fits(Charges.of([Repeated(rare, int(n))])), 1e15)
-    least = min(mass for _, mass in moments(rare, book.order, DELTA))
+    least = min(mass for _, mass in log_moments(rare, book.order, DELTA))
     assert often * least <= CUT_SHARE * DELTA
 
 

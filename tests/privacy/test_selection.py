@@ -39,7 +39,7 @@ from sottovoce.privacy import (
     sigma_for,
 )
 from sottovoce.privacy.renyi import leaf_curve, renyi_epsilon
-from sottovoce.privacy.selection import Table
+from sottovoce.privacy.selection import ProfileTable
 
 LAWS = [
     NegativeBinomialRuns(0.0, 0.05),
@@ -364,7 +364,7 @@ def test_a_table_and_its_masses_lie_above_the_profile(mu, shift, factor, points,
         return min(1.0, factor * delta_of_mu(mu, eps - shift)) if eps >= shift else 1.0
 
     top = share * (mu * mu + 6 * mu + shift)
-    table = Table.of(bound, top / points, points)
+    table = ProfileTable.of(bound, top / points, points)
     places = np.linspace(0, 1.3 * top, 101)
     true = np.array([delta_of_mu(mu, eps) for eps in places])
     assert np.all(table(places) >= true * (1 - 1e-12))
@@ -379,7 +379,7 @@ def test_a_table_and_its_masses_lie_above_the_profile(mu, shift, factor, points,
 
 
 def test_a_fine_table_is_a_tight_one():
-    table = Table.of(lambda eps: delta_of_mu(0.7, eps), 0.01, 600)
+    table = ProfileTable.of(lambda eps: delta_of_mu(0.7, eps), 0.01, 600)
     positive, infinite = table.masses()
     losses = 0.01 * np.arange(1, 601)
     for eps in (0.1, 1.234, 3.0):
@@ -407,14 +407,14 @@ def test_bad_searches_are_refused():
     for mean in (0.5, inf, 1e6):
         with pytest.raises(InputError, match="a mean number of runs from 1 to 100000"):
             gamma_for(mean, 1.0)
-    with pytest.raises(InputError, match="at most 100000 runs in the mean"):
+    with pytest.raises(InputError, match="at most 100000 runs on average"):
         repetitions(PoissonRuns(1e7))
 
 
 def test_a_search_in_words():
     text = RepeatAndSelect(Gaussian(2.0), NegativeBinomialRuns(1.0, 0.1)).describe()
     assert text == (
-        "the best of a negative binomial number of runs, 10 in the mean (eta 1), each of them a Gaussian release, "
+        "the best of a negative binomial number of runs, 10 on average (eta 1), each of them a Gaussian release, "
         "noise multiplier 2"
     )
     assert log(NegativeBinomialRuns(0.0, 0.1).slope) == pytest.approx(log(log(10)))

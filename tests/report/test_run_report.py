@@ -14,7 +14,7 @@ from sottovoce.errors import InputError
 from sottovoce.experiments import folder
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.run import train
-from sottovoce.report.run_page import page
+from sottovoce.report.run_page import run_page
 
 SECTIONS = ("guarantee", "learning", "spending", "sites", "coefficients", "settings")
 BROWSER = next(
@@ -75,7 +75,9 @@ def test_what_comes_from_outside_stays_text(run):
     read = folder.read(run)
     model = replace(read.model, names=(hostile, *read.model.names[1:]))
     sites = {**read.sites, "site": [hostile, *read.sites["site"][1:]]}
-    text = page(replace(read, config=hostile, model=model, sites=sites, summary={**read.summary, "dataset": hostile}))
+    text = run_page(
+        replace(read, config=hostile, model=model, sites=sites, summary={**read.summary, "dataset": hostile})
+    )
     assert "script" not in Seen(text).tags
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5  # title, heading, site, feature, settings
 

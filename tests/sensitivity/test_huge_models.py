@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import sottovoce as sv
+from helpers import every
 from sottovoce import losses
 from sottovoce.compiled import CompiledOracle
 from sottovoce.kernels import steps
@@ -24,7 +25,7 @@ from sottovoce.oracle import Oracle, Steps, settled
 D, ROWS = 4, 3
 MOST = float(np.finfo(np.float64).max)
 LOSSES = {
-    **{name: losses.by_name(name) for name in losses.NAMES},
+    **{loss.name: loss for loss in every.LOSSES},
     "huber, steep": losses.Huber(1e300),
     "smoothed hinge, narrow": losses.SmoothedHinge(1e-300),
     "softmax": losses.Softmax(3),

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sottovoce as sv
+from helpers import every
 from sottovoce.noise import SeededNoise, Shape
 from sottovoce.privacy import Repeated, SampledGaussian, Sampling, epsilon
 
 D = 4
-LOSSES = [sv.losses.by_name(name) for name in sv.losses.NAMES]
 
 
 def two_nodes(rng, m, loss, norm):
@@ -33,7 +33,7 @@ def one_step(algorithm, sites, graph, k, state):
     return algorithm.release(k, state, algorithm.oracle(sites, graph), noise)[0]
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from(LOSSES), st.sampled_from([None, 0.3]), st.floats(0.1, 10))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(every.LOSSES), st.sampled_from([None, 0.3]), st.floats(0.1, 10))
 @settings(deadline=None, max_examples=150)
 def test_no_step_moves_by_more_than_the_declared_sensitivity(seed, loss, clip, norm):
     rng, graph = np.random.default_rng(seed), sv.graphs.complete(2)

@@ -46,7 +46,7 @@ class Question:
             )
 
 
-class Budget(NamedTuple):
+class PricedSteps(NamedTuple):
     """A run of equal steps and its price. `spent` is what the accountant says of sigma, steps and delta."""
 
     epsilon: float
@@ -94,7 +94,7 @@ _JSON = typer.Option("--json", help="Print one JSON object instead of a table.")
 account.__signature__ = signature_of(Question, json=Annotated[bool, _JSON])  # type: ignore[attr-defined]
 
 
-def solve(q: Question) -> Budget:
+def solve(q: Question) -> PricedSteps:
     """Find what was not given, and price the whole."""
     from sottovoce.algorithms import IPADMM
     from sottovoce.privacy import epsilon as price
@@ -113,7 +113,7 @@ def solve(q: Question) -> Budget:
     spent = price(_event(sigma, steps, sampling), delta)
     if epsilon is None:
         found, epsilon = "epsilon", spent
-    return Budget(epsilon, delta, sigma, steps, spent, calibration, sampling, found)
+    return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found)
 
 
 def _sampling(q: Question) -> "Sampling | None":
@@ -140,7 +140,7 @@ def _given(came: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in came.items() if value is not None) or "none"
 
 
-def _as_dict(budget: Budget) -> dict[str, Any]:
+def _as_dict(budget: PricedSteps) -> dict[str, Any]:
     from sottovoce.experiments.run import jsonable
 
     sampling = None if budget.sampling is None else budget.sampling.to_dict()
@@ -148,7 +148,7 @@ def _as_dict(budget: Budget) -> dict[str, Any]:
     return data
 
 
-def _show(b: Budget) -> None:
+def _show(b: PricedSteps) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -41,8 +41,8 @@ def new(
     print(f"Budget of epsilon = {epsilon:g}, delta = {delta:g} in {file}{', for mixtures' if mixed else ''}.")
 
 
-@budget_app.command()
-def show(file: _File, json: _Json = False) -> None:
+@budget_app.command("show")
+def show_budget(file: _File, json: _Json = False) -> None:
     """Say what was spent and what is left. Costs do not just add up.
 
     What was spent is the smallest budget of this kind that takes all charges, at the same delta.

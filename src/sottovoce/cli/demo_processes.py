@@ -51,6 +51,7 @@ class Programs:
         return code == 0
 
     def _last_words(self, name: str) -> str:
+        """The last line that a program printed, as a sentence."""
         lines = self._outputs[name].read_text(encoding="utf-8", errors="replace").strip().splitlines()
         text = "".join(letter if letter.isprintable() else "?" for letter in lines[-1][-_TAIL:]) if lines else "nothing"
         return text if text.endswith(".") else f"{text}."
@@ -66,6 +67,7 @@ class Programs:
 
 
 def _end_all(programs: "list[subprocess.Popen[bytes]]") -> None:
+    """Ask all programs to end, the last started first; kill those that have not after ENDING seconds."""
     for program in reversed(programs):
         if program.poll() is None:
             program.terminate()
@@ -90,6 +92,7 @@ def ending_gently() -> Iterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
+    """Within it no signal ends this process: its programs are being ended."""
     with _handled(("SIGINT", "SIGTERM", "SIGHUP"), signal.SIG_IGN):
         yield
 
@@ -109,6 +112,7 @@ def _handled(names: Sequence[str], handler: object) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """A signal handler: as if Ctrl-C had been pressed."""
     raise KeyboardInterrupt
 
 
@@ -141,6 +145,7 @@ def start_server(programs: Programs, config: Path) -> int:
 
 
 def _port(folder: Path) -> int | None:
+    """The port that the server has written down; None until it has."""
     for file in folder.glob("*.ports"):
         try:
             return int(json.loads(file.read_text(encoding="utf-8"))["nats"][0].rpartition(":")[2])

@@ -1,7 +1,6 @@
 """Several sites at once, as their logs tell: a table that lives, or a few lines where there is no terminal."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
+from sottovoce.engines.network.events import say
 
 _LONG = 3.0  # seconds after which a neighbour is called awaited
 
@@ -41,12 +41,14 @@ class Progress:
         with self.log.open("rb") as file:
             file.seek(self._read)
             fresh = file.read()
+        # The last line may still be being written.
         whole = fresh[: fresh.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():
             self._take(json.loads(line))
 
     def _take(self, line: Mapping[str, Any]) -> None:
+        """One line of the site's log."""
         event = line["event"] if line["logger"] == "sottovoce.site" else ""
         if event in ("began", "round done"):
             self.spent, self.cap = line["spent"], line["cap"]
@@ -63,7 +65,7 @@ class Progress:
 
 
 class Overview:
-    """All sites. Told now and then to look again."""
+    """All sites, shown to nobody. It is told now and then to look again."""
 
     def __init__(self, sites: Mapping[str, Progress]) -> None:
         self.sites = sites
@@ -76,7 +78,7 @@ class Overview:
 
 @final
 class LiveTable(Overview):
-    """As a table."""
+    """All sites as a table, one line each, drawn anew while it is shown."""
 
     def __rich__(self) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -90,8 +92,8 @@ class LiveTable(Overview):
 
 
 @final
-class Lines(Overview):
-    """As one line for every quarter of the way that all have gone."""
+class SiteLines(Overview):
+    """One line for every quarter of the way that all sites have gone."""
 
     def __init__(self, sites: Mapping[str, Progress]) -> None:
         super().__init__(sites)
@@ -108,19 +110,14 @@ class Lines(Overview):
 
 
 @contextmanager
-def watching(sites: Mapping[str, Progress], quiet: bool) -> Iterator[Overview]:
+def watching_sites(sites: Mapping[str, Progress], quiet: bool) -> Iterator[Overview]:
     """A view, fit for where it is shown."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield Overview(sites)
     elif not console.is_terminal:
-        yield Lines(sites)
+        yield SiteLines(sites)
     else:
         view = LiveTable(sites)
         with Live(view, console=console, refresh_per_second=8):
             yield view
-
-
-def say(text: str) -> None:
-    """One line about what goes on, on stderr."""
-    print(f"sottovoce: {text}", file=sys.stderr, flush=True)

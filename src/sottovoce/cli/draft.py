@@ -75,7 +75,7 @@ def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Draft, di
 
 def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agreement":
     """The agreement that the wishes lead to, with a new run id."""
-    from sottovoce.engines.network.agreement import Agreement, LostNeighbour, new_run, now
+    from sottovoce.engines.network.agreement import Agreement, LostNeighbour, new_run, timestamp
     from sottovoce.schema import Schema
 
     for needed in ("epsilon", "delta"):
@@ -89,7 +89,7 @@ def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agre
     # Everything but the settings that are still to be chosen, checked.
     open_terms = Agreement(
         run=new_run(),
-        created=now(),
+        created=timestamp(),
         name=draft.name or "",
         sites=members,
         edges=_edges([member.name for member in members], draft.graph, edges),

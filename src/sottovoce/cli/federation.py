@@ -29,6 +29,7 @@ def site_keygen(
 
     check_site_name(site)
     private, public = out / f"{site}.signing.pem", out / f"{site}.pub"
+    # Checked before a private key is written, so that neither is left without the other.
     if public.exists():
         raise InputError(f"Expected no key of {site} yet, got {str(public)!r}. Choose another folder.")
     key = SigningKey.generate()
@@ -38,7 +39,7 @@ def site_keygen(
     print(f"Public key:  {public}. Give it to the others, and read them the fingerprint: {key.public.fingerprint}.")
 
 
-def new(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
+def new_agreement(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
     """Write an agreement: who takes part, what is computed, and what it costs. All of it is public.
 
     Settings that are not given are planned from public numbers.
@@ -65,18 +66,18 @@ _SITE = typer.Option(
     metavar="NAME=KEY_FILE:ROWS[:COMMITMENT]",
 )
 _EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
-new.__signature__ = signature_of(  # type: ignore[attr-defined]
+new_agreement.__signature__ = signature_of(  # type: ignore[attr-defined]
     Draft,
     site=Annotated[list[str] | None, _SITE],
     edge=Annotated[list[str] | None, _EDGE],
     draft=Annotated[Path | None, _DRAFT],
     out=Annotated[Path | None, _OUT],
 )
-federation_app.command("new")(new)
+federation_app.command("new")(new_agreement)
 
 
 @federation_app.command("sign")
-def sign(
+def sign_agreement(
     federation: _File,
     site: Annotated[str, typer.Option(help="Whose consent this is.", metavar="NAME")],
     key: Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.")],
@@ -88,13 +89,13 @@ def sign(
 
     agreement = agreement_file.load(federation)
     path = countersign.signature_file(federation, site, signatures)
-    made = countersign.sign(agreement, site, SigningKey.load(key), path)
+    made = countersign.write_signature(agreement, site, SigningKey.load(key), path)
     print(f"{site} agrees to {federation}, digest {made.digest.hex()}.")
     print(f"Written to {path}. Give it to the others.")
 
 
 @federation_app.command("show")
-def show(federation: _File, signatures: _Signatures = None) -> None:
+def show_agreement(federation: _File, signatures: _Signatures = None) -> None:
     """Who takes part, what is computed, what it costs each site, what leaves a site, and who has signed."""
     from sottovoce.cli.federation_output import tell
     from sottovoce.engines.network import agreement_file, countersign
@@ -121,17 +122,18 @@ def certificates(
 
     agreement = agreement_file.load(federation)
     if not (out / "ca.cert.pem").exists():
+        # Kept if it is there: certificates of an earlier call stay good.
         authority.create_authority(out, agreement.name[:60] or "sottovoce", min(2 * days, 3650))
     authority.issue_server(out, host or authority.LOOPBACK, days)
     authority.issue_operator(out, days)
     for name in agreement.names:
         authority.issue_site(out, name, days)
     print(f"Written to {out}: NAME.cert.pem, NAME.key.pem and ca.cert.pem for each site; also for server and operator.")
-    print("Hand each site its own files over a safe way, and keep ca.key.pem to yourself.")
+    print("Hand each site its own files in a safe way, and keep ca.key.pem to yourself.")
 
 
 @federation_app.command("server-config")
-def server_config(
+def write_server_config(
     federation: Annotated[
         list[Path], typer.Argument(help="The agreement; several, if one server carries several.", metavar="FEDERATION")
     ],
@@ -157,6 +159,7 @@ def server_config(
 
     agreements = [agreement_file.load(path) for path in federation]
     hosting = server.Hosting(
+        # Whole paths: the server is started from some other folder one day.
         tls=TLSFiles.within(certificates.resolve(), SERVER),
         store=store.resolve(),
         host=host,
@@ -168,7 +171,7 @@ def server_config(
 
 
 @federation_app.command("open")
-def open_run(
+def open_on_server(
     federation: Annotated[Path, typer.Option(help="The agreement, federation.toml.", show_default=False)],
     server: Annotated[
         str, typer.Option(help="The message server, such as tls://nats.example.org:4222.", metavar="URL")
@@ -182,13 +185,13 @@ def open_run(
     """Make the mailboxes of a run on the server, once, before the sites start. Done again, it changes nothing."""
     import asyncio
 
-    from sottovoce.cli.site_view import Lines
+    from sottovoce.cli.site_view import PlainLines
     from sottovoce.engines.network import agreement_file, opening
     from sottovoce.engines.network.certificates import TLSFiles
     from sottovoce.engines.network.identity import OPERATOR
 
     agreement, operator = agreement_file.load(federation), TLSFiles.within(certificates, OPERATOR)
-    told = Lines().server_away
+    told = PlainLines().server_away
     opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
@@ -196,6 +199,7 @@ def open_run(
 
 
 def _identity(text: str) -> tuple[str, str]:
+    """NAME=TEXT as a pair."""
     name, _, identity = text.partition("=")
     if not (name and identity):
         raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")

@@ -66,10 +66,12 @@ def demo(
 
 
 def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
+    """Set everything up, start server and sites, and wait until all have ended well."""
     from sottovoce.cli.demo_processes import Programs, ending_gently
-    from sottovoce.cli.demo_view import say
+    from sottovoce.engines.network.events import say
 
     with ExitStack() as stack:
+        # First in, last out: signals are ours until every program has ended.
         stack.enter_context(ending_gently())
         if not quiet:
             say("five sites get their rows, keys and certificates, and agree")
@@ -102,7 +104,7 @@ def _agree(out: Path, rounds: int) -> "Agreement":
     file = out / "federation.toml"
     agreement_file.save(agreement, file)
     for name in NAMES:
-        countersign.sign(agreement, name, keys[name], countersign.signature_file(file, name))
+        countersign.write_signature(agreement, name, keys[name], countersign.signature_file(file, name))
     return agreement
 
 
@@ -123,6 +125,7 @@ def _deal_rows(out: Path) -> dict[str, int]:
 
 
 def _write_schema(out: Path) -> Path:
+    """The tutorial's schema of Adult, as a file that all sites read."""
     from importlib.resources import files
 
     schema = out / "adult-schema.toml"
@@ -160,13 +163,13 @@ def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
 
 def _run(out: Path, agreement: "Agreement", url: str, programs: "Programs", quiet: bool) -> None:
     """Start every site, and watch until all have ended well. The first that fails ends it."""
-    from sottovoce.cli.demo_view import Progress, watching
+    from sottovoce.cli.demo_view import Progress, watching_sites
 
     rounds = agreement.algorithm.rounds
     for name in NAMES:
         programs.start(name, _site_command(out, name, url), out / name / "output.txt")
     sites = {name: Progress(out / name / "site.log", agreement.member(name).rows, rounds) for name in NAMES}
-    with watching(sites, quiet) as view:
+    with watching_sites(sites, quiet) as view:
         running = set(NAMES)
         while running:
             time.sleep(_LOOK)
@@ -190,6 +193,7 @@ def _site_command(out: Path, name: str, url: str) -> list[str]:
 
 
 def _tell(out: Path, agreement: "Agreement", runs: int, started: float, json: bool) -> None:
+    """Score the models on the test rows, beside simulations of the same, and say where everything is."""
     from sottovoce.cli import demo_scores
 
     rows = {name: out / name / "rows.csv" for name in NAMES}

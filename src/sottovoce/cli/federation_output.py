@@ -1,4 +1,4 @@
-"""An agreement, for people to read before they sign."""
+"""An agreement, for people to read before they sign: all that follows from it, and nothing that is not public."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from sottovoce.privacy import PrivacyStatement
 
 
 def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
-    """Print it."""
+    """Print who takes part, what is computed, what it costs, what leaves a site, and who has signed."""
     # The same at all sites: it follows from agreed numbers.
     privacy = agreement.algorithm.statement(agreement.public_oracle(agreement.names[0]))
     console = Console(highlight=False)
@@ -32,6 +32,7 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
 
 
 def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[str, Standing]) -> Table:
+    """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", "key", "consent"):
         table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
@@ -52,6 +53,7 @@ def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
 
 
 def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
+    """What is promised and assumed, a sentence a line; warnings last."""
     algorithm = agreement.algorithm
     settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
@@ -75,6 +77,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
 
 
 def _shown(value: object) -> str:
+    """A setting as text: numbers in full, tables with their options in brackets."""
     if isinstance(value, dict):
         options = [f"{key} = {_shown(option)}" for key, option in value.items() if key != "name"]
         return f"{value['name']} ({', '.join(options)})" if options else str(value["name"])
@@ -82,6 +85,7 @@ def _shown(value: object) -> str:
 
 
 def _policy(lost: LostNeighbour) -> str:
+    """What a site does about a silent neighbour, in words."""
     seconds = exactly(lost.wait_seconds)
     return {
         "wait": f"wait for it, and say so every {seconds} s",

@@ -15,10 +15,10 @@ _Ledger = Annotated[Path, typer.Argument(help="The ledger file; its .head file l
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-@ledger_app.command()
-def show(path: _Ledger, json: _Json = False) -> None:
+@ledger_app.command("show")
+def show_ledger(path: _Ledger, json: _Json = False) -> None:
     """What was spent, what is left of the cap, and by which runs."""
-    with _opened(path) as ledger:
+    with _open(path) as ledger:
         if json:
             _print_json(_summary(ledger))
         else:
@@ -34,7 +34,7 @@ def verify(
     json: _Json = False,
 ) -> None:
     """Check every entry. Says the head hash if all is well, and names the first broken entry if not."""
-    with _opened(path) as ledger:
+    with _open(path) as ledger:
         if head is not None:
             ledger.expect_known(head)
         if json:
@@ -53,7 +53,7 @@ def export(
 
     Keep the head hash in another place: whoever replaces the ledger and its head together is found out by it alone.
     """
-    with _opened(path) as ledger:
+    with _open(path) as ledger:
         text = json_module.dumps(ledger.to_dict(), indent=2, allow_nan=False) if json else _lines(ledger)
     if out is None:
         print(text)
@@ -63,17 +63,20 @@ def export(
         write_new(out, f"{text}\n".encode())
 
 
-def _opened(path: Path) -> "Ledger":
+def _open(path: Path) -> "Ledger":
+    """The ledger, which opening verifies as a whole."""
     from sottovoce.privacy.ledger import Ledger
 
     return Ledger.open(path)
 
 
 def _print_json(data: dict[str, object]) -> None:
+    """One JSON object on stdout."""
     print(json_module.dumps(data, indent=2, allow_nan=False))
 
 
 def _summary(ledger: "Ledger") -> dict[str, object]:
+    """What was spent and by which runs, without the chain."""
     whole = ledger.to_dict()
     del whole["entries"]
     return {**whole, "runs": _runs(ledger)}
@@ -95,6 +98,7 @@ def _runs(ledger: "Ledger") -> list[dict[str, object]]:
 
 
 def _show(ledger: "Ledger") -> None:
+    """The same as text and a table."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

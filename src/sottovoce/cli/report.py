@@ -15,5 +15,5 @@ def report(
     from sottovoce.report import run_page
 
     page = run / run_page.PAGE if out is None else out
-    run_page.write(folder.read(run), page)
+    run_page.write_run_page(folder.read(run), page)
     print(f"Written to {page}.")

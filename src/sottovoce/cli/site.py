@@ -27,6 +27,7 @@ _AGAIN = "interrupted; run the same command again to go on"
 
 
 def _option(text: str, panel: str, metavar: str | None = None) -> object:
+    """An option in one of the help's panels."""
     return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
@@ -74,9 +75,9 @@ def site_run(
     a second time.
     """
     from sottovoce.cli import site_files
-    from sottovoce.cli.site_view import watching
+    from sottovoce.cli.site_view import watching_run
     from sottovoce.engines.network import agreement_file, countersign
-    from sottovoce.engines.network.events import Logged, Several
+    from sottovoce.engines.network.events import LogWatcher, Watchers
     from sottovoce.engines.network.identity import SigningKey
     from sottovoce.engines.network.mail import Pace
     from sottovoce.engines.network.runner import result_of
@@ -89,7 +90,7 @@ def site_run(
     signing, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
     books = state / "rows.ledger" if ledger is None else ledger
     with ExitStack() as stack:
-        with site_files.unchanged(data):
+        with site_files.refusing_changes(data):
             rows = site_files.rows_of(agreement, data)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = site_files.run_folder(state, agreement)
@@ -101,7 +102,7 @@ def site_run(
         seat.check_books()
         seat.check_budget()
         stack.enter_context(_logging(log))
-        watcher = Several(stack.enter_context(watching(quiet)), Logged())
+        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
         finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
         _write(seat, finished, folder if out is None else out)
         spent, delta = opened.total(), opened.header.delta
@@ -127,6 +128,7 @@ def site_commit(
     from sottovoce.schema import Schema
 
     made = secrets.token_bytes(SALT_BYTES)
+    # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
     commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
     write_secret(salt, made)
     print(commitment)
@@ -146,6 +148,7 @@ def site_verify(
     if file.suffix == ".safetensors":
         model = models.load(file)
         site, agreed = str(model.provenance.get("site")), model.provenance.get("agreement")
+        # Loading has checked the signature itself; here it is about who signed.
         if model.signed_by is None:
             raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
         key = PublicKey.from_text(model.signed_by)
@@ -179,6 +182,7 @@ def _saying_what_was_released(journal: "Journal", rounds: int) -> Iterator[None]
 
 
 def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | None, tls_key: Path | None) -> "TLSFiles":
+    """The files of this site's end of the connection: from one folder, or named one by one."""
     from sottovoce.engines.network.certificates import TLSFiles
 
     if certificates is not None and ca is None and cert is None and tls_key is None:
@@ -189,6 +193,7 @@ def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | Non
 
 
 def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    """Run the site to its end; an interruption becomes one line that says how to go on."""
     from sottovoce.cli.study import Stopped
 
     try:
@@ -198,6 +203,7 @@ def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace
 
 
 async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    """Connect, and take part."""
     from sottovoce.engines.network.jetstream import JetStreamTransport
     from sottovoce.engines.network.opening import room_for
     from sottovoce.engines.network.runner import run_site
@@ -239,6 +245,7 @@ def _logging(path: Path | None) -> Iterator[None]:
 
 
 def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
+    """Model and statement, signed, into the folder. If that fails nothing is lost: the journal holds both."""
     from sottovoce import models
     from sottovoce.disk import writable, write_whole
     from sottovoce.engines.network.signed import sign_text
@@ -247,6 +254,7 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
 
     agreement, site = seat.agreement, seat.site
     try:
+        # The model is private as it is; the folder beside it may hold a journal.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         model = model_of(agreement, site, finished.model, finished.absent)
         models.save(model, folder / "model.safetensors", seat.key)
@@ -261,6 +269,7 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
 
 
 def _tell(folder: Path, spent: float, delta: float) -> None:
+    """Where the results are, and what all runs on these rows have cost so far."""
     from sottovoce.cli.output import exactly, up
 
     print(f"Written to {folder}: model.safetensors and statement.txt.")

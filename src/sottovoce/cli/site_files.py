@@ -32,7 +32,7 @@ from sottovoce.disk import write_whole
 from sottovoce.engines.network.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.engines.network.identity import read_secret
 from sottovoce.engines.network.journal import Journal
-from sottovoce.engines.network.seat import booking, committing, owner_of
+from sottovoce.engines.network.seat import committing, damage_from_ledger, owner_of
 from sottovoce.engines.network.stops import DamagedError
 from sottovoce.errors import InputError, expect
 from sottovoce.models.from_site import label_scale
@@ -86,12 +86,13 @@ def read_rows(
 
     data = files.encode(path, schema)
     offset, scale = label_scale(schema)
+    # Numbers are learnt in the unit of the loss, and turned back when the model predicts.
     labels = data.labels if scale == 1.0 and offset == 0.0 else (data.labels - offset) / scale
     return Sites([data.features], [labels], data_norm=schema.data_norm, private=True)
 
 
 def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:
-    """The two arrays of an .npz file. Nothing is unpacked before its size was held against what there can be."""
+    """The two arrays of an .npz file. Nothing is unpacked before its size was found to be possible."""
     with path.open("rb") as file:
         try:
             with ZipFile(file) as archive, warnings.catch_warnings():
@@ -121,6 +122,7 @@ def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]
         wanted = f"`{name}` as an array of numbers with {' x '.join(map(str, size_wanted))} entries"
         expect(fits and dtype.kind in "biuf", wanted, shape=shape, dtype=str(dtype))
         size = math.prod(shape) * dtype.itemsize
+        # One byte more than announced is read, and refused if it is there.
         data = member.read(size + 1)
     expect(len(data) == size, f"`{name}` of {size} bytes, as its header says", bytes=len(data))
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
@@ -128,8 +130,8 @@ def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]
 
 
 @contextmanager
-def unchanged(data: Path) -> Iterator[None]:
-    """Refuse a file that changes meanwhile: its rows must be those that its ledger is of."""
+def refusing_changes(data: Path) -> Iterator[None]:
+    """Refuse a file that changes while the block runs: its rows must be those that its ledger is of."""
     if data.exists():  # a pipe would be waited for, a device read without end
         expect(data.is_file(), "a data file", file=str(data))
     before = _hashed(data, hashlib.sha256())
@@ -157,7 +159,7 @@ def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
 
     A ledger without entries binds nobody: with a cap it is made anew, whether a crash left it, or a refused run.
     """
-    with booking():
+    with damage_from_ledger():
         if not Ledger.exists(path) or (cap.epsilon is not None and Ledger.unused(path)):
             return _new_ledger(path, data, cap)
         ledger = Ledger.open(path)
@@ -170,6 +172,7 @@ def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
 
 
 def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    """Make the ledger of rows that were never used, with its cap; the salt is written last."""
     _expect_none_lost(path)
     if cap.epsilon is None or cap.delta is None:
         raise InputError(
@@ -178,6 +181,7 @@ def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
             "and --cap-delta."
         )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Kept, if a crash or a refused run has left it: the data file is known by it.
     known = _salt_path(path).exists()
     salt = read_salt(path) if known else secrets.token_bytes(_SALT_BYTES)
     ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed)
@@ -202,6 +206,7 @@ def _expect_none_lost(path: Path) -> None:
 
 
 def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
+    """Refuse a ledger of another data file, or one that was made with another cap than is given now."""
     header = ledger.header
     if header.data_digest != data_digest(path, data):
         raise InputError(
@@ -212,6 +217,7 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
     if cap.epsilon is not None:
         mixed = header.order is not None
         expect(
+            # A cap is for all time: giving the same again is fine, another one must not pass unnoticed.
             cap == Cap(header.epsilon, header.delta, mixed),
             f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}",
             cap_epsilon=cap.epsilon,
@@ -243,10 +249,12 @@ def read_salt(ledger: Path) -> bytes:
 
 
 def _keyed(salt: bytes, data: Path) -> str:
+    """The digest of a data file under a secret salt."""
     return f"hmac-sha256:{_hashed(data, hmac.new(salt, digestmod=hashlib.sha256))}"
 
 
 def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
+    """The hexadecimal digest of a file's bytes, read a piece at a time."""
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             code.update(chunk)
@@ -254,4 +262,5 @@ def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
 
 
 def _salt_path(ledger: Path) -> Path:
+    """The salt's file: beside the ledger, with .salt behind its name."""
     return ledger.with_name(f"{ledger.name}.salt")

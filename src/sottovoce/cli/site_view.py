@@ -1,5 +1,6 @@
-"""What people see while a site runs, on stderr: a small table that lives, or a few plain lines where there is no
-terminal.
+"""What people see while a site runs, on stderr: a small table that lives, or plain lines where there is no terminal.
+
+Nothing depends on being seen: these are watchers (`engines.network.events`), and only watch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,19 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
-from sottovoce.engines.network.events import Facts, Rarely, Spending, Watcher, say
+from sottovoce.engines.network.events import Facts, ReminderTimer, Spending, Watcher, say
 
 _LATE = 3.0  # seconds after which a neighbour is called late
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[Watcher]:
+def watching_run(quiet: bool) -> Iterator[Watcher]:
     """A watcher that shows the run, fit for where it is shown."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield Watcher()
     elif not console.is_terminal:
-        yield Lines()
+        yield PlainLines()
     else:
         view = View()
         with Live(view, console=console, refresh_per_second=4, transient=True):
@@ -34,12 +35,12 @@ def watching(quiet: bool) -> Iterator[Watcher]:
 
 
 def away(words: str, left: float | None) -> str:
-    """What is the matter with the server, and for how long we put up with it."""
+    """What is the matter with the server, and for how many seconds we still try."""
     return f"{words}; trying again" if left is None else f"{words}; trying again, giving up in {round(left)} s"
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds."""
+    """Seconds as hours, minutes and seconds."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
@@ -105,6 +106,7 @@ class View(Watcher):
             self._clock.done = k
 
     def _add(self, text: str) -> None:
+        """Keep the last few lines of news."""
         self._news = [*self._news[-3:], text]
 
     def __rich__(self) -> Table:
@@ -129,12 +131,14 @@ class View(Watcher):
         return table
 
     def _server(self) -> Text | None:
+        """What is the matter with the server, and how many seconds are left until the site gives up."""
         if self._away is None:
             return None
         words, until = self._away
         return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
 
     def _late(self) -> Text:
+        """Neighbours that have been awaited for more than a moment."""
         more = monotonic() - self._told_at
         late = [f"{name} ({duration(s + more)})" for name, s in self._silent.items() if s >= _LATE]
         return Text(", ".join(late) or "nobody", style="yellow" if late else "")
@@ -149,14 +153,14 @@ def spent(facts: Facts, spending: Spending) -> str:
 
 
 @final
-class Lines(Watcher):
+class PlainLines(Watcher):
     """Plain lines at the start, at the end, at every tenth of the way, and when something is the matter."""
 
     def __init__(self) -> None:
         self._facts: Facts | None = None
         self._clock: _Clock | None = None
         self._awaited, self._told_next = 0, _LATE
-        self._away = Rarely()
+        self._away = ReminderTimer()
 
     def began(self, facts: Facts, spending: Spending) -> None:
         self._facts, self._clock = facts, _Clock(facts)

@@ -12,7 +12,7 @@ from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
     from sottovoce.experiments.reproduce import Study
-    from sottovoce.experiments.store import Watcher
+    from sottovoce.experiments.store import ProgressWatcher
 
 
 class Stopped(Exception):  # noqa: N818
@@ -43,12 +43,12 @@ def reproduce(
     number = None if runs is None else _whole(runs)
 
     from sottovoce.experiments import reproduce as experiment
-    from sottovoce.report.write import write
+    from sottovoce.report.write import write_study
 
-    experiment.chosen(only)
+    experiment.chosen_panels(only)
     with _watched(quiet) as watcher:
         study = experiment.reproduce(out, quick=quick, only=only, runs=number, watcher=watcher, command=command)
-        write(study, out)
+        write_study(study, out)
     _tell(study, out, json, quiet)
 
 
@@ -67,18 +67,18 @@ def compare(
 
     settings = read(config)
     try:
-        comparison = experiment.read(settings)
+        comparison = experiment.read_comparison(settings)
     except InputError as error:
         raise InputError(f"{str(error).rstrip('.')}, in config={str(config)!r}.") from error
 
-    from sottovoce.report.write import write
+    from sottovoce.report.write import write_study
 
     with _watched(quiet) as watcher:
-        study = experiment.run(
-            comparison, out, title=f"Comparison: {config.stem}", command=f"sottovoce compare {config.name}",
+        study = experiment.run_comparison(
+            comparison, out, title=f"ComparisonFile: {config.stem}", command=f"sottovoce compare {config.name}",
             watcher=watcher,
         )  # fmt: skip
-        write(study, out)
+        write_study(study, out)
     _tell(study, out, json, quiet)
 
 
@@ -90,11 +90,11 @@ def _whole(text: str) -> int:
 
 
 @contextmanager
-def _watched(quiet: bool) -> Iterator["Watcher"]:
-    from sottovoce.cli.watch import watching
+def _watched(quiet: bool) -> Iterator["ProgressWatcher"]:
+    from sottovoce.cli.watch import watching_study
 
     try:
-        with watching(quiet) as watcher:
+        with watching_study(quiet) as watcher:
             yield watcher
     except KeyboardInterrupt:
         raise Stopped("interrupted; finished results are kept, run the same command again to go on") from None
@@ -106,6 +106,6 @@ def _tell(study: "Study", out: Path, json: bool, quiet: bool) -> None:
     if json:
         print(json_module.dumps(verdict(study), indent=2, allow_nan=False))
     elif not quiet:
-        from sottovoce.cli.watch import show
+        from sottovoce.cli.watch import show_study
 
-        show(study, out)
+        show_study(study, out)

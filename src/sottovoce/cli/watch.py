@@ -12,14 +12,14 @@ from rich.text import Text
 
 from sottovoce.experiments.cells import Cell
 from sottovoce.experiments.reproduce import Study
-from sottovoce.experiments.store import Watcher
+from sottovoce.experiments.store import ProgressWatcher
 from sottovoce.report import tables
 from sottovoce.report.write import PAGE
 
 _STYLES = {"holds": "green", "holds only if": "yellow", "not shown": "yellow", "does not hold": "red"}
 
 
-class Bar(Watcher):
+class Bar(ProgressWatcher):
     """A bar in units of expected work, since cells differ a hundredfold."""
 
     def __init__(self, bar: Progress) -> None:
@@ -40,11 +40,11 @@ class Bar(Watcher):
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[Watcher]:
-    """A bar on a terminal. In a log it would be noise."""
+def watching_study(quiet: bool) -> Iterator[ProgressWatcher]:
+    """A watcher that shows a bar on a terminal, and nothing elsewhere: in a log it would be noise."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield Watcher()
+        yield ProgressWatcher()
         return
     about = TextColumn("{task.fields[cells]}")
     columns = (TaskProgressColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("left, cell"), about)
@@ -53,14 +53,14 @@ def watching(quiet: bool) -> Iterator[Watcher]:
         yield Bar(bar)
 
 
-def show(study: Study, out: Path) -> None:
-    """The verdict or the scores, and where the rest is."""
+def show_study(study: Study, out: Path) -> None:
+    """Print the verdicts or the scores, and where the rest is."""
     console = Console(highlight=False)
     console.print(Text(study.title))
     if study.quick:
         console.print("Quick form: it shows that everything works, and nothing else.")
     if study.claims:
-        # A terminal is narrow: who else judges otherwise is in the report.
+        # A terminal is narrow: the verdicts by other outputs are in the report.
         rows = [[Text(claim), _coloured(verdict), Text("-".join(counts))]
                 for claim, _, verdict, *counts in (row[:6] for row in tables.verdicts(study.claims).rows)]  # fmt: skip
         console.print(_table(("claim", "verdict, by last broadcast", "won-tied-lost"), rows))
@@ -77,6 +77,7 @@ def show(study: Study, out: Path) -> None:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    """A plain table of these cells."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         table.add_column(heading)
@@ -86,4 +87,5 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
 
 
 def _coloured(text: str) -> Text:
+    """A verdict in the colour of its kind."""
     return Text(text, style=_STYLES.get(text.split(":")[0], ""))

@@ -1,4 +1,8 @@
-"""The paper's claims, and ours, tested on filled panels."""
+"""The paper's claims, and ours, tested on filled panels.
+
+Which claims there are, which points each compares and by which test is written here, before any result is known. The
+rule that turns p-values into words is in `verdict`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -8,16 +12,17 @@ import numpy as np
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.experiments.panels import Panel, Point, Scale
+from sottovoce.experiments.panels import Panel, Point, StudySize
 from sottovoce.experiments.statistics import paired, unsteadiness, welch
-from sottovoce.experiments.verdict import Claim, Comparison, compared, judge, parts, trend
+from sottovoce.experiments.verdict import Claim, Comparison, comparison_of, judge, parts, trend
 
 Panels: TypeAlias = Mapping[str, Panel]
 Value: TypeAlias = Callable[[Point], Floats]
+# The paper shows last broadcasts; the theorem is about averages.
 JUDGED, OTHERS = "last", ("average", "consensus")
 
 
-def all_claims(panels: Panels, scale: Scale) -> list[Claim]:
+def all_claims(panels: Panels, scale: StudySize) -> list[Claim]:
     """Every claim whose figures are there, judged by each node's last broadcast, as the figures are.
 
     The verdicts by the other outputs stand beside it: which model a node takes in the end changes some of them.
@@ -29,7 +34,8 @@ def all_claims(panels: Panels, scale: Scale) -> list[Claim]:
     ]
 
 
-def _claims(panels: Panels, scale: Scale, column: str) -> list[Claim]:
+def _claims(panels: Panels, scale: StudySize, column: str) -> list[Claim]:
+    """All claims whose figures are there, judged by one column of scores."""
     found: list[Claim] = []
 
     def final(point: Point) -> Floats:
@@ -49,6 +55,7 @@ def _claims(panels: Panels, scale: Scale, column: str) -> list[Claim]:
     if "fig3" in panels:
         figure = panels["fig3"]
         text = "IPADMM has a lower risk than every private rival of the paper, same rho, lambda and rounds for all."
+        # One family: each rival alone is judged with the correction of all of them.
         whole = _contest("rivals", text, figure, final)
         found += [whole, *parts(whole, "IPADMM has a lower risk than {}.")]
         text = f"IPADMM's updates are steadier: its risk moves less per round over the last {scale.late} rounds."
@@ -62,6 +69,7 @@ def _claims(panels: Panels, scale: Scale, column: str) -> list[Claim]:
 
 
 def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
+    """A claim that the risk falls along x, for each line of the panel."""
     comparisons = []
     for series in dict.fromkeys(point.series for point in panel.measured()):
         points = sorted((p for p in panel.measured() if p.series == series), key=lambda p: float(p.x))
@@ -71,6 +79,7 @@ def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
 
 
 def _rivals(panel: Panel) -> Iterator[Point]:
+    """The points of private algorithms that IPADMM is compared with; yardsticks are left out."""
     for point in panel.points:
         line = registry.entry(point.algorithm)
         if line.private and line.group != "bound" and point.algorithm != "ipadmm":
@@ -84,22 +93,35 @@ def _contest(
     value: Value,
     source: str = "paper",
 ) -> Claim:
+    """A claim that IPADMM is below each rival, facet by facet.
+
+    Args:
+        name: of the claim.
+        text: what it says.
+        panel: where the points are.
+        value: the runs of a point, as numbers of which lower is better.
+        source: "paper" or "ours".
+    """
     ours = {point.facet: point for point in panel.measured() if point.algorithm == "ipadmm"}
     comparisons: list[Comparison] = []
     untested: list[tuple[str, str]] = []
     for point in _rivals(panel):
         condition, label = point.facet, registry.entry(point.algorithm).label
+        # Refused by the algorithm, or nothing to compare with: named as untested, and not counted as won.
         if point.facet not in ours or point.result is None:
             untested.append((condition, label))
             continue
         mine, theirs = value(ours[point.facet]), value(point)
         comparisons.append(
-            compared(condition, label, "Welch's t-test of log risks, one-sided", welch(mine, theirs), len(mine))
+            comparison_of(condition, label, "Welch's t-test of log risks, one-sided", welch(mine, theirs), len(mine))
         )
     return judge(name, text, comparisons, source=source, untested=untested)
 
 
 def _choices(panel: Panel, value: Value) -> list[Claim]:
+    """The two claims about where this library leaves the printed algorithm; runs share their noise, so tests are
+    paired.
+    """
     by_place = {(point.series, str(point.x).replace("\n", " ")): value(point) for point in panel.measured()}
     texts = {
         "exact noise": ("Exact noise gives a lower risk than the printed formula.", "{} noise, {} steps", 0),
@@ -116,9 +138,10 @@ def _choices(panel: Panel, value: Value) -> list[Claim]:
                 if mine is None or theirs is None:
                     continue
                 kept = f"{other} {'steps' if which == 0 else 'noise'}, {series}"
+                # Both were drawn with the same noise, run by run.
                 test = paired(mine, theirs)
                 comparisons.append(
-                    compared(kept, "as printed", "paired t-test of log risks, one-sided", test, len(mine))
+                    comparison_of(kept, "as printed", "paired t-test of log risks, one-sided", test, len(mine))
                 )
         claims.append(judge(name, text, comparisons, source="ours"))
     return claims

@@ -1,4 +1,8 @@
-"""A comparison of your own: data, graphs, algorithms, grids and epsilons named in a TOML file."""
+"""A comparison of your own: data, graphs, algorithms, grids and epsilons named in a TOML file.
+
+It is checked as a whole before anything runs, and runs as the reproduction does: the same cells, store and figures. It
+tests no claims.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,9 +21,9 @@ from sottovoce.errors import InputError, expect
 from sottovoce.experiments import tuning
 from sottovoce.experiments.build import CHOICES
 from sottovoce.experiments.cells import Problem
-from sottovoce.experiments.panels import Panel, Scale, add
+from sottovoce.experiments.panels import Panel, StudySize, add_point
 from sottovoce.experiments.reproduce import Study
-from sottovoce.experiments.store import Runner, Store, Watcher
+from sottovoce.experiments.store import CellStore, ProgressWatcher, Runner
 from sottovoce.experiments.tuning import NOT_PRIVATE, Contestant
 
 _FRESH = 1000  # how far the seed of the judged runs is from that of the tuning
@@ -41,7 +45,7 @@ class Entrant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ComparisonFile:
     """What a file says, checked. Settings that are not given are the paper's."""
 
     algorithm: Sequence[Entrant]
@@ -62,10 +66,10 @@ class Comparison:
     tuning_runs: int = 3
     seed: int = 0
 
-    def scale(self) -> Scale:
+    def scale(self) -> StudySize:
         """The same numbers as panels want them."""
         shown = sorted({max(1, round(self.rounds * (j / 12) ** 1.5)) for j in range(1, 13)})
-        return Scale(
+        return StudySize(
             every=self.every, nodes=self.nodes, rounds=self.rounds, runs=self.runs,
             tuning_runs=self.tuning_runs, seed=self.seed,
             fresh_seed=self.seed + _FRESH, record=tuple(shown), delta=self.delta, rho=self.rho, lam=self.lam,
@@ -87,30 +91,42 @@ class Comparison:
         return found
 
 
-def read(settings: Mapping[str, Any]) -> Comparison:
+def read_comparison(settings: Mapping[str, Any]) -> ComparisonFile:
     """A comparison from the content of a TOML file; whatever is wrong with it is refused by name."""
-    _check_keys(settings, Comparison, "compare")
+    _check_keys(settings, ComparisonFile, "compare")
     entrants = settings.get("algorithm")
     if not isinstance(entrants, list) or not entrants or not all(isinstance(e, dict) for e in entrants):
         raise InputError("Expected at least one [[algorithm]] with a name, got none. Add one.")
-    made = Comparison(**{**settings, "algorithm": [_entrant(entrant) for entrant in entrants]})
+    made = ComparisonFile(**{**settings, "algorithm": [_entrant(entrant) for entrant in entrants]})
     _check(made)
     return made
 
 
-def run(comparison: Comparison, out: Path, *, title: str, command: str = "", watcher: Watcher | None = None) -> Study:
-    """Run everything that is not there yet."""
-    store = Store(out)
+def run_comparison(
+    comparison: ComparisonFile, out: Path, *, title: str, command: str = "", watcher: ProgressWatcher | None = None
+) -> Study:
+    """Run everything of the comparison that is not in `out` yet.
+
+    Args:
+        comparison: what the file says.
+        out: the folder for cells and report.
+        title: of the report.
+        command: what was typed, for the report.
+        watcher: is told how far it is.
+    """
+    store = CellStore(out)
     store.check()
     started, scale = perf_counter(), comparison.scale()
-    runner = Runner(store, watcher or Watcher(), {})
+    runner = Runner(store, watcher or ProgressWatcher(), {})
     panel, entered = _plan(comparison, scale)
-    tried, judged = tuning.plan(scale, panel, entered)
+    tried, judged = tuning.plan_trials(scale, panel, entered)
     trials = [point.cell for points in tried for point in points]
+    # All work is announced before any is done, so that the time left can be told from the start.
     runner.begin([*panel.cells(), *trials, *judged])
     tuning.tune(scale, panel, runner, entered, record=scale.record)
     if not panel.measured():
         raise InputError(f"Expected something that can be run, got none: {'; '.join(panel.notes)}.")
+    # Tuned entrants were added last: put everyone back into the order of the file.
     order = [entrant.label for entrant in comparison.algorithm]
     panel.points.sort(key=lambda point: (point.facet, point.epsilon or 0.0, order.index(point.series)))
     curves = Panel(
@@ -135,7 +151,8 @@ def run(comparison: Comparison, out: Path, *, title: str, command: str = "", wat
     )
 
 
-def _plan(comparison: Comparison, scale: Scale) -> tuple[Panel, list[Contestant]]:
+def _plan(comparison: ComparisonFile, scale: StudySize) -> tuple[Panel, list[Contestant]]:
+    """The panel with all fixed settings, and the contestants whose settings are tuned."""
     tuned = any(entrant.grid for entrant in comparison.algorithm)
     panel = Panel(
         name="compare",
@@ -162,14 +179,14 @@ def _plan(comparison: Comparison, scale: Scale) -> tuple[Panel, list[Contestant]
                         )
                     )  # fmt: skip
                     continue
-                add(
+                add_point(
                     panel, scale, one.name, x=float(epsilon), epsilon=epsilon, form=one.form, facet=words,
                     series=one.label, problem=problem, own=one.settings, record=scale.record, seed=scale.fresh_seed,
                 )  # fmt: skip
     return panel, entered
 
 
-def _by_graph(panel: Panel, comparison: Comparison) -> Panel:
+def _by_graph(panel: Panel, comparison: ComparisonFile) -> Panel:
     """With a single epsilon there is nothing to sweep: show the graphs side by side."""
     if len(comparison.epsilons) > 1:
         return panel
@@ -178,10 +195,12 @@ def _by_graph(panel: Panel, comparison: Comparison) -> Panel:
 
 
 def _epsilon(x: float | str) -> str:
+    """An x as a caption shows it."""
     return f"{x:g}" if isinstance(x, float) else x
 
 
 def _entrant(given: Mapping[str, Any]) -> Entrant:
+    """One [[algorithm]] of the file, checked down to every point of its grid."""
     _check_keys(given, Entrant, "[[algorithm]]")
     expect("name" in given, "a name in every [[algorithm]]", algorithm=dict(given))
     expect(isinstance(given["name"], str), "text for name", name=given["name"])
@@ -196,7 +215,8 @@ def _entrant(given: Mapping[str, Any]) -> Entrant:
     return made
 
 
-def _check(c: Comparison) -> None:
+def _check(c: ComparisonFile) -> None:
+    """Refuse what is no number, no list or no known name, each by its key in the file."""
     for name in ("nodes", "every", "rounds", "runs", "tuning_runs", "seed"):
         value = getattr(c, name)
         least = 0 if name == "seed" else 1
@@ -232,6 +252,7 @@ def _graph(graph: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _check_keys(given: Mapping[str, Any], kind: type[Any], where: str) -> None:
+    """Refuse a key that this table does not have, with the nearest one that it has."""
     known = [f.name for f in fields(kind)]
     for name in given:
         if name not in known:

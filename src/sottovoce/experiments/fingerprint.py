@@ -60,9 +60,11 @@ def _imported(name: str, root: Path) -> set[str]:
 
 
 def _file(name: str, root: Path) -> Path:
+    """Where a module's source is."""
     path = root.joinpath(*name.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def _exists(name: str, root: Path) -> bool:
+    """Whether this is a module of the package."""
     return name.startswith("sottovoce") and _file(name, root).exists()

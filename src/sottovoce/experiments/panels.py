@@ -34,7 +34,18 @@ class Point:
 
 @dataclass(kw_only=True)
 class Panel:
-    """A figure to be. `notes` says what is missing from it and why."""
+    """A figure to be: its words, and the points that it shows.
+
+    Args:
+        name: of the file, and of the panel in studies.
+        title, caption, xlabel, ylabel: its words.
+        shape: "sweep" (lines over a number), "curves" (lines over rounds) or "categories" (dots side by side).
+        points: cells, and where each is drawn.
+        notes: what is missing from it, and why.
+        log_x: whether x is drawn on a log scale.
+        cut_at: where the y axis ends, as a multiple of the largest final mean; None for all of it.
+        column: of the history that is shown.
+    """
 
     name: str
     title: str
@@ -70,7 +81,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class StudySize:
     """How large an experiment is. Everything that the quick form makes smaller is here."""
 
     every: int = 1  # only every n-th row is used
@@ -95,7 +106,7 @@ class Scale:
         return replace(Problem(nodes=self.nodes, every=self.every), **changes)  # type: ignore[arg-type]
 
     def common(self, epsilon: float | None = None, rounds: int | None = None) -> dict[str, float | int | str | bool]:
-        """What all algorithms are told."""
+        """The settings that every algorithm of the study is given, where it has such fields."""
         told: dict[str, float | int | str | bool] = {
             "delta": self.delta,
             "rho": self.rho,
@@ -105,15 +116,15 @@ class Scale:
         return told if epsilon is None else {**told, "epsilon": epsilon}
 
 
-FULL = Scale()
-QUICK = Scale(
+FULL = StudySize()
+QUICK = StudySize(
     every=20, nodes=9, rounds=6, local_steps=2, runs=3, tuning_runs=2, quick=True, record=(1, 2, 3, 4, 5, 6), late=4,
 )  # fmt: skip
 
 
-def add(
+def add_point(
     panel: Panel,
-    scale: Scale,
+    scale: StudySize,
     name: str,
     *,
     x: float | str,
@@ -129,11 +140,30 @@ def add(
     seed: int | None = None,
     picked: str = "",
 ) -> None:
-    """Add a point, or a note where the algorithm refuses its settings."""
+    """Add a point to the panel, or a note where the algorithm refuses its settings.
+
+    Args:
+        panel: where to.
+        scale: how large the study is.
+        name: of the algorithm, in the registry.
+        x: where along the x axis.
+        epsilon: the total that it may spend.
+        form: "fair" or "published". Where it has no such form nothing is added.
+        facet: in which part of the figure.
+        series: on which line; None for the algorithm's label.
+        problem: rows, partition and graph; None for the paper's.
+        own: settings of this algorithm beyond the common ones.
+        rounds: None for the study's.
+        record: rounds whose scores are kept; empty for the last one only.
+        scored: at how many nodes models are scored.
+        seed: of the noise; None for the study's.
+        picked: settings that were tuned, in words.
+    """
     line = registry.entry(name)
     if form not in line.forms:
         return
     own = dict(own or {})
+    # Only algorithms whose line sets local steps have any: the others take one step a round by definition.
     if "local_steps" in line.settings:
         own.setdefault("local_steps", scale.local_steps)
     try:
@@ -148,6 +178,7 @@ def add(
             record=record,
             scored=scored,
         )
+    # A rival that refuses a setting is a result too: it is named below the figure, not left out silently.
     except SottovoceError as error:
         panel.note(f"{line.label}, {FORM_WORDS[form]}, epsilon {epsilon:g}: refused ({error})")
         return

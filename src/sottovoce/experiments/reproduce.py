@@ -1,4 +1,6 @@
-"""The whole reproduction: plan, run what is missing, test the claims."""
+"""The whole reproduction: plan, run what is missing, test the claims. Seeds and tests are fixed before the
+first run.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +14,8 @@ from sottovoce.errors import InputError, expect
 from sottovoce.experiments import tuning
 from sottovoce.experiments.cells import Cell
 from sottovoce.experiments.claims import all_claims
-from sottovoce.experiments.panels import FULL, QUICK, Panel, Scale
-from sottovoce.experiments.store import Runner, Store, Watcher
+from sottovoce.experiments.panels import FULL, QUICK, Panel, StudySize
+from sottovoce.experiments.store import CellStore, ProgressWatcher, Runner
 from sottovoce.experiments.suite import PANELS
 from sottovoce.experiments.verdict import Claim
 
@@ -41,7 +43,7 @@ class Study:
         return list(dict.fromkeys(note for panel in self.panels.values() for note in panel.notes))
 
 
-def chosen(only: str | None) -> tuple[str, ...]:
+def chosen_panels(only: str | None) -> tuple[str, ...]:
     """The panels that were asked for: a list of names with commas between, or None for all."""
     if only is None:
         return NAMES
@@ -62,16 +64,26 @@ def reproduce(
     quick: bool = False,
     only: str | None = None,
     runs: int | None = None,
-    watcher: Watcher | None = None,
+    watcher: ProgressWatcher | None = None,
     command: str = "",
 ) -> Study:
-    """Run everything that is not there yet, and judge."""
-    names, scale, store = chosen(only), QUICK if quick else FULL, Store(out)
+    """Run everything that is not there yet, and judge.
+
+    Args:
+        out: the folder for cells and report. What an earlier, interrupted study left there is used again.
+        quick: a small form that shows that everything works, and nothing else.
+        only: names of panels with commas between; None for all.
+        runs: of every cell; None for the study's ten.
+        watcher: is told how far it is.
+        command: what was typed, for the report.
+    """
+    names, scale, store = chosen_panels(only), QUICK if quick else FULL, CellStore(out)
     if runs is not None:
         expect(runs >= 2, "runs >= 2, since one run says nothing about chance", runs=runs)
         scale = replace(scale, runs=runs)
+    # Before any work: a folder that holds something else is refused while nothing is lost yet.
     store.check()
-    started, runner = perf_counter(), Runner(store, watcher or Watcher(), {})
+    started, runner = perf_counter(), Runner(store, watcher or ProgressWatcher(), {})
     panels = {name: tuning.figure_3b(scale) if name == TUNED else PANELS[name](scale) for name in names}
     entered = tuning.contestants(scale)
     runner.begin(_all_cells(panels, scale, entered))
@@ -93,14 +105,16 @@ def reproduce(
     )
 
 
-def _all_cells(panels: dict[str, Panel], scale: Scale, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+    """Every cell that will be asked for, tuning included."""
     cells = [cell for panel in panels.values() for cell in panel.cells()]
     if TUNED in panels:
-        tried, judged = tuning.plan(scale, panels[TUNED], entered)
+        tried, judged = tuning.plan_trials(scale, panels[TUNED], entered)
         cells += [point.cell for points in tried for point in points] + (judged if not panels[TUNED].points else [])
     return cells
 
 
-def _optimum(scale: Scale) -> float | None:
+def _optimum(scale: StudySize) -> float | None:
+    """The risk of the pooled model without privacy: the yardstick in figures."""
     sites, _ = scale.problem().build()
     return pooled_optimum(sites, registry.make("ipadmm", {"lam": scale.lam}))

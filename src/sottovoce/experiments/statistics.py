@@ -20,7 +20,7 @@ Side: TypeAlias = Literal["less", "greater"]
 SIDES: tuple[Side, Side] = ("less", "greater")
 
 
-class Interval(NamedTuple):
+class MeanInterval(NamedTuple):
     """A mean over runs, and its 95 % interval. Of a single run there is no interval."""
 
     mean: float
@@ -29,7 +29,14 @@ class Interval(NamedTuple):
 
 
 class Test(NamedTuple):
-    """One-sided p-values for "smaller" and "larger", and the difference of means with its relative size."""
+    """One-sided p-values for "smaller" and "larger", and the difference of means with its relative size.
+
+    Args:
+        p: that ours are smaller only by chance.
+        p_reverse: that ours are larger only by chance.
+        effect: mean of ours less mean of theirs: negative is better.
+        relative: the same, over the mean of theirs.
+    """
 
     p: float
     p_reverse: float
@@ -37,13 +44,13 @@ class Test(NamedTuple):
     relative: float
 
 
-def interval(values: Floats) -> Interval:
-    """Student's t over runs."""
+def interval(values: Floats) -> MeanInterval:
+    """The mean and its 95 % interval, by Student's t over runs; NaN ends where there is one run, or one overflowed."""
     mean = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(values).all():
-        return Interval(mean, math.nan, math.nan)
+        return MeanInterval(mean, math.nan, math.nan)
     half = float(stats.t.ppf(0.975, len(values) - 1)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+    return MeanInterval(mean, mean - half, mean + half)
 
 
 def welch(ours: Floats, theirs: Floats) -> Test:
@@ -90,6 +97,7 @@ def unsteadiness(curve: Floats, late: int) -> Floats:
 
 
 def _tested(ours: Floats, theirs: Floats, p_value: Callable[[Side], float]) -> Test:
+    """Both p-values and the effect; `p_value` gives the one-sided p-value of either side."""
     effect = float(np.mean(ours) - np.mean(theirs))
     relative = effect / float(np.mean(theirs)) if np.mean(theirs) else 0.0
     if len(ours) < 2 or len(theirs) < 2:
@@ -105,11 +113,13 @@ def _tested(ours: Floats, theirs: Floats, p_value: Callable[[Side], float]) -> T
 
 
 def _logs(sample: Floats) -> Floats:
+    """Logarithms; a risk of 0, which only a broken run has, counts as 1e-300."""
     logs: Floats = np.log(np.maximum(sample, 1e-300))
     return logs
 
 
 def _capped(*samples: Floats) -> list[Floats]:
+    """All samples, as numbers that can be averaged."""
     return [_finite(sample) for sample in samples]
 
 

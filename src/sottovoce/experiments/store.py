@@ -22,7 +22,7 @@ _ABOUT, _REFUSED = b"sottovoce.cell", b"sottovoce.refused"
 
 
 @dataclass(frozen=True)
-class Store:
+class CellStore:
     """The results under `root`/cells."""
 
     root: Path
@@ -35,7 +35,7 @@ class Store:
             folder.check_free(self.root)
 
     def path(self, cell: Cell) -> Path:
-        """Where a cell's result is, or would be."""
+        """Where a cell's result is, or would be: its content hash names the file."""
         return self.root / CELLS / f"{cell.key}.parquet"
 
     def read(self, cell: Cell) -> Measured | str | None:
@@ -47,12 +47,13 @@ class Store:
         reason = (table.schema.metadata or {}).get(_REFUSED)
         if reason is not None:
             return str(reason.decode())
+        # Of another version: run it again.
         if not set(ALL_COLUMNS) <= set(table.column_names):
             return None
         return Measured({name: table[name].to_numpy() for name in ALL_COLUMNS})
 
     def write(self, cell: Cell, result: Measured | str) -> None:
-        """Store a result, or why there is none. The cell goes into the file too, so that a file explains itself."""
+        """CellStore a result, or why there is none. The cell goes into the file too, so that a file explains itself."""
         about = {_ABOUT: json.dumps(asdict(cell), sort_keys=True)}
         if isinstance(result, str):
             table, about = pa.table({}), {**about, _REFUSED: result}
@@ -61,6 +62,7 @@ class Store:
         path = self.path(cell)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Under another name first: a study that is stopped never leaves half a result.
             with replacing(path) as file:
                 parquet.write_table(table.replace_schema_metadata(about), file)
         except OSError as error:
@@ -69,14 +71,14 @@ class Store:
             ) from error
 
 
-class Watcher:
-    """Told of what happens; this one does not care."""
+class ProgressWatcher:
+    """Told how far a study is; this one does nothing with it."""
 
     def begin(self, work: float, cells: int) -> None:
-        """So much is to be done in all."""
+        """So much is to be done in all: expected work, in units of one cell's `work`, and a number of cells."""
 
     def at(self, cell: Cell, share: float) -> None:
-        """A cell is this far."""
+        """A cell is this far: a share from 0 to 1."""
 
     def done(self, cell: Cell) -> None:
         """A cell is finished."""
@@ -86,8 +88,8 @@ class Watcher:
 class Runner:
     """Runs cells, or fetches what an earlier run left. `refused` collects what an algorithm would not do, and why."""
 
-    store: Store
-    watcher: Watcher
+    store: CellStore
+    watcher: ProgressWatcher
     refused: dict[Cell, str]
 
     def begin(self, cells: Iterable[Cell]) -> None:
@@ -108,10 +110,12 @@ class Runner:
         return result
 
     def _run(self, cell: Cell) -> Measured | str:
+        """Run the cell; a refusal of the algorithm is a result too, as text."""
         try:
             return measured.run(cell, self._progress(cell))
         except SottovoceError as error:
             return str(error)
 
     def _progress(self, cell: Cell) -> Callable[[int, int], None]:
+        """Tells the watcher after every round."""
         return lambda k, rounds: self.watcher.at(cell, k / rounds)

@@ -1,11 +1,13 @@
-"""The paper's figures and ours, as panels. Section 5 of the paper leaves t, D and the meaning of "empirical risk" open;
-what we chose is in the captions.
+"""The paper's figures and ours, as panels.
+
+Section 5 of the paper leaves t, D and the meaning of "empirical risk" open; what we chose is in the captions. A panel
+here is empty: it says which cells to run and where their results go.
 """
 
 from collections.abc import Callable
 
 from sottovoce.algorithms import registry
-from sottovoce.experiments.panels import FORM_WORDS, Panel, Scale, add, forms_of, in_group
+from sottovoce.experiments.panels import FORM_WORDS, Panel, StudySize, add_point, forms_of, in_group
 
 _PRINTED = "IPADMM, noise and steps as printed"
 _OURS = "IPADMM, exact noise, monotone steps"
@@ -14,7 +16,7 @@ SMALL_DIAMETER = 30.0  # in Figure 2: a D that is too small for the noise, to se
 EPSILONS = (0.5, 1.0)  # of the paper's Figure 3
 
 
-def setting(scale: Scale) -> str:
+def setting(scale: StudySize) -> str:
     """The fixed part of every caption."""
     return (
         f"Adult, {scale.nodes} nodes, complete graph unless said, rho = {scale.rho:g}, lambda = {scale.lam:g}, "
@@ -25,7 +27,7 @@ def setting(scale: Scale) -> str:
     )
 
 
-def figure_1(scale: Scale) -> Panel:
+def figure_1(scale: StudySize) -> Panel:
     """Risk against epsilon."""
     panel = Panel(
         name="fig1",
@@ -38,11 +40,11 @@ def figure_1(scale: Scale) -> Panel:
     values = (0.1, 1.0, 8.0) if scale.quick else (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0)
     for form, label in LINES.items():
         for epsilon in values:
-            add(panel, scale, "ipadmm", x=epsilon, epsilon=epsilon, form=form, series=label)
+            add_point(panel, scale, "ipadmm", x=epsilon, epsilon=epsilon, form=form, series=label)
     return panel
 
 
-def figure_2(scale: Scale) -> Panel:
+def figure_2(scale: StudySize) -> Panel:
     """Risk against the number of local steps."""
     budget = scale.rounds * scale.local_steps
     panel = Panel(
@@ -60,23 +62,23 @@ def figure_2(scale: Scale) -> Panel:
     values = (1, 2, 3) if scale.quick else (1, 2, 3, 5, 7, 10, 15, 20, 25)
     for l in values:
         for form, label in LINES.items():
-            add(
+            add_point(
                 panel, scale, "ipadmm", x=float(l), epsilon=1.0, form=form, own={"local_steps": l},
                 series=f"{label}, t = {scale.rounds}",
             )  # fmt: skip
-        add(
+        add_point(
             panel, scale, "ipadmm", x=float(l), epsilon=1.0, form="published",
             own={"local_steps": l, "diameter": SMALL_DIAMETER},
             series=f"{_PRINTED}, t = {scale.rounds}, D = {SMALL_DIAMETER:g}",
         )  # fmt: skip
-        add(
+        add_point(
             panel, scale, "ipadmm", x=float(l), epsilon=1.0, own={"local_steps": l}, rounds=max(1, round(budget / l)),
             series=f"{_OURS}, t l = {budget}",
         )  # fmt: skip
     return panel
 
 
-def figure_3(scale: Scale) -> Panel:
+def figure_3(scale: StudySize) -> Panel:
     """Risk over rounds, all algorithms of the paper."""
     panel = Panel(
         name="fig3",
@@ -94,11 +96,11 @@ def figure_3(scale: Scale) -> Panel:
             for name in in_group("paper"):
                 known = form if form in registry.entry(name).forms else "fair"  # ADMM has one form
                 facet = f"{words}, epsilon {epsilon:g}"
-                add(panel, scale, name, x=0.0, epsilon=epsilon, form=known, facet=facet, record=scale.record)
+                add_point(panel, scale, name, x=0.0, epsilon=epsilon, form=known, facet=facet, record=scale.record)
     return panel
 
 
-def test_split(scale: Scale) -> Panel:
+def test_split(scale: StudySize) -> Panel:
     """All algorithms on the official split, for the table."""
     panel = Panel(
         name="table",
@@ -115,11 +117,11 @@ def test_split(scale: Scale) -> Panel:
     problem = scale.problem(split="official")
     for name in in_group("paper", "beyond", "bound"):
         for form in forms_of(name):
-            add(panel, scale, name, x=form, epsilon=1.0, form=form, problem=problem)
+            add_point(panel, scale, name, x=form, epsilon=1.0, form=form, problem=problem)
     return panel
 
 
-def diameter(scale: Scale) -> Panel:
+def diameter(scale: StudySize) -> Panel:
     """Risk against D."""
     panel = Panel(
         name="diameter",
@@ -132,13 +134,13 @@ def diameter(scale: Scale) -> Panel:
     values = (10.0, 100.0) if scale.quick else (5.0, 10.0, 20.0, 40.0, 80.0, 120.0, 200.0, 400.0)
     for epsilon in EPSILONS:
         for D in values:
-            add(
+            add_point(
                 panel, scale, "ipadmm", x=D, epsilon=epsilon, own={"diameter": D}, series=f"IPADMM, epsilon {epsilon:g}"
             )
     return panel
 
 
-def graph(scale: Scale) -> Panel:
+def graph(scale: StudySize) -> Panel:
     """Risk on four graphs."""
     panel = Panel(
         name="graph",
@@ -154,11 +156,11 @@ def graph(scale: Scale) -> Panel:
     for kind, options in kinds.items():
         problem = scale.problem(graph=kind, graph_options=options)
         for name in _light():
-            add(panel, scale, name, x=kind, epsilon=1.0, problem=problem)
+            add_point(panel, scale, name, x=kind, epsilon=1.0, problem=problem)
     return panel
 
 
-def skew(scale: Scale) -> Panel:
+def skew(scale: StudySize) -> Panel:
     """Risk when nodes hold different mixes of labels."""
     panel = Panel(
         name="skew",
@@ -178,11 +180,11 @@ def skew(scale: Scale) -> Panel:
     for words, (kind, options) in deals.items():
         problem = scale.problem(partition=kind, partition_options=options)
         for name in _light():
-            add(panel, scale, name, x=words, epsilon=1.0, problem=problem)
+            add_point(panel, scale, name, x=words, epsilon=1.0, problem=problem)
     return panel
 
 
-def choices(scale: Scale) -> Panel:
+def choices(scale: StudySize) -> Panel:
     """Exact against printed noise, monotone against printed steps."""
     panel = Panel(
         name="choices",
@@ -194,7 +196,7 @@ def choices(scale: Scale) -> Panel:
     for epsilon in EPSILONS:
         for calibration in ("paper", "exact"):
             for schedule in ("paper", "monotone"):
-                add(
+                add_point(
                     panel, scale, "ipadmm", x=f"{calibration} noise,\n{schedule} steps", epsilon=epsilon,
                     own={"calibration": calibration, "schedule": schedule}, series=f"epsilon {epsilon:g}",
                 )  # fmt: skip
@@ -206,7 +208,7 @@ def _light() -> list[str]:
     return [name for name in in_group("paper", "beyond") if not registry.entry(name).exact]
 
 
-PANELS: dict[str, Callable[[Scale], Panel]] = {
+PANELS: dict[str, Callable[[StudySize], Panel]] = {
     "fig1": figure_1,
     "fig2": figure_2,
     "fig3": figure_3,

@@ -13,7 +13,7 @@ import numpy as np
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.experiments.cells import Cell, Problem
-from sottovoce.experiments.panels import Panel, Point, Scale, add, in_group
+from sottovoce.experiments.panels import Panel, Point, StudySize, add_point, in_group
 from sottovoce.experiments.store import Runner
 from sottovoce.experiments.suite import EPSILONS, setting
 
@@ -38,24 +38,25 @@ class Contestant:
     x: float | str | None = None
 
 
-def contestants(scale: Scale) -> list[Contestant]:
+def contestants(scale: StudySize) -> list[Contestant]:
     """All algorithms with the registry's grids, at both epsilons; the quick form keeps the corners."""
     found = []
     for epsilon in EPSILONS:
         for name in in_group("paper", "beyond", "bound"):
             points = registry.entry(name).points()
             if scale.quick:
+                # The first and the last point of the grid.
                 points = [{**point, "rounds": scale.rounds} for point in points[:: len(points) - 1]]
             found.append(Contestant(name=name, points=points, epsilon=epsilon, facet=f"epsilon {epsilon:g}", x=0.0))
     return found
 
 
-def trials(scale: Scale, contestant: Contestant, panel: Panel) -> list[Point]:
+def trials(scale: StudySize, contestant: Contestant, panel: Panel) -> list[Point]:
     """The grid's cells, with few runs each."""
     few = replace(scale, runs=scale.tuning_runs)
     tried = Panel(name="tuning", title="", caption="", xlabel="", shape="categories")
     for number, point in enumerate(contestant.points):
-        add(
+        add_point(
             tried, few, contestant.name, x=float(number), epsilon=contestant.epsilon, form=contestant.form,
             own={**(contestant.own or {}), **point}, problem=contestant.problem, scored=scale.tuning_scored,
         )  # fmt: skip
@@ -64,7 +65,7 @@ def trials(scale: Scale, contestant: Contestant, panel: Panel) -> list[Point]:
     return tried.points
 
 
-def figure_3b(scale: Scale) -> Panel:
+def figure_3b(scale: StudySize) -> Panel:
     """The empty panel; `tune` fills it."""
     grid = len(contestants(scale)[0].points)
     return Panel(
@@ -95,18 +96,20 @@ def best(tried: Iterable[Point]) -> Point | None:
     return min((point for point in tried if point.result is not None), key=risk, default=None)
 
 
-def plan(scale: Scale, panel: Panel, entered: Sequence[Contestant]) -> tuple[list[list[Point]], list[Cell]]:
-    """Everybody's trials, and stand-ins for the runs that will judge the chosen ones: so much work there is."""
+def plan_trials(scale: StudySize, panel: Panel, entered: Sequence[Contestant]) -> tuple[list[list[Point]], list[Cell]]:
+    """Everybody's trials, and stand-ins for the runs that will judge the chosen ones: so that the work is
+    known ahead.
+    """
     tried = [trials(scale, contestant, panel) for contestant in entered]
     stand_ins = [replace(points[-1].cell, runs=scale.runs, seed=scale.fresh_seed) for points in tried if points]
     return tried, stand_ins
 
 
 def tune(
-    scale: Scale, panel: Panel, runner: Runner, entered: Sequence[Contestant], record: tuple[int, ...] = ()
+    scale: StudySize, panel: Panel, runner: Runner, entered: Sequence[Contestant], record: tuple[int, ...] = ()
 ) -> None:
     """Run the grids, choose, and judge the chosen settings on fresh noise."""
-    tried, _ = plan(scale, panel, entered)
+    tried, _ = plan_trials(scale, panel, entered)
     for one, points in zip(entered, tried, strict=True):
         chosen = best([replace(point, result=runner.get(point.cell)) for point in points])
         if chosen is None:
@@ -117,7 +120,7 @@ def tune(
             f"{name.replace('_', ' ')} {_short(value)}{_edge(one.points, name, value)}"
             for name, value in picked.items()
         )
-        add(
+        add_point(
             panel, scale, one.name, x=f"{registry.entry(one.name).label}\n{words}" if one.x is None else one.x,
             epsilon=one.epsilon, form=one.form, own={**(one.own or {}), **picked}, problem=one.problem,
             facet=one.facet, series=one.series, record=record, seed=scale.fresh_seed, picked=words,
@@ -132,4 +135,5 @@ def _edge(points: Sequence[Mapping[str, Value]], name: str, value: Value) -> str
 
 
 def _short(value: Value) -> str:
+    """A setting's value, short enough for a figure."""
     return f"{value:g}" if isinstance(value, int | float) else value

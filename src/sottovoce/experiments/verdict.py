@@ -46,7 +46,18 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim and what came of it. `source` is "paper" or "ours"."""
+    """A claim and what came of it.
+
+    Args:
+        name: short, for tables.
+        text: what it says, in a sentence.
+        source: "paper" or "ours".
+        verdict: one of HOLDS, ONLY_IF, FAILS, OPEN and UNTESTED.
+        condition: of ONLY_IF: under which circumstances; else empty.
+        comparisons: all of its tests.
+        untested: (condition, against) that could not be run.
+        elsewhere: the verdict by other outputs of the same runs.
+    """
 
     name: str
     text: str
@@ -67,7 +78,7 @@ class Claim:
         return asdict(self)
 
 
-def compared(condition: str, against: str, kind: str, test: Test, runs: int) -> Comparison:
+def comparison_of(condition: str, against: str, kind: str, test: Test, runs: int) -> Comparison:
     """A comparison of two samples, not yet corrected."""
     return Comparison(condition=condition, against=against, test=kind, runs=runs, **test._asdict())
 
@@ -134,6 +145,7 @@ def parts(claim: Claim, text: str) -> list[Claim]:
 
 
 def _verdict(decided: tuple[Comparison, ...]) -> tuple[str, str]:
+    """The verdict on decided comparisons, and under which conditions it holds."""
     won = [c for c in decided if c.outcome in ("won", "partly")]
     if not decided:
         return UNTESTED, ""
@@ -145,6 +157,7 @@ def _verdict(decided: tuple[Comparison, ...]) -> tuple[str, str]:
 
 
 def _outcome(c: Comparison, p: float, reverse: float) -> str:
+    """Won, lost, partly or a tie, by the corrected p-values."""
     if p < LEVEL:
         return "partly" if c.only else "won"
     return "lost" if reverse < LEVEL else "tie"
@@ -165,5 +178,6 @@ def _describe(won: list[Comparison], family: tuple[Comparison, ...]) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
+    """Words as people list them, each once."""
     *most, last = list(dict.fromkeys(words))
     return f"{', '.join(most)} and {last}" if most else last

@@ -1,12 +1,16 @@
 """The exact local argmin of decentralised ADMM: a solver that owns what it keeps between calls.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
 Two methods, and what a problem has decides which:
 
     no kink       a smooth loss and no l1 part: runs side by side, in `sottovoce.kernels.descent`. What that does not
                   certify, because the problem is too ill-conditioned for it, goes on to the other
     some kink     a loss with a kink, or an l1 part: one node and run at a time, in `sottovoce.kernels.newton`
 
-The proofs of their certificates are there.
+The proofs of their certificates are there. The plain form that both are tested against is `sottovoce.argmin`.
 """
 
 import numpy as np
@@ -14,9 +18,9 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
 from sottovoce.kernels.descent import descend_all
-from sottovoce.kernels.factor import Lines
+from sottovoce.kernels.factor import FlatRows
 from sottovoce.kernels.formulas import formulas
-from sottovoce.kernels.newton import Kept, Problem, minimise_all
+from sottovoce.kernels.newton import ArgminData, Kept, minimise_all
 from sottovoce.kernels.simd import Lanes
 from sottovoce.kernels.threads import share_out
 from sottovoce.kernels.tiles import Csr, Dense
@@ -64,7 +68,7 @@ class ArgminSolver:
         counts = np.diff(offsets)
         share = np.repeat(1.0 / counts, counts)
         low, high = _sides(loss, numbers, share) if kinked else (np.zeros(0), np.zeros(0))
-        self._d, self._rows = d, _lines(rows, d)
+        self._d, self._rows = d, _flat_rows(rows, d)
         # The same numbers, as the kernel of many runs reads them.
         self._tiles = Csr(*self._rows) if isinstance(rows, Csr) else Dense(self._rows.values.reshape(-1, d))
         norms = _norms(self._rows)
@@ -73,8 +77,9 @@ class ArgminSolver:
         code = _SMOOTH.index(type(loss)) if type(loss) in _SMOOTH else 0
         known = kinked or type(loss) in _SMOOTH
         self._of = tuple(formulas(kind) for kind in (_SMOOTH if known else (type(loss),) * len(_SMOOTH)))
-        self._problem = Problem(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
+        self._problem = ArgminData(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
         self._l2 = weight * regulariser.l2
+        # Per node: what the stiffness of kinks is scaled by, and a bound on the loss's curvature.
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
         self._scales = np.stack([1 / np.where(longest > 0, longest, 1.0), steepest], axis=1)
@@ -108,6 +113,7 @@ class ArgminSolver:
         w, reached = (self._side_by_side if self._smooth else self._one_by_one)(pull, mu, start, float(tolerance))
         if not (reached <= tolerance).all():
             self._kept = None
+            # A run that went wrong leaves nothing behind that the next one could start from.
             i, q = np.unravel_index(int(np.argmax(np.nan_to_num(reached, nan=np.inf))), reached.shape)
             raise SottovoceError(
                 f"Expected the argmin of node {i}, run {q} to be certified to tolerance={tolerance:g}, "
@@ -126,6 +132,7 @@ class ArgminSolver:
         )  # fmt: skip
         left = np.flatnonzero(~(reached <= tolerance))
         if len(left):
+            # Where the first method has overflowed, the second starts from the beginning.
             w = np.where(np.isfinite(w).all(axis=1, keepdims=True), w, start)
             self._minimise(left, _nothing_kept(nodes), pull, mu, w, tolerance, reached)
         return w, reached
@@ -143,12 +150,14 @@ class ArgminSolver:
     def _minimise(
         self, which: Ints, kept: Kept, pull: Floats, mu: Floats, w: Floats, tolerance: float, reached: Floats
     ) -> None:
+        """Newton's method with kinks on these (node, run) pairs: `w` and `reached` are overwritten in place."""
         share_out(
             minimise_all, len(which), which, self._rows, self._problem, self._of, kept, self._scales, mu, pull, w,
             tolerance, reached,
         )  # fmt: skip
 
     def _fresh(self, runs: int) -> Kept:
+        """What nothing was kept in yet, for so many runs."""
         offsets = self._problem.offsets
         nodes, rows, d = len(offsets) - 1, int(offsets[-1]), self._d
         room = np.minimum(np.diff(offsets), d) ** 2
@@ -165,11 +174,13 @@ class ArgminSolver:
 
 
 def _nothing_kept(nodes: int) -> Kept:
+    """What a call keeps that keeps nothing: a fall-back of smooth problems starts anew every time."""
     none = np.empty((0, nodes, 3))
     return Kept(none[:, 0], np.zeros(nodes, dtype=np.int64), none, none, none[..., None])
 
 
 def _refuse_unsupported(loss: Loss, max_grad_norm: float | None) -> None:
+    """Refuse, before any work, what no method here minimises."""
     if max_grad_norm is not None:
         raise UnsupportedError(
             "The exact argmin needs no max_grad_norm, since a clipped gradient is the gradient of no known function. "
@@ -185,6 +196,7 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
     sides = []
     for side in (-1.0, 1.0):
         steepness = loss.slope(labels + side * far, labels, loss.theta)
+        # At two distances: a line through 0 is then known to be straight, not merely to pass there.
         for times in (1.0, 7.0):
             value = loss.value(labels + side * times * far, labels, loss.theta)
             if not np.allclose(value, steepness * side * times * far, rtol=1e-9, atol=0):
@@ -196,13 +208,15 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
     return sides[0].astype(np.float64), sides[1].astype(np.float64)
 
 
-def _lines(rows: Csr | Dense, d: int) -> Lines:
+def _flat_rows(rows: Csr | Dense, d: int) -> FlatRows:
+    """Either kind of rows as one list of entries, in double precision."""
     values = np.ascontiguousarray(rows.values, dtype=np.float64)
     if isinstance(rows, Csr):
-        return Lines(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
-    return Lines(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)
+        return FlatRows(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
+    return FlatRows(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)
 
 
-def _norms(rows: Lines) -> Floats:
+def _norms(rows: FlatRows) -> Floats:
+    """The Euclidean norm of every row."""
     count = len(rows.starts) - 1
     return np.sqrt(np.bincount(np.repeat(np.arange(count), np.diff(rows.starts)), rows.values**2, minlength=count))

@@ -1,5 +1,9 @@
 """The exact local argmin of a smooth loss, for many runs side by side: Newton's method with conjugate gradients.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
 For each node i and run, with mu = curvature_i + weight l2 > 0:
 
     F(w) = (1/m_i) sum_j loss(<w, a_j>, b_j) - <pull, w> + mu/2 ||w||^2
@@ -14,9 +18,9 @@ minimiser, because F is mu-strongly convex. A lane that does not get there in a 
 left to `sottovoce.kernels.newton`.
 
 Method. H step = -g is solved to ||H step + g|| <= forcing ||g||, where the forcing follows how fast g falls (Eisenstat
-and Walker). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so far,
-or the step is shortened until F does. Lanes that are done keep their model and wait for the others. Which lanes wait
-for which changes no number: each does the operations that it would do alone, in the same order.
+and Walker 1996). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so
+far, or the step is shortened until F does. Lanes that are done keep their model and wait for the others. Which lanes
+wait for which changes no number: each does the operations that it would do alone, in the same order.
 """
 
 from typing import Any, NamedTuple
@@ -32,6 +36,7 @@ from sottovoce.kernels.tiles import aligned, copy_in, copy_out, dot, scatter
 _EPS = 2.0**-52
 # Rows handled together, so that what is kept of each stays in the first-level cache.
 _BLOCK = 32
+# Newton needs about ten. What needs more is ill-conditioned, and better off with a factorisation.
 _MOST_EVALUATIONS = 60
 # The forcing is between these. Within a factor of three either way, they make no difference to the time.
 _MOST, _LEAST = 0.03, 1e-6
@@ -119,11 +124,12 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
         scatter(rows, t.which, n, t.block, t.g, lanes)
     sizes = (node.mu + node.steepest) * np.sqrt(_product(t.w, t.w, lanes)) + np.sqrt(_product(t.pull, t.pull, lanes))
     store(t.size, 0, np.sqrt(_product(t.g, t.g, lanes)))
+    # Four roundings for each term of the gradient: a product, two sums, and the slope itself.
     store(t.hidden, 0, 4 * _EPS * (sizes + total))
 
 
 @part
-def _curved_rows(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
+def _fill_curvatures(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
     """Fill in the curvatures of the rows that have some in an active lane. How many these are."""
     wide, share, n = width(lanes), 1.0 / node.m, 0
     active = load(t.active, 0, lanes)
@@ -155,13 +161,14 @@ def _apply(rows: Any, mu: float, n: int, t: Any, lanes: Any) -> None:
 @part
 def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes: Any) -> None:
     """step <- about -H^-1 g in active lanes, 0 in the others."""
-    wide, n = width(lanes), _curved_rows(p, of, node, t, lanes)
+    wide, n = width(lanes), _fill_curvatures(p, of, node, t, lanes)
     busy, zero = load(t.active, 0, lanes), broadcast(0.0, lanes)
     for place in range(0, len(t.g), wide):
         rest = where(busy, -load(t.g, place, lanes), 0.0)
         store(t.rest, place, rest)
         store(t.direction, place, rest)
         store(t.step, place, zero)
+    # Starting from 0 the residual is -g itself, and the first direction too.
     squares = _product(t.rest, t.rest, lanes)
     goal = load(t.forcing, 0, lanes) * load(t.size, 0, lanes)
     goal = goal * goal
@@ -173,6 +180,7 @@ def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes
             store(t.step, place, fma(length, load(t.direction, place, lanes), load(t.step, place, lanes)))
             store(t.rest, place, fma(-length, load(t.image, place, lanes), load(t.rest, place, lanes)))
         left = _product(t.rest, t.rest, lanes)
+        # A lane that is solved stops moving: its step would only collect rounding.
         busy = busy & (left > goal)
         if not any_lane(busy):
             break
@@ -198,6 +206,7 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     left, right, at_left, at_right = zero, zero + 1.0, before, load(t.after, 0, lanes)
     busy = (before < 0) & (at_right > 0)
     for trial in range(100):
+        # False position and bisection take turns: the first is fast, the second cannot stall.
         part_way = zero + 0.5 if trial % 2 else at_left / (at_left - at_right)
         here = left + (right - left) * part_way
         back, slopes = 1 - here, zero
@@ -209,6 +218,7 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
         above, below = busy & (found > 0), busy & (found <= 0)
         right, at_right = where(above, here, right), where(above, found, at_right)
         left, at_left = where(below, here, left), where(below, found, at_left)
+        # Enough once the slope is three tenths of what it was: an exact minimum along the step would be wasted.
         busy = busy & ((found > 0) | (found < 0.3 * before))
         if not any_lane(busy):
             break
@@ -227,6 +237,7 @@ def _move(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     _evaluate(rows, p, of, node, t, lanes)
     after = _product(t.g, t.step, lanes)
     store(t.after, 0, after)
+    # Too far: the derivative has changed its sign, and the gradient has not halved.
     far = active & (after > 0) & (load(t.size, 0, lanes) > 0.5 * load(t.best, 0, lanes))
     if any_lane(far):
         _shorten(rows, p, of, node, t, lanes)
@@ -284,7 +295,23 @@ def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
 @kernel
 def descend_all(counter: Any, items: int, rows: Any, p: Any, of: Any, scales: Any, mu: Any, pull: Any, start: Any,
                 tolerance: float, w: Any, reached: Any, lanes: Any) -> None:  # fmt: skip
-    """An item is a tile of runs of a node. `w` gets the results, `reached` their certificates."""
+    """The argmin of many runs side by side; an item is a tile of runs of a node.
+
+    Args:
+        counter: from which threads claim items.
+        items: how many there are: nodes times tiles.
+        rows: `tiles.Csr` or `tiles.Dense` of all nodes.
+        p: `newton.ArgminData`.
+        of: formulas of three smooth losses, of which p.code names one.
+        scales: (nodes, 2), of which the second is the bound on the loss's curvature.
+        mu: (nodes,) strong convexity.
+        pull: (nodes, d, runs).
+        start: (nodes, d, runs).
+        tolerance: of the certificate.
+        w: (nodes, d, runs) gets the results.
+        reached: (nodes, runs) gets their certificates.
+        lanes: how many runs make a tile.
+    """
     nodes, d, all_runs = start.shape
     wide, most = width(lanes), 0
     for i in range(nodes):

@@ -1,7 +1,11 @@
 """Whole numbers with exactly the discrete Gaussian law, made from random words: Canonne, Kamath & Steinke (2020).
 
 Everything is 64-bit whole numbers; no floating-point number is formed. What is drawn, and which word decides what, is
-written down in `sottovoce.sampler`, which is what the rest of the library calls.
+written down in `sottovoce.sampler`, which is what the rest of the library calls. A change of the order in which words
+are taken changes the noise of runs that are resumed: see VERSION there.
+
+How long a draw takes depends on what it draws. Nobody is promised otherwise: messages are timed by whoever sees them,
+and statements say that time is not covered.
 """
 
 from typing import Any
@@ -46,7 +50,7 @@ def exp_coin(words: Any, at: Any, p: Any, q: Any, power: Any, c: Any) -> Any:
 
 
 @part
-def accepted(words: Any, at: Any, s: Any, u: Any, v: Any) -> Any:
+def accept(words: Any, at: Any, s: Any, u: Any, v: Any) -> Any:
     """True with chance e^-(u + s v - s)^2 / (2 s^2): Algorithm 3's coin, as a product of smaller ones."""
     if v == _0:
         return exp_coin(words, at, s - u, s, 2, _2)
@@ -73,7 +77,7 @@ def gaussian(words: Any, at: Any, s: Any) -> Any:
         negative = below(words, at, _2) == _1
         if negative and u == _0 and v == _0:
             continue  # there is one zero, not two
-        if accepted(words, at, s, u, v):
+        if accept(words, at, s, u, v):
             size = np.int64(u + s * v)
             return -size if negative else size
 

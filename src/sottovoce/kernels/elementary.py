@@ -21,6 +21,8 @@ from sottovoce.kernels.threads import piece
 
 
 class _PolynomialType(types.Opaque):
+    """The type of one polynomial: its coefficients are known when compiling."""
+
     def __init__(self, coefficients: tuple[float, ...]) -> None:
         self.coefficients = coefficients
         super().__init__(f"polynomial{coefficients}")
@@ -38,6 +40,7 @@ register_model(_PolynomialType)(models.OpaqueModel)
 
 @lower_constant(_PolynomialType)
 def _constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
+    """A polynomial has no value at run time: all of it is in its type."""
     return context.get_dummy_value()
 
 
@@ -101,8 +104,10 @@ def _exp(x: Any) -> Any:
             shifted = fma(x, _LOG2_E, _ROUND_32)
             n = shifted - _ROUND_32
             rest = fma(n, -_LOW_32, fma(n, -_HIGH_32, x))
+            # Half of 2^n, since the polynomial is twice exp: both ends of the exponent then fit.
             power = from_bits((bits(shifted) << 23) + (126 << 23))
             value = _at(_EXP_32, rest) * power
+            # ln 2^-125.5 and ln of the largest single: what lies beyond has no normal number.
             return where(x < -86.98, 0.0, where(x > 88.72283, np.inf, value))
 
         return exp32
@@ -113,6 +118,7 @@ def _exp(x: Any) -> Any:
         rest = fma(n, -_LOW_64, fma(n, -_HIGH_64, x))
         power = from_bits((bits(shifted) << 52) + (1022 << 52))
         value = _at(_EXP_64, rest) * power
+        # The same for double precision.
         return where(x < -708.0, 0.0, where(x > 709.782712893384, np.inf, value))
 
     return exp64
@@ -125,6 +131,7 @@ def log_of(f: Any, k: Any) -> Any:
 
 @overload(log_of, jit_options={"forceinline": True})
 def _log_of(f: Any, k: Any) -> Any:
+    """`log_of` in either precision: the classic series in s = f / (2 + f), with k ln 2 added in two parts."""
     if f.dtype == types.float32:
 
         def log32(f: Any, k: Any) -> Any:
@@ -153,10 +160,12 @@ def split(x: Any) -> Any:
 
 @overload(split, jit_options={"forceinline": True})
 def _split(x: Any) -> Any:
+    """`split` by whole-number arithmetic on the bits."""
     if x.dtype == types.float32:
 
         def split32(x: Any) -> Any:
             whole = bits(x)
+            # The difference to the bits of sqrt(1/2) has the exponent in its high bits, rounded down.
             k = (whole - _HALF_32) >> 23
             return from_bits(whole - (k << 23)), convert(k, np.float32(0))
 
@@ -216,6 +225,7 @@ def sincos(angle: Any) -> Any:
 
 @overload(sincos, jit_options={"forceinline": True})
 def _sincos(angle: Any) -> Any:
+    """`sincos` by its two polynomials in the square of the angle."""
     sin, cos = (_SIN_32, _COS_32) if angle.dtype == types.float32 else (_SIN_64, _COS_64)
 
     def sincos(angle: Any) -> Any:

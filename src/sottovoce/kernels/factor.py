@@ -2,6 +2,10 @@
 
     H = diag(D) + sum_j c_j a_j a_j^T,         D > 0, c >= 0.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by. Only `sottovoce.kernels.newton` calls it.
+
 H is d x d. Where fewer than d rows have c_j > 0, the matrix that is factorised has one line for each of those instead:
 
     H^-1 = D^-1 - D^-1 A^T S M^-1 S A D^-1,     S = diag(sqrt(c)),  M = I + S A D^-1 A^T S.
@@ -24,7 +28,7 @@ _EPS = 2.0**-52
 _sum = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
 
 
-class Lines(NamedTuple):
+class FlatRows(NamedTuple):
     """All nodes' rows; row j's entries are values[starts[j] : starts[j + 1]]."""
 
     values: Floats  # (entries,)
@@ -44,7 +48,7 @@ def _fma(_context: Any, x: Any, y: Any, z: Any) -> Any:  # noqa: ARG001
 
 @_sum
 def dot_row(rows: Any, j: int, w: Any) -> Any:
-    """<a_j, w>."""
+    """<a_j, w>, with w of length d."""
     first, last, total = rows.starts[j], rows.starts[j + 1], 0.0
     if len(rows.columns) == 0:
         for e in range(last - first):
@@ -56,8 +60,8 @@ def dot_row(rows: Any, j: int, w: Any) -> Any:
 
 
 @_sum
-def dot(x: Any, y: Any) -> Any:
-    """<x, y>."""
+def dot_dense(x: Any, y: Any) -> Any:
+    """<x, y> of two vectors of one length."""
     total = 0.0
     for c in range(len(x)):
         total += x[c] * y[c]
@@ -158,6 +162,7 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
     d, n = len(diagonal), 0
     for j in range(m):
         n += c[j] > 0
+    # As many weighted rows as coordinates: H itself is the smaller matrix.
     if n >= d:
         for k in range(d * d):
             room[k] = 0.0
@@ -180,6 +185,7 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
             for k in range(d):
                 temp[k] /= diagonal[k]
             q = p
+            # Only the upper half is filled in, which is all that the factorisation reads.
             for other in range(j, m):
                 if c[other] > 0:
                     room[p * n + q] = math.sqrt(c[other]) * dot_row(rows, begin + other, temp)
@@ -191,8 +197,20 @@ def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, t
 
 
 @part
-def solve(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, n: int, x: Any, temp: Any) -> None:
-    """x <- H^-1 x, with c, diagonal and n as they were at `factorise`. `temp` has room for n numbers."""
+def solve_factored(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, n: int, x: Any, temp: Any) -> None:
+    """x <- H^-1 x in place.
+
+    Args:
+        rows: all nodes' rows.
+        begin: the node's first row.
+        m: how many rows it has.
+        c: their weights in H, as they were at `factorise`.
+        diagonal: D, as it was there.
+        room: the factor.
+        n: what `factorise` returned.
+        x: the right side, then the solution.
+        temp: room for n numbers.
+    """
     d = len(diagonal)
     if n < 0:
         _back(room, d, x)
@@ -206,6 +224,7 @@ def solve(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, n: in
             p += 1
     _back(room, n, temp)
     for k in range(d):
+        # Back to D D^-1 x, so that the second product lands before the last division.
         x[k] *= diagonal[k]
     p = 0
     for j in range(m):

@@ -26,11 +26,13 @@ class FormulasType(types.Opaque):
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
         compiled = (loss.value, loss.slope, loss.curvature, labels.sign)
+        # The name of the class alone would find a kernel that was compiled for an older formula.
         digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
 
 
 def _text(code: CodeType) -> str:
+    """What a formula computes, as text: a changed one is another type, and is compiled anew."""
     return f"{code.co_code.hex()} {code.co_names} {code.co_consts}"
 
 
@@ -52,16 +54,19 @@ register_model(FormulasType)(models.OpaqueModel)
 
 @unbox(FormulasType)
 def _unbox(_kind: Any, _value: Any, c: Any) -> Any:
+    """Formulas have no value at run time: all of them is in their type."""
     return NativeValue(c.context.get_dummy_value())
 
 
 @lower_constant(FormulasType)
 def _constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
+    """The same for formulas that are constants of a kernel."""
     return context.get_dummy_value()
 
 
 @cache
 def _compiled(formula: FunctionType) -> Callable[..., Any]:
+    """One formula, compiled to vanish into its caller."""
     compiled: Callable[..., Any] = piece(formula)
     return compiled
 
@@ -87,6 +92,7 @@ def curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(slope, jit_options={"forceinline": True})
 def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`slope`: the class's own formula, chosen when compiling."""
     formula = _compiled(of.loss.slope)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
@@ -97,6 +103,7 @@ def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(value, jit_options={"forceinline": True})
 def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`value`, in the same way."""
     formula = _compiled(of.loss.value)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
@@ -107,6 +114,7 @@ def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(curvature, jit_options={"forceinline": True})
 def _curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`curvature`, in the same way."""
     formula = _compiled(of.loss.curvature)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:

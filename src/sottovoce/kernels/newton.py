@@ -1,5 +1,9 @@
 """The exact local argmin of decentralised ADMM, for every loss and regulariser, certified.
 
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
 For each node i and run, with mu = curvature_i + weight l2 > 0:
 
     F(w) = (1/m_i) sum_j loss(<w, a_j>, b_j) + weight (l1 ||w||_1 + l2/2 ||w||^2) - <pull, w> + curvature_i/2 ||w||^2
@@ -20,9 +24,9 @@ then within tolerance / mu of the minimiser. Without kinks this reads ||grad F||
 
 Method. Newton on F with the kinked terms replaced by max over y in [lo, hi] of y r - (y - y_t)^2 / (2 c), whose slope
 is y_t + c r cut to [lo, hi]. When that is solved, the slopes become the new y_t (the method of multipliers, here also
-the proximal point method on the dual). It converges whatever the rows, and c sets how fast. G asks r = 0 of the
-terms at their kink to about tolerance^2, so residuals are computed with twice the digits. A Newton matrix is used for
-as long as it halves the gradient. Where there are kinks, it and the duals are kept from call to call.
+the proximal point method on the dual). It converges whatever the rows, and c sets how fast. G asks r = 0 of the terms
+at their kink to about tolerance^2, so residuals are computed with twice the digits. A Newton matrix is used for as long
+as it halves the gradient. Where there are kinks, it and the duals are kept from call to call.
 """
 
 import math
@@ -31,19 +35,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
-from sottovoce.kernels.factor import add_exactly, add_row, copy, dot, dot_row, factorise, residual, solve
+from sottovoce.kernels.factor import add_exactly, add_row, copy, dot_dense, dot_row, factorise, residual, solve_factored
 from sottovoce.kernels.formulas import curvature, slope
 from sottovoce.kernels.threads import claim, kernel, part
 
 _EPS = 2.0**-52
+# A few dozen are usual. Very stiff kinks take hundreds; what takes more is said to be uncertified.
 _MOST_EVALUATIONS = 2000
 # Stiffness of a kink, relative to the curvature around it: at the first solve, and where it stops growing by itself.
 _SOFT, _STIFF, _STIFFEST = 1.0, 1e6, 1e12
+# Newton steps of a call: below the first kinks may be stiffer next time, above the second softer.
 _FEW, _MANY = 6, 12
 
 
-class Problem(NamedTuple):
-    """What does not change from call to call."""
+class ArgminData(NamedTuple):
+    """What does not change from call to call.
+
+    Args:
+        offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
+        labels, norms: (rows,) each.
+        low, high: (rows,) slopes below and above the kink, over m_i; empty for a smooth loss.
+        l1: weight of ||w||_1, the regulariser's included.
+        code: which of the formulas is the loss's.
+        theta: its shape parameter.
+    """
 
     offsets: Ints  # (nodes + 1,)
     labels: Floats  # (rows,)
@@ -106,6 +121,7 @@ def _curvature(of: Any, code: int, z: float, b: float, theta: float) -> Any:
 
 @part
 def _cut(y: float, low: float, high: float) -> Any:
+    """y, cut to [low, high]."""
     return min(max(y, low), high)
 
 
@@ -122,8 +138,8 @@ def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
     `stiff` is c of a row at its kink, and of a coordinate at 0.
     """
     w, tail, g, pull = it.column[_W], it.column[_TAIL], it.column[_G], it.column[_PULL]
-    kinked, share, size, gap = len(p.low) > 0, 1.0 / it.m, math.sqrt(dot(w, w)), 0.0
-    hidden = (it.mu + it.steepest) * size + math.sqrt(dot(pull, pull))
+    kinked, share, size, gap = len(p.low) > 0, 1.0 / it.m, math.sqrt(dot_dense(w, w)), 0.0
+    hidden = (it.mu + it.steepest) * size + math.sqrt(dot_dense(pull, pull))
     for k in range(len(g)):
         g[k] = (it.mu * w[k] - pull[k]) + it.mu * tail[k]
     for j in range(it.m):
@@ -148,14 +164,14 @@ def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
             it.column[_C1, k] = stiff[1] if abs(s) < p.l1 else 0.0
             g[k] += s
             gap += _gap(s, w[k], -p.l1, p.l1)
-    return math.sqrt(dot(g, g)), 2 * it.mu * gap, 4 * _EPS * hidden
+    return math.sqrt(dot_dense(g, g)), 2 * it.mu * gap, 4 * _EPS * hidden
 
 
 @part
 def _derivative(p: Any, of: Any, it: Any, stiff: Any, t: float) -> Any:
     """Of the function along the step at the fraction t of it, where w is at t = 1. It rises with t."""
     back, w, step = 1 - t, it.column[_W], it.column[_STEP]
-    total = it.mu * (dot(w, step) - back * dot(step, step)) - dot(it.column[_PULL], step)
+    total = it.mu * (dot_dense(w, step) - back * dot_dense(step, step)) - dot_dense(it.column[_PULL], step)
     for j in range(it.m):
         u, row = it.row[_U, j], it.begin + j
         z = it.row[_Z, j] - back * u
@@ -192,6 +208,7 @@ def _shorten(rows: Any, p: Any, of: Any, it: Any, stiff: Any, before: float, aft
 
 @part
 def _same(x: Any, y: Any, n: int) -> bool:
+    """Whether the first n numbers of both are equal, bit by bit."""
     for k in range(n):  # noqa: SIM110 (compiled as it stands)
         if x[k] != y[k]:
             return False
@@ -203,6 +220,7 @@ def _newton_step(rows: Any, p: Any, of: Any, it: Any, good: bool, numbers: Any, 
     """Fill in the step, with the kept factor if it is good and has the same terms at their kink. Whether it was new."""
     m, c, c1, diagonal = it.m, it.row[_F], it.column[_F1], it.column[_DIAGONAL]
     if len(p.low) > 0:
+        # Another set of terms at their kink is another matrix.
         good = good and _same(c, it.row[_C], m)
     if p.l1 > 0:
         good = good and _same(c1, it.column[_C1], len(c1))
@@ -219,7 +237,7 @@ def _newton_step(rows: Any, p: Any, of: Any, it: Any, good: bool, numbers: Any, 
     if not good:
         numbers[_LINES] = factorise(rows, it.begin, m, c, diagonal, room, temp)
         numbers[_MU] = it.mu
-    solve(rows, it.begin, m, c, diagonal, room, int(numbers[_LINES]), it.column[_STEP], temp)
+    solve_factored(rows, it.begin, m, c, diagonal, room, int(numbers[_LINES]), it.column[_STEP], temp)
     return not good
 
 
@@ -254,10 +272,10 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
     steps = 0
     for _ in range(_MOST_EVALUATIONS):
         size, gap, hidden = _evaluate(rows, p, of, it, stiff)
-        if stepped and t == 1 and size > 0.5 * best and dot(g, step) > 0:
+        if stepped and t == 1 and size > 0.5 * best and dot_dense(g, step) > 0:
             # Too far. Either F falls, or the gradient is half of the smallest so far. The second can happen only so
             # often, so the two together converge; near the minimum the first alone would be a matter of rounding.
-            t = _shorten(rows, p, of, it, stiff, before, dot(g, step))
+            t = _shorten(rows, p, of, it, stiff, before, dot_dense(g, step))
             copy(w, it.column[_OLD])
             copy(tail, it.column[_OLD_TAIL])
             add_exactly(w, tail, t, step)
@@ -270,7 +288,8 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
         if stepped:
             good = size <= 0.5 * was
         best = min(best, size)
-        error = math.sqrt(size * size + gap) + hidden + it.mu * math.sqrt(dot(tail, tail))
+        error = math.sqrt(size * size + gap) + hidden + it.mu * math.sqrt(dot_dense(tail, tail))
+        # A thousandth is left for `_clear`, which moves coordinates after the certificate was computed.
         if error <= 0.999 * tolerance or not error < np.inf or stuck > 3:
             break
         if kinked and size <= max(0.3 * math.sqrt(gap), 0.1 * tolerance, hidden):
@@ -281,7 +300,7 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
             last_gap, best, stepped = gap, np.inf, False
             continue
         fresh = _newton_step(rows, p, of, it, good, numbers, room, temp)
-        was, before, t, stepped = size, dot(g, step), 1.0, True
+        was, before, t, stepped = size, dot_dense(g, step), 1.0, True
         steps += 1
         copy(it.column[_OLD], w)
         copy(it.column[_OLD_TAIL], tail)
@@ -314,7 +333,7 @@ def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
 
 @part
 def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
-    """The other way."""
+    """Keep duals, and what is in the factor, for the next call."""
     for j in range(it.m):
         kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j] = it.row[_Y, j], it.row[_F, j]
     if p.l1 > 0:
@@ -325,9 +344,22 @@ def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
 @kernel
 def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: Any, kept: Any, scales: Any, mu: Any,
                  pull: Any, w: Any, tolerance: float, reached: Any) -> None:  # fmt: skip
-    """An item is a node and a run: node runs + run, as `which` lists them.
+    """The argmin of many (node, run) pairs, one at a time; an item is one of them.
 
-    `w` holds the starts, then the results; `reached` their certificates.
+    Args:
+        counter: from which threads claim items.
+        items: how many there are.
+        which: node times runs + run, for each item.
+        rows: `factor.FlatRows` of all nodes.
+        p: `ArgminData`.
+        of: formulas of three smooth losses, of which p.code names one.
+        kept: what the last call left, and this one leaves.
+        scales: (nodes, 2) 1 / longest row squared, and the bound on the loss's curvature.
+        mu: (nodes,) strong convexity.
+        pull: (nodes, d, runs).
+        w: (nodes, d, runs) the starts, then the results.
+        tolerance: of the certificate.
+        reached: (nodes, runs) the certificates.
     """
     nodes, d, runs = w.shape
     keeps, most = len(kept.numbers) > 0, 0

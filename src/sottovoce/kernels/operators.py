@@ -1,4 +1,8 @@
-"""Operators and ufuncs on vectors and scalars: what lets formulas written for NumPy arrays compile on vectors."""
+"""Operators and ufuncs on vectors and scalars: what lets formulas written for NumPy arrays compile on vectors.
+
+Importing this module is all there is to do: it teaches Numba every operator in its last lines. Nothing here knows a
+loss, and nothing ever mixes lanes.
+"""
 
 import operator
 from collections.abc import Callable
@@ -33,6 +37,7 @@ def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool 
         values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
         return emit(builder, kind, sig.args, *values)
 
+    # Typing and lowering are taught apart: the first says what comes out, the second how it is computed.
     infer_global(function)(Template)
     operands = [(Vector,)] if arity == 1 else [(Vector, Vector), (Vector, types.Number), (types.Number, Vector)]
     for kinds in operands:
@@ -40,10 +45,13 @@ def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool 
 
 
 def _arithmetic(for_float: str, for_integer: str) -> Callable[..., Any]:
+    """One LLVM instruction for floating-point lanes, another for whole numbers."""
     return lambda builder, kind, _args, x, y: getattr(builder, for_float if kind.is_float else for_integer)(x, y)
 
 
 def _bitwise(name: str) -> Callable[..., Any]:
+    """A bitwise operation; on floating-point lanes it is meant for flags only."""
+
     def emit(builder: Any, kind: Any, _args: Any, x: Any, y: Any) -> Any:
         if not kind.is_float:
             return getattr(builder, name)(x, y)
@@ -55,6 +63,8 @@ def _bitwise(name: str) -> Callable[..., Any]:
 
 
 def _comparison(symbol: str) -> Callable[..., Any]:
+    """1 where the comparison holds, else 0. With a NaN only "!=" holds, as in NumPy."""
+
     def emit(builder: Any, kind: Any, _args: Any, x: Any, y: Any) -> Any:
         if kind.is_float:
             compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
@@ -66,6 +76,8 @@ def _comparison(symbol: str) -> Callable[..., Any]:
 
 
 def _extremum(symbol: str, name: str) -> Callable[..., Any]:
+    """The larger or the smaller of two; a NaN in a vector comes through."""
+
     def emit(builder: Any, _kind: Any, args: Any, x: Any, y: Any) -> Any:
         if isinstance(args[0], Vector) and isinstance(args[1], Vector):
             return call_llvm(builder, name, x, y)
@@ -77,16 +89,19 @@ def _extremum(symbol: str, name: str) -> Callable[..., Any]:
 
 
 def _sign(builder: Any, _kind: Any, _args: Any, x: Any) -> Any:
+    """-1, 0 or 1; NaN stays NaN, and so does the sign of a zero."""
     zero = ir.Constant(x.type, None)
     signed = call_llvm(builder, "copysign", ir.Constant(x.type, 1.0), x)
     return builder.select(builder.fcmp_unordered("==", x, zero), x, signed)
 
 
 def _shift_right(builder: Any, kind: Any, _args: Any, x: Any, y: Any) -> Any:
+    """Shift right; signed numbers keep their sign."""
     return (builder.ashr if kind.dtype.signed else builder.lshr)(x, y)
 
 
 def _negate(builder: Any, kind: Any, _args: Any, x: Any) -> Any:
+    """Minus x, of either kind."""
     return builder.fneg(x) if kind.is_float else builder.neg(x)
 
 

@@ -26,6 +26,7 @@ MAX_STEPS = 1 << (32 - BLOCK_BITS)
 MAX_BLOCKS = 1 << BLOCK_BITS
 MAX_DRAWS = 1 << 32  # of one node in one step: no number that a word is compared with or scaled by is larger
 
+# The multipliers and Weyl increments of Philox4x32, from the paper.
 _MULTIPLY_0 = np.uint64(0xD2511F53)
 _MULTIPLY_1 = np.uint64(0xCD9E8D57)
 _WEYL_0 = np.uint64(0x9E3779B9)
@@ -74,6 +75,7 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     u = fma(coarse, 2.0**-32, fma(fine, 2.0**-40, 2.0**-41))
     m, k = split(u)
     log = log_of(where(flip, -u, m - 1), where(flip, 0, k))
+    # At most 7.5 standard deviations: 40 bits know nothing rarer. The law is that of simulations, not of real sites.
     radius = np.sqrt(-2 * log)
     centred = convert(low & _ANGLE, zero) - (2.0**21 - 0.5)
     sin, cos = sincos(centred * _TURN)
@@ -107,6 +109,7 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
     node, k, r = counter
     blocks = (d + 3) // 4
     base = np.uint64(r) << np.uint64(BLOCK_BITS)
+    # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead.
     if 2 * runs > size or width_ % size == 0:
         for block in range(blocks):
             c0 = broadcast(base | np.uint64(block), lanes)
@@ -118,6 +121,7 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
                 store(out, at + 2 * width_, z[2])
                 store(out, at + 3 * width_, z[3])
         return
+    # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
     few = np.empty(4 * size, out.dtype)
     for q in range(runs):
         run = broadcast(np.uint64(first_run + q), lanes)
@@ -134,7 +138,9 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
 @kernel
 def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_node: int, first_run: int,
           _lanes: Any) -> None:  # fmt: skip
+    """Normals of all nodes; an item is a node."""
     _, d, runs = out.shape
+    # As `tile_normals` wants it: whole vectors of runs, or few runs and lanes that are blocks.
     padded = runs if 2 * runs <= width(LANES) else (runs + 15) // 16 * 16
     scratch = np.empty((d + 3) // 4 * 4 * padded, out.dtype)
     i = claim(counter)
@@ -147,7 +153,17 @@ def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_no
 
 
 def fill_normals(out: Array, k0: int, k1: int, k: int, r: int, first_node: int, first_run: int) -> None:
-    """Standard normals of round k and local step r, for all (node, coordinate, run) of `out`."""
+    """Standard normals of round k and local step r, for all (node, coordinate, run) of `out`.
+
+    Args:
+        out: (nodes, d, runs), overwritten; its precision is that of the normals.
+        k0: the low word of the key.
+        k1: its high word.
+        k: the round.
+        r: the local step, below 4096.
+        first_node: the number of out's first node, for a stack that is a part of a larger one.
+        first_run: the number of its first run.
+    """
     share_out(_fill, len(out), out, (np.uint64(k0), np.uint64(k1)), k, r, first_node, first_run, LANES)
 
 
@@ -161,13 +177,13 @@ def expect_room(offsets: Ints, batch: int, first_run: int, runs: int) -> None:
 
 @piece
 def low_word(block: Any, r: Any) -> Any:
-    """Word 0 of a counter."""
+    """Word 0 of a counter: the step, and the low 20 bits of the block."""
     return np.uint64((r << BLOCK_BITS) | (block & (MAX_BLOCKS - 1)))
 
 
 @piece
 def high_word(block: Any, run: Any) -> Any:
-    """Word 3 of a counter."""
+    """Word 3 of a counter: the run, and the high bits of the block above it."""
     return np.uint64((block >> BLOCK_BITS << BLOCK_BITS) | run)
 
 
@@ -181,6 +197,7 @@ def _words(c0: Any, c1: Any, c2: Any, c3: Any, key: Any) -> Any:
 @kernel
 def _count(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
            first_run: int, _lanes: Any) -> None:  # fmt: skip
+    """Draws with replacement of all nodes; an item is a node."""
     i = claim(counter)
     while i < items:
         m = np.uint64(offsets[i + 1] - offsets[i])
@@ -211,6 +228,7 @@ def count_with_replacement(
 @kernel
 def _choose(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
             first_run: int, lanes: Any) -> None:  # fmt: skip
+    """Poisson batches of all nodes; an item is a node."""
     runs, size, zero = out.shape[1], width(lanes), out.dtype.type(0)
     flags = np.empty(4 * size, out.dtype)
     i = claim(counter)

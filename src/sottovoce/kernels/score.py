@@ -1,4 +1,7 @@
-"""Sums over all rows of the loss and of the right answers, for many models at once. Lanes are models."""
+"""Sums over all rows of the loss and of the right answers, for many models at once. Lanes are models.
+
+These figures are read off rows without noise. They are for the holder of the rows, and no algorithm looks at them.
+"""
 
 from typing import Any
 
@@ -29,6 +32,7 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, of: Any, theta: flo
         block, first = item // tiles, item % tiles * size
         count = min(size, models.shape[2] - first)
         copy_in(tile, lanes, models, 0, first, count)
+        # In double precision, whatever the models are in: a block has a thousand terms.
         loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
         for j in range(block * _BLOCK, min((block + 1) * _BLOCK, len(labels))):
             b = at(labels, j)

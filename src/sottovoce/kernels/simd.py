@@ -74,6 +74,8 @@ register_model(LanesType)(models.OpaqueModel)
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
+    """How a vector lies in a register: as LLVM's own vector type."""
+
     def __init__(self, manager: Any, kind: Vector) -> None:
         element = manager.lookup(kind.dtype).get_data_type()
         super().__init__(manager, kind, ir.VectorType(element, kind.lanes))
@@ -81,11 +83,13 @@ class _VectorModel(models.PrimitiveModel):
 
 @unbox(LanesType)
 def _unbox_lanes(_kind: Any, _value: Any, c: Any) -> Any:
+    """A lane count has no value at run time: it is in its type."""
     return NativeValue(c.context.get_dummy_value())
 
 
 @lower_constant(LanesType)
 def _constant_lanes(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
+    """The same for a lane count that is a constant of a kernel."""
     return context.get_dummy_value()
 
 
@@ -95,6 +99,7 @@ def _constant_lanes(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any
 def _splat(builder: Any, kind: Any, scalar: Any) -> Any:
     """A scalar in every lane."""
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.IntType(32)(0))
+    # All zeros: every lane takes element 0, which is the scalar.
     mask = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), None)
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), mask)
 
@@ -118,6 +123,7 @@ def call_llvm(builder: Any, name: str, *values: Any) -> Any:
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, kind: Any) -> Any:
+    """Where element `offset` of an array lies, as a pointer to the given type."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
 
@@ -140,6 +146,7 @@ def load(_context: Any, array: Any, offset: Any, lanes: Any) -> Any:
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = context.get_value_type(kind)
         value = builder.load(_pointer(context, builder, sig.args[0], args[0], args[1], vector))
+        # Only as aligned as one element: a vector may begin anywhere.
         value.align = array.dtype.bitwidth // 8
         return value
 

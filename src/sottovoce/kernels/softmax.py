@@ -17,7 +17,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.kernels.philox import tile_normals
 from sottovoce.kernels.simd import at, broadcast, load, store, where, width
-from sottovoce.kernels.steps import NARROW, NONE, SEEDED, Data, Draws, Penalty, add, move, settled, shrink
+from sottovoce.kernels.steps import NARROW, NONE, SEEDED, Data, Draws, Penalty, accumulate, move, settled, shrink
 from sottovoce.kernels.threads import claim, kernel, part, share_out
 from sottovoce.kernels.tiles import Csr, Dense, aligned, dot, scatter
 from sottovoce.losses import Softmax
@@ -63,7 +63,7 @@ def _copy_in(chunks: Any, columns: Any, first: int, shape: Any, lanes: Any) -> N
 
 @part
 def _copy_out(columns: Any, first: int, chunks: Any, shape: Any, lanes: Any) -> None:
-    """The other way."""
+    """Runs first.. of one node, back into (d K, all runs)."""
     size = width(lanes)
     for c in range(columns.shape[0] // shape.classes):
         for k in range(shape.classes):
@@ -74,7 +74,7 @@ def _copy_out(columns: Any, first: int, chunks: Any, shape: Any, lanes: Any) -> 
 
 @part
 def _choose(data: Any, weights: Any, r: int, first: int, runs: int, begin: int, stop: int, block: Any) -> int:
-    """Gather the rows begin .. stop - 1 that have some weight. How many?"""
+    """Gather the rows begin .. stop - 1 that have some weight, with their labels and caps. Returns how many."""
     n = 0
     for j in range(begin, stop):
         drawn = weights.shape[0] == 0
@@ -98,7 +98,7 @@ def _turn(block: Any, n: int, shape: Any, lanes: Any) -> None:
 
 @part
 def _turn_back(block: Any, n: int, shape: Any, lanes: Any) -> None:
-    """The other way."""
+    """From lanes that are rows to lanes that are classes and runs."""
     size = width(lanes)
     for f in range(shape.classes * shape.room):
         h, lane = f // size, f % size
@@ -118,6 +118,7 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
         zero = broadcast(z.dtype.type(0), rows)
         top, total, rest, squares = settled(load(z, begin, rows)), zero, zero, zero
         for place in range(begin + step, end, step):
+            # The largest prediction is taken out of the exponentials, so none overflows.
             top = np.maximum(top, settled(load(z, place, rows)))
         for place in range(begin, end, step):
             e = np.exp(settled(load(z, place, rows)) - top)
@@ -142,7 +143,7 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
 @part
 def _gradient(rows: Any, data: Any, weights: Any, r: int, i: int, first: int, w: Any, g: Any, block: Any, shape: Any,
               lanes: Any) -> None:  # fmt: skip
-    """The data's part of the gradient at w, into g."""
+    """The data's part of the gradient at w, into g: products, slopes and sums, a block of rows at a time."""
     size = width(lanes)
     g[:] = 0
     start, stop = data.offsets[i], data.offsets[i + 1]
@@ -164,7 +165,7 @@ def _gradient(rows: Any, data: Any, weights: Any, r: int, i: int, first: int, w:
 
 @part
 def _draw(z: Any, room: Any, draws: Any, r: int, i: int, first: int, shape: Any, lanes: Any) -> None:
-    """Standard normals of local step r."""
+    """Standard normals of local step r: drawn here from counters, or copied from those given."""
     if draws.mode == SEEDED:
         key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
         d = z.shape[1] // width(lanes) * shape.classes
@@ -226,7 +227,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
             if penalty.radius < np.inf:
                 _onto_ball(w, squares, penalty.radius, shape, lanes)
             for h in range(chunks):
-                add(m[h], w[h], lanes)
+                accumulate(m[h], w[h], lanes)
         m *= share
         _copy_out(last[i], first, w, shape, lanes)
         _copy_out(mean[i], first, m, shape, lanes)
@@ -248,6 +249,7 @@ def noisy_steps(
     """All l steps of all nodes and runs, as `steps.noisy_steps`; w and pull are (nodes, d K, runs)."""
     last, mean, total = np.empty_like(w), np.empty_like(w), np.empty_like(w)
     nodes, _, runs = w.shape
+    # As few tiles as fit, and then all of one size: a last tile with one run would cost as much as a full one.
     tiles = -(-runs // max(1, _MOST_LANES // loss.classes))
     room = -(-runs // tiles)
     share_out(_steps, nodes * tiles, rows, data, loss.classes, room, penalty, draws, eta, curvature,

@@ -54,7 +54,18 @@ class Penalty(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Noise and batches."""
+    """Noise and batches of one call.
+
+    Args:
+        mode: NONE, SEEDED (drawn here from counters) or GIVEN (handed in).
+        std: (nodes,) standard deviation of the noise in every coordinate of a gradient: sigma times the sensitivity.
+        k0, k1: key of seeded noise.
+        k: the round.
+        first_step: number of the first local step of this call, for callers that hand in a batch at a time.
+        first_node, first_run: numbers of the first node and run.
+        given: (l, nodes, d, runs) standard normals; empty unless GIVEN.
+        weights: (l, rows, runs) in place of 1 / m_i; empty for all rows.
+    """
 
     mode: int  # NONE, SEEDED or GIVEN
     std: Floats  # (nodes,) standard deviation of the noise in the gradient
@@ -91,12 +102,19 @@ def _weights(weights: Any, r: int, j: int, first: int, runs: int, room: Any, lan
 
 
 def settled(z: Any) -> Any:
-    """Predictions as a slope takes them, by the rule of `oracle.settled`."""
+    """Predictions as a slope takes them: finite, by the rule of `oracle.settled`.
+
+    A model may be so large that <w, a> overflows. Were that to reach a sum for some rows and not for others, whoever
+    chose the model would learn which rows there are.
+    """
     raise NotImplementedError("compiled code only")
 
 
 @overload(settled, jit_options={"forceinline": True})
 def _settled(z: Any) -> Any:
+    """`settled` in either precision: cut to the square root of the largest number; what is no number becomes the lower
+    end.
+    """
     far = math.sqrt(np.finfo(str(z.dtype)).max)
 
     def within(z: Any) -> Any:
@@ -117,6 +135,7 @@ def _slopes(
 def _slopes_of(
     data: Any, of: Any, theta: Any, weights: Any, share: Any, at_: Any, n: Any, scratch: Any, lanes: Any
 ) -> Any:
+    """`_slopes`: lanes are runs, or rows where there is only one run."""
     if lanes.count > 1:
 
         def of_runs(
@@ -177,7 +196,7 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
 
 @part
 def _draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lanes: Any) -> None:
-    """Standard normals of local step r for the tile."""
+    """Standard normals of local step r for the tile: drawn here from counters, or copied from those given."""
     if draws.mode == SEEDED:
         key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
         tile_normals(z, d, width(lanes), draws.first_run + first, runs, key, counter)
@@ -190,6 +209,7 @@ def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, std: float
          lanes: Any) -> Any:  # fmt: skip
     """One step of the recursion, after the data's part of the gradient and before the ball. Every lane's ||w||^2."""
     size = width(lanes)
+    # One division for all coordinates of the model.
     inverse = 1.0 / (curvature + eta)
     squares = broadcast(w.dtype.type(0), lanes)
     for place in range(0, len(w), size):
@@ -212,8 +232,8 @@ def shrink(w: Any, scale: Any, lanes: Any) -> None:
 
 
 @piece
-def add(total: Any, w: Any, lanes: Any) -> None:
-    """total += w."""
+def accumulate(total: Any, w: Any, lanes: Any) -> None:
+    """total += w, coordinate by coordinate."""
     for place in range(0, len(w), width(lanes)):
         store(total, place, load(total, place, lanes) + load(w, place, lanes))
 
@@ -221,11 +241,11 @@ def add(total: Any, w: Any, lanes: Any) -> None:
 @part
 def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: Any, std: float, eta: float,
             curvature: float, lanes: Any) -> None:  # fmt: skip
-    """One whole step."""
+    """One whole step: move, project onto the ball if there is one, and add to the mean."""
     squares = move(w, g, z, pull, total, penalty, std, eta, curvature, lanes)
     if penalty.radius < np.inf:
         shrink(w, penalty.radius / np.maximum(np.sqrt(squares), penalty.radius), lanes)
-    add(mean, w, lanes)
+    accumulate(mean, w, lanes)
 
 
 @kernel
@@ -255,6 +275,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
         copy_in(p, lanes, pull, i, first, runs)
         t[:] = 0
         m[:] = 0
+        # A node without noise draws none: an infinite epsilon leaves the counters alone.
         std = draws.std[i] if draws.mode != NONE else 0.0
         for r in range(len(eta)):
             _gradient(rows, data, of, theta, draws.weights, r, i, first, runs, w, g, scratch, lanes)

@@ -38,12 +38,20 @@ def claim(_context: Any, counter: Any) -> Any:
 
 @cache
 def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of this process; the process number is an argument only so that a fork gets a pool of its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
 
 
 def share_out(function: Callable[..., Any], items: int, *args: Any) -> None:
-    """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows."""
+    """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows. Returns when all are done.
+
+    Args:
+        function: a kernel that takes (counter, items, *args) and claims items until there is none.
+        items: how many there are. Their results must not depend on who does them.
+        args: the rest of its arguments.
+    """
     threads = min(numba.get_num_threads(), items)
+    # Threads claim items from this: the fast ones simply take more.
     counter = np.zeros(1, dtype=np.int64)
     if threads < 2:
         function(counter, items, *args)

@@ -53,7 +53,7 @@ def copy_in(tile: Any, lanes: Any, stack: Any, i: int, first: int, runs: int) ->
 
 @part
 def copy_out(stack: Any, i: int, first: int, runs: int, tile: Any, lanes: Any) -> None:
-    """The other way."""
+    """Runs first.. of node i, from a tile back into a stack (nodes, d, all runs)."""
     size = width(lanes)
     for c in range(stack.shape[1]):
         for q in range(runs):
@@ -72,9 +72,11 @@ def scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -
 
 @overload(dot, jit_options={"forceinline": True})
 def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+    """`dot` for sparse and for full rows."""
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+            # One sum in registers over all non-zeros of the row.
             total = broadcast(tile.dtype.type(0), lanes)
             for k in range(at(rows.starts, j), at(rows.starts, j + 1)):
                 total = fma(load(tile, at(rows.columns, k) * width(lanes), lanes), at(rows.values, k), total)
@@ -94,6 +96,7 @@ def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
 
 @overload(scatter, jit_options={"forceinline": True})
 def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+    """`scatter` for sparse and for full rows."""
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:

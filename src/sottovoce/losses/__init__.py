@@ -1,4 +1,8 @@
-"""Losses, and the labels that each takes."""
+"""Losses, and the labels that each takes.
+
+A loss is a pair of formulas and two bounds. The noise of every private algorithm rests on `slope_bound`, so a loss
+whose bound is wrong is a privacy fault, not a numerical one.
+"""
 
 from dataclasses import MISSING, fields
 

@@ -1,4 +1,7 @@
-"""What a loss is: a function of the prediction z = <w, a> and the label b."""
+"""What a loss is: a function of the prediction z = <w, a> and the label b.
+
+Formulas are static, of plain arrays, so that kernels compile them as they are. Nothing here reads rows.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -34,7 +37,13 @@ class Loss(ABC):
     @staticmethod
     @abstractmethod
     def value(z: Array, b: Array, theta: float) -> Array:
-        """The loss."""
+        """The loss of each prediction.
+
+        Args:
+            z: predictions, with a last axis where `outputs` > 1.
+            b: labels.
+            theta: the loss's shape parameter.
+        """
 
     @staticmethod
     @abstractmethod
@@ -49,12 +58,19 @@ class Loss(ABC):
     @property
     @abstractmethod
     def theta(self) -> float:
-        """The shape parameter that the formulas take; 0 where there is none."""
+        """The shape parameter that the formulas take; 0 where there is none. A number, so that kernels can hand it
+        over.
+        """
 
     @property
     @abstractmethod
     def slope_bound(self) -> float:
-        """The largest |slope|, or norm of the slope, over all z and labels."""
+        """The largest |slope|, or norm of the slope, over all z and labels.
+
+        Formal guarantees:
+            No record's gradient is longer than slope_bound ||a||. The replace-one sensitivity of a mean over m rows is
+            2 slope_bound data_norm / m.
+        """
 
     @property
     @abstractmethod
@@ -80,6 +96,7 @@ class Loss(ABC):
 
 
 def _norm(data_norm: float) -> float:
+    """The bound on the norm of rows, refused if it is negative."""
     expect(data_norm >= 0, "data_norm >= 0", data_norm=data_norm)
     return data_norm
 

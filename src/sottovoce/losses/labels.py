@@ -37,6 +37,7 @@ def sign(z: Array) -> Array:
 
 
 def _check_rows(labels: Array, good: Array, expected: str) -> None:
+    """Raise `InputError` at the first row whose label is not good."""
     expect(labels.ndim == 1, "labels as a one-dimensional array", shape=labels.shape)
     bad = np.flatnonzero(~np.asarray(good, dtype=bool))
     if bad.size:

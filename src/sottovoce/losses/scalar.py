@@ -23,6 +23,7 @@ from sottovoce.losses.labels import Reals, Signs
 
 
 def _check_positive(**shape: float) -> None:
+    """Refuse a shape parameter that is no finite, positive number."""
     (value,) = shape.values()
     expect(isfinite(value) and value > 0, "a finite number > 0", **shape)
 
@@ -30,7 +31,7 @@ def _check_positive(**shape: float) -> None:
 @final
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """ln(1 + exp(-m))."""
+    """ln(1 + exp(-m)). Its slope is at most 1, its curvature at most 1/4, at m = 0."""
 
     name = "logistic"
     labels = Signs()
@@ -74,7 +75,7 @@ class _Kinked(Loss):
 @final
 @dataclass(frozen=True)
 class Hinge(_Kinked):
-    """max(1 - m, 0)."""
+    """max(1 - m, 0). Its slope is -b or 0, and jumps at m = 1."""
 
     name = "hinge"
     labels = Signs()
@@ -95,7 +96,11 @@ class Hinge(_Kinked):
 @final
 @dataclass(frozen=True)
 class SmoothedHinge(Loss):
-    """The hinge with its kink rounded off. With h = 1 - m: 0, then h^2 / (2 width), then h - width / 2."""
+    """The hinge with its kink rounded off. With h = 1 - m: 0, then h^2 / (2 width), then h - width / 2.
+
+    Args:
+        width: of the parabola, in margin. The curvature is 1 / width there.
+    """
 
     name = "smoothed-hinge"
     labels = Signs()
@@ -137,7 +142,7 @@ class SmoothedHinge(Loss):
 @final
 @dataclass(frozen=True)
 class Absolute(_Kinked):
-    """|r|."""
+    """|r|, whose minimiser is a median. Its slope is the sign of r, and jumps at 0."""
 
     name = "absolute"
     labels = Reals()
@@ -158,7 +163,11 @@ class Absolute(_Kinked):
 @final
 @dataclass(frozen=True)
 class Huber(Loss):
-    """r^2 / 2 up to |r| = threshold, from there on threshold (|r| - threshold / 2)."""
+    """r^2 / 2 up to |r| = threshold, from there on threshold (|r| - threshold / 2).
+
+    Args:
+        threshold: in units of the label. It is also the bound on the slope, so the noise grows with it.
+    """
 
     name = "huber"
     labels = Reals()
@@ -199,7 +208,11 @@ class Huber(Loss):
 @final
 @dataclass(frozen=True)
 class Quantile(_Kinked):
-    """The pinball loss, whose minimiser is the `level` quantile: level max(-r, 0) + (1 - level) max(r, 0)."""
+    """The pinball loss, whose minimiser is the `level` quantile: level max(-r, 0) + (1 - level) max(r, 0).
+
+    Args:
+        level: strictly between 0 and 1; 1/2 is half of `Absolute`.
+    """
 
     name = "quantile"
     labels = Reals()

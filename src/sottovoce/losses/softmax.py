@@ -92,5 +92,6 @@ def probabilities(z: Array) -> Array:
 
 
 def _one_hot(z: Array, b: Array) -> NDArray[np.bool_]:
+    """True at each prediction's own class, along a new last axis."""
     own: NDArray[np.bool_] = np.arange(z.shape[-1]) == np.asarray(b)[..., None]
     return own

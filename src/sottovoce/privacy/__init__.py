@@ -1,4 +1,16 @@
-"""Events, what they cost, the noise a target needs, and the statement that goes with a model."""
+"""Events, what they cost, the noise a target needs, and the statement that goes with a model.
+
+    events, releases   what happened to rows, without a price
+    accounting         the price: epsilon at a delta, or delta at an epsilon
+    calibration        the way back: how much noise a target needs
+    filter             when one more charge may be taken, however it was chosen
+    budget, ledger     charges in one process, and charges that survive a crash
+    statement          the guarantee, in words and in data
+
+Everywhere here one row of one site is replaced by any other, and `sigma` is a noise multiplier: a standard deviation
+over the replace-one l2 sensitivity, a number without a unit. Nothing in this package touches a row, draws noise or
+knows an algorithm.
+"""
 
 from sottovoce.privacy.accounting import composed, delta, epsilon, pure_epsilon, search_epsilon
 from sottovoce.privacy.budget import Budget, BudgetAccountant

@@ -1,9 +1,13 @@
 """What a run costs: epsilon for a delta, or delta for an epsilon, of any tree of events.
 
-Only Gaussians: closed form. Anything sampled: the losses are discretised to the safe side and composed. Anything
-with other noise, or noise in an objective: the least of several sound bounds. Searches, and what goes with them: their
+Only Gaussians: closed form. Anything sampled: the losses are discretised to the safe side and composed. Anything with
+other noise, or noise in an objective: the least of several sound bounds. Searches, and what goes with them: their
 profiles are tabulated and composed. Anything without noise: infinity. An event that is not known here is refused, never
 guessed.
+
+This module chooses between accountants and combines their results; the mathematics is in `gaussian`, `sampled`,
+`composition`, `pure`, `renyi` and `selection`. It prices a list of events that was fixed beforehand. Whoever chooses
+the next event by earlier results needs `filter`, which is built on this.
 """
 
 from collections import Counter
@@ -34,8 +38,8 @@ from sottovoce.privacy.selection import (
     Profile,
     gamma_for,
     negative_binomial_shift,
+    profile_of_best,
     reach,
-    selected,
     tabulated_losses,
 )
 
@@ -65,7 +69,10 @@ def epsilon(event: Event, delta: float) -> float:
 
 
 def delta(event: Event, epsilon: float) -> float:
-    """A delta with which the event is (epsilon, delta)-DP for one replaced row. See `epsilon` for the guarantees."""
+    """A delta with which the event is (epsilon, delta)-DP for one replaced row.
+
+    Never below the smallest such delta; which events are exact, bounded or refused is said at `epsilon`.
+    """
     expect(epsilon >= 0 and isfinite(epsilon), "epsilon to be finite and >= 0", epsilon=epsilon)
     return _delta(event, float(epsilon))
 
@@ -80,7 +87,15 @@ def pure_epsilon(event: Event) -> float:
 
 
 def search_epsilon(event: Event, delta: float, mean: float, eta: float) -> float:
-    """The epsilon of the best of about `mean` runs of `event`, their number negative binomial. See `epsilon`."""
+    """The epsilon at delta of the best of about `mean` runs of `event`, their number drawn from a negative binomial
+    law.
+
+    Args:
+        event: all that one run does to the rows, its noisy score included.
+        delta: of the whole search, not of one run.
+        mean: the expected number of runs, from 1 on.
+        eta: the law's shape, see `NegativeBinomialRuns`: smaller costs less, and spreads the number of runs more.
+    """
     return epsilon(RepeatAndSelect(event, NegativeBinomialRuns(eta, gamma_for(mean, eta))), delta)
 
 
@@ -90,7 +105,7 @@ def plain_mu(event: Event) -> float | None:
     return None if any(_plain_mu(leaf) is None for leaf in counts) else _mu(counts)
 
 
-def moments(release: Event, lam: float, delta: float) -> list[tuple[float, float]]:
+def log_moments(release: Event, lam: float, delta: float) -> list[tuple[float, float]]:
     """Pairs (K, m) of one indivisible release: but for a part of mass m its losses have a log-moment of at most K.
 
     That is, its law on the rows is P' + P'' with E_Q[(P'/Q)^{1 + lambda}] <= e^K and P'' of mass m, Q its law on any
@@ -107,6 +122,7 @@ def moments(release: Event, lam: float, delta: float) -> list[tuple[float, float
 
 
 def _by_curve(release: Event, lam: float) -> list[tuple[float, float]]:
+    """The release's Renyi log-moment at lambda, with nothing cut off; no pair at all where there is no such curve."""
     try:
         return [(float(leaf_curve(release, np.array([lam]))[0]), 0.0)]
     except UnsupportedError:  # a search among sampled runs
@@ -115,6 +131,7 @@ def _by_curve(release: Event, lam: float) -> list[tuple[float, float]]:
 
 @lru_cache(maxsize=16)
 def _alone(release: Event, beyond: float) -> Losses:
+    """The discretised losses of one release by itself. Kept, since a filter asks for the same one at every charge."""
     counts = Counter({release: 1})
     return _tabulated(counts, beyond) if _mixed(counts) else Losses.of(_steps(counts, beyond), beyond)
 
@@ -130,6 +147,7 @@ def composed(event: Event, delta: float) -> Composed:
 
 @lru_cache(maxsize=1024)
 def _epsilon(event: Event, delta: float) -> float:
+    """`epsilon` for checked arguments. Kept, since calibration asks for the same events again and again."""
     counts = leaves(event)
     if NonPrivate() in counts:
         return inf
@@ -139,12 +157,14 @@ def _epsilon(event: Event, delta: float) -> float:
     if any(_other(leaf) for leaf in counts):
         return _epsilon_of_others(counts, delta)
     if not _sampled(counts):
+        # Closed form: exact, so nothing else is tried.
         return epsilon_of_mu(_mu(counts), delta)
     return _epsilon_of_sampled(counts, delta)
 
 
 @lru_cache(maxsize=1024)
 def _delta(event: Event, epsilon: float) -> float:
+    """`delta` for checked arguments."""
     counts = leaves(event)
     if NonPrivate() in counts:
         return 1.0
@@ -178,6 +198,11 @@ def _delta_of_others(counts: Counter[Event], epsilon: float) -> float:
 
 
 def _delta_by_pure_costs(plain: Counter[Event], others: Counter[Event], epsilon: float) -> float:
+    """The least delta at epsilon that pure costs allow: all of them subtracted from epsilon first, or composed
+    optimally.
+
+    Pure releases of unequal cost are priced as that many of the costliest one, which can only raise the bound.
+    """
     bounds, rest = [1.0], epsilon - pure_sum(others)
     if rest >= 0:
         bounds.append(delta_of_mu(_mu(plain), rest * (1 - 4 * UNIT)))
@@ -195,6 +220,7 @@ def _divided(counts: Counter[Event]) -> tuple[Counter[Event], Counter[Event]]:
         if mu is None:
             others[leaf] += times
         else:
+            # A sigma that is rounded down makes the price come out above, never below.
             plain[Gaussian(1 / mu * (1 - 4 * UNIT))] += times
     return plain, others
 
@@ -205,6 +231,7 @@ def _other(leaf: Event) -> bool:
 
 
 def _refuse_mixture(counts: Counter[Event]) -> None:
+    """Stop where no accountant here is proved: discretised sampled losses next to noise that only has Renyi curves."""
     kinds = sorted({type(leaf).__name__ for leaf in counts})
     if _sampled(counts) and any(_other(leaf) and not isinstance(leaf, RepeatAndSelect) for leaf in counts):
         raise UnsupportedError(
@@ -219,6 +246,7 @@ def _mixed(counts: Counter[Event]) -> bool:
 
 
 def _searches(counts: Counter[Event]) -> dict[RepeatAndSelect, int]:
+    """The searches among the releases, and how often each was made."""
     return {leaf: times for leaf, times in counts.items() if isinstance(leaf, RepeatAndSelect)}
 
 
@@ -251,6 +279,7 @@ def _delta_with_searches(counts: Counter[Event], epsilon: float) -> float:
     """As `_epsilon_with_searches`. The tables reach down to `least`; further if that turns out too high."""
     best, least = min(1.0, *_elsewhere(_delta_of_others, counts, epsilon)), 1e-10
     while best > 0 and least > 1e-50:
+        # A table that ends at `least` cannot say less than about that. It is made longer only where it matters.
         best = min(best, _profile(counts, least)(epsilon))
         least = least**2 if best <= 1e3 * least else 0.0
     return best
@@ -267,6 +296,11 @@ def _elsewhere(price: Callable[[Counter[Event], float], float], counts: Counter[
 
 
 def _epsilon_of_parts(counts: Counter[Event], delta: float) -> float:
+    """The epsilon at delta of composed profiles: of one search by its own formula, of anything else by an FFT.
+
+    A single negative binomial search needs no grid: its shift does not depend on delta, and one run is priced at delta
+    / E[K].
+    """
     match list(_searches(counts).items()), counts.total():
         case [(RepeatAndSelect(event=one, runs=NegativeBinomialRuns() as runs), 1)], 1:
             share = delta / runs.mean * (1 - 16 * UNIT)
@@ -293,8 +327,9 @@ def _profile(counts: Counter[Event], least: float) -> Profile:
     """The profile of all these releases together, made to be asked often. Below `least` it need not be tight."""
     searches = _searches(counts)
     if len(searches) == counts.total() == 1:
+        # A search alone needs no composition: its profile follows from that of one run.
         (search,) = searches
-        return selected(search.runs, _profile(leaves(search.event), least / search.runs.mean), least)
+        return profile_of_best(search.runs, _profile(leaves(search.event), least / search.runs.mean), least)
     if not _mixed(counts) and not _sampled(counts):
         plain, others = _divided(counts)
         mu = _mu(plain)
@@ -303,6 +338,7 @@ def _profile(counts: Counter[Event], least: float) -> Profile:
         by_moments = renyi_profile(plain + others)
         return lambda epsilon: min(by_moments(epsilon), _delta_by_pure_costs(plain, others, epsilon))
     losses = _losses(counts, least)
+    # A composition is tight near the delta that it was tilted for; each of the three is sound everywhere.
     tilts = [_compose(losses, delta) for delta in (1e-2, 0.1 * sqrt(least), least)]
     return lambda epsilon: min(tilt.delta(epsilon) for tilt in tilts)
 
@@ -330,6 +366,7 @@ def _delta_of_sampled(counts: Counter[Event], epsilon: float) -> float:
         log_tail, theta = losses.tail(epsilon)
         found = losses.compose(theta, log_tail + log(1e-3 * NEGLIGIBLE)).delta(epsilon)
         best = min(best, found, losses.infinite + exp(min(0.0, log_tail)) * (1 + 1e-9))
+        # Each round asks for 40 % more digits; a dozen rounds reach the smallest number there is.
         beyond, lost = beyond**1.4, losses.infinite
     return best
 
@@ -343,17 +380,20 @@ def _epsilon_of_sampled(counts: Counter[Event], delta: float) -> float:
 
 
 def _losses(counts: Counter[Event], delta: float) -> Losses:
+    """All releases as discretised losses, on a grid that is fine enough to price them near delta."""
     if _mixed(counts):
         return _tabulated(counts, NEGLIGIBLE * delta)
     return Losses.of(_steps(counts, NEGLIGIBLE * delta), NEGLIGIBLE * delta)
 
 
 def _compose(losses: Losses, delta: float) -> Composed:
+    """The composition of these losses, tilted to where a price at delta is decided."""
     _, theta = losses.quantile(log(delta))
     return losses.compose(theta, log(NEGLIGIBLE * delta))
 
 
 def _sampled(counts: Counter[Event]) -> bool:
+    """Whether there is a sampled release that is not a plain Gaussian in disguise."""
     return any(isinstance(leaf, SampledGaussian) and _plain_mu(leaf) is None for leaf in counts)
 
 

@@ -6,6 +6,9 @@ What is charged next is chosen with sight of earlier results, so what accepts an
 epsilons. The unit is one row of one site replaced by any other row. Sites hold disjoint rows, so a fit at all of them
 costs what it costs the worst site: one event, not one for each site. What is charged stays charged: a crash, an
 exception or an unused model gives nothing back.
+
+A budget lives in one process, for whoever fits models there. It shows no tampering and survives no crash between two
+saves; a real site keeps a `ledger` instead.
 """
 
 import json
@@ -31,8 +34,10 @@ from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
 FORMAT = "sottovoce budget"
+# Read by `load`, which says what becomes of older files.
 VERSION = 2  # 1 had no order
 LARGEST_FILE = 2**26  # bytes
+# Beyond, a double is no exact count any more.
 MOST_TIMES = 2**53
 
 
@@ -47,11 +52,15 @@ class Budget(NamedTuple):
 class BudgetAccountant:
     """Charges events to one data set and refuses what would pass (epsilon, delta).
 
-    The first charge may be any event, all later ones plain Gaussians, priced exactly. With `mixed` any charge may be of
-    any kind, at about a tenth more epsilon. Releases that are planned together can be charged first, as one `Sequence`.
+    The first charge may be any event, all later ones plain Gaussians, priced exactly. Releases that are planned
+    together can be charged first, as one `Sequence`. In a `with` block it is the accountant of every estimator that was
+    given none.
 
-    `epsilon=math.inf` only keeps the books: all is charged, nothing refused. `spent` are events of the past. In a
-    `with` block it is the accountant of every estimator that was given none.
+    Args:
+        epsilon: what all charges together may cost; `math.inf` only keeps the books: all is charged, nothing refused.
+        delta: of the whole budget, not of one charge.
+        spent: events of the past, charged in this order.
+        mixed: whether any charge may be of any kind, at about a tenth more epsilon.
 
     Formal guarantees:
         All that was done under what `spend` or `reserve` accepted is (epsilon, delta)-DP for one replaced row, even if
@@ -116,7 +125,11 @@ class BudgetAccountant:
                     self._refuse(self._filter, event)
 
     def spend(self, event: Event) -> None:
-        """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit."""
+        """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit.
+
+        Args:
+            event: all that is about to be done to the rows. It stays charged, whatever comes of it.
+        """
         if os.getpid() != self._process:
             raise PrivacyError(
                 f"Expected to spend in process={self._process}, where this accountant lives, got "
@@ -145,6 +158,7 @@ class BudgetAccountant:
         if self._filter is None:
             return self._limit
         with self._lock:
+            # `room` is exact but for rounding; what is told must really fit.
             charges, step = self._charges, 1e-9
             left = epsilon_of_mu(self._filter.room(charges), self.delta) * (1 - step)
             while left > 0 and not self._filter.fits(charges.with_(Gaussian(sigma_for(left, self.delta, 1)))):
@@ -188,6 +202,7 @@ class BudgetAccountant:
         if accountant._filter is not None and data["order"] is not None:
             accountant._filter = Filter(*accountant._limit, _number(data, "order"))
         accountant._events = tuple(event_from_dict(event) for event in _listed(data, "events"))
+        # Before it is priced: what no proof covers has no total.
         accountant._expect_proved(path)
         real, written = accountant._price(), None if data["spent"] is None else _number(data, "spent")
         expect(
@@ -219,6 +234,7 @@ class BudgetAccountant:
 
     def __enter__(self) -> Self:
         with _OPEN_LOCK:
+            # Beside the context variable, which other threads do not see: they must not fit unnoticed.
             _OPEN.append(self)
         _INNERMOST.set((*_INNERMOST.get(), self))
         return self
@@ -251,6 +267,7 @@ class BudgetAccountant:
 
     @property
     def _charges(self) -> Charges:
+        """What was charged, as the filter takes it."""
         return Charges.of(self._events)
 
     def _price(self) -> float | None:
@@ -262,7 +279,7 @@ class BudgetAccountant:
         return total if isfinite(total) else None
 
     def _expect_proved(self, path: Path | str) -> None:
-        """Version 1 took any kind of charge at any time, on no proof."""
+        """Refuse a file of version 1 with charges that no proof covers: it took any kind at any time."""
         if self._filter is not None and not self._filter.knows(self._charges):
             raise InputError(
                 f"Expected plain Gaussian charges after the first in path={str(path)!r}, which was not made for "
@@ -271,6 +288,9 @@ class BudgetAccountant:
             )
 
     def _refuse(self, book: Filter, event: Event) -> NoReturn:
+        """Raise `BudgetError`: the kind of event is wrong, or the total too high. It says what was asked, spent and
+        left.
+        """
         together = self._charges.with_(event)
         if not book.knows(together):
             raise BudgetError(
@@ -279,6 +299,7 @@ class BudgetAccountant:
                 "Nothing was computed, nothing charged. Make one that is (mixed=True, --mixed) before its first "
                 "charge, or charge all that is planned first, as one Sequence."
             )
+        # What it would cost as the only charge, so that people see what they asked for.
         alone = book.price(Charges.of([event]))
         left = f", left for one more Gaussian fit={self.remaining().epsilon:.4g}"
         raise BudgetError(
@@ -289,6 +310,7 @@ class BudgetAccountant:
         )
 
     def _to_dict(self) -> dict[str, object]:
+        """What `save` writes. The total goes along, so that `load` can tell whether the events were changed."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -323,6 +345,7 @@ _OPEN_LOCK = Lock()
 def _read(place: Path) -> dict[str, object]:
     """The fields of a saved budget. Their values are checked by `load`."""
     try:
+        # Measured before it is read: a wrong path may lead to anything.
         size = place.stat().st_size
         text = place.read_bytes() if size <= LARGEST_FILE else b""
     except OSError as error:
@@ -344,10 +367,12 @@ def _read(place: Path) -> dict[str, object]:
 
 
 def _no_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity, which Python reads and JSON does not know."""
     raise ValueError(f"{name}, which is no JSON number")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The fields of an object, refused if one comes twice: readers would differ on which one counts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("the same key twice")
@@ -355,12 +380,14 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _same(real: float | None, written: float | None) -> bool:
+    """Whether a computed and a written total are one number but for rounding, or both unknown."""
     if real is None or written is None:
         return real is written
     return isclose(real, written, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def _listed(data: dict[str, object], name: str) -> list[object]:
+    """A list from the file."""
     value = data[name]
     if not isinstance(value, list):
         raise InputError(f"Expected {name} to be a list, got {name} of type {type(value).__name__}.")
@@ -368,6 +395,7 @@ def _listed(data: dict[str, object], name: str) -> list[object]:
 
 
 def _number(data: dict[str, object], name: str) -> float:
+    """A number from the file, no larger than doubles keep whole."""
     value = data[name]
     if not isinstance(value, float) and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53):
         raise InputError(f"Expected {name} to be a number, got {name} of type {type(value).__name__}.")

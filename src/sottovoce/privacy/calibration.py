@@ -38,6 +38,13 @@ def sigma_for(
 ) -> float:
     """The noise multiplier with which `steps` releases are (epsilon, delta)-DP for one replaced row.
 
+    Args:
+        epsilon: of the whole run, not of one step.
+        delta: of the whole run.
+        steps: noisy steps in all: rounds times local steps.
+        calibration: "exact", or one of two printed formulas, see the module.
+        sampling: how batches are drawn; None for all rows in every step.
+
     Formal guarantees:
         `accounting.epsilon` of the run with the result is at most `epsilon`, for every calibration. "exact" without
         sampling is the smallest such sigma up to about 1e-12, with sampling up to 1e-6 of what the bound allows.
@@ -50,6 +57,12 @@ def sigma_for(
 
 def steps_for(epsilon: float, delta: float, sigma: float, sampling: Sampling | None = None) -> int:
     """The largest number of steps with noise multiplier `sigma` that stays (epsilon, delta)-DP; 0 if not even one.
+
+    Args:
+        epsilon: of all steps together.
+        delta: of all steps together.
+        sigma: the noise multiplier of each step.
+        sampling: how batches are drawn; None for all rows in every step.
 
     Formal guarantees:
         `accounting.epsilon` of that many steps is at most `epsilon`.
@@ -86,12 +99,14 @@ def pure_noise_for(event_of: Callable[[float], Event], epsilon: float) -> float:
         `accounting.pure_epsilon(event_of(result))` is at most `epsilon`, and no x below result (1 - 1e-6) has that.
         PrivacyError if no x is enough, or if some release is not pure.
     """
+    # Pure costs have delta = 0, which is not checked: any delta will do here.
     _expect_target(epsilon, 0.5)
     return _least_noise(event_of, pure_epsilon, epsilon, "as a sum of pure costs")
 
 
 @lru_cache(maxsize=256)
 def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibration, sampling: Sampling | None) -> float:
+    """`sigma_for` for checked arguments. A printed formula is put before the accountant before anyone may use it."""
     if calibration == "exact":
         return _exact(epsilon, delta, steps, sampling)
     if sampling is not None:
@@ -99,6 +114,7 @@ def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibratio
             f"Expected calibration='exact' for sampled steps, got calibration={calibration!r}, sampling={sampling!r}."
         )
     sigma = _paper(epsilon, delta, steps) if calibration == "paper" else _moments(epsilon, delta, steps)
+    # Nobody gets the noise of a printed formula on the strength of the formula alone.
     real = epsilon_of(Repeated(Gaussian(sigma), steps), delta)
     if real > epsilon:
         raise PrivacyError(
@@ -109,13 +125,15 @@ def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibratio
 
 
 def _exact(epsilon: float, delta: float, steps: int, sampling: Sampling | None) -> float:
+    """The smallest sigma that the accountant accepts: closed form without sampling, a root without a closed form."""
+
     def excess(sigma: float) -> float:
         return epsilon_of(Repeated(_release(sigma, sampling), steps), delta) - epsilon
 
     sigma = sqrt(steps) / mu_for(epsilon, delta)
     if sampling is not None:
         sigma = _root(excess, sigma)
-    # Rounding, or a grid that changed with sigma, may leave the target missed by a hair: step up until it is met.
+    # Rounding, or a grid that changed with sigma, may leave the target barely missed: step up until it is met.
     step = 2.0**-52 if sampling is None else 1e-7
     while excess(sigma) > 0:
         sigma, step = sigma * (1 + step), 2 * step
@@ -136,9 +154,21 @@ def _root(excess: Callable[[float], float], guess: float) -> float:
 def _least_noise(
     event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, kind: str
 ) -> float:
+    """The least noise parameter with which `price` is at most `epsilon`; the search is over its logarithm.
+
+    Brackets grow by factors of 16 up to 1e18, beyond which more noise changes nothing in double precision.
+
+    Args:
+        event_of: the event with that noise parameter.
+        price: what an event costs.
+        epsilon: the most that it may cost.
+        kind: how the cost is meant, for error messages.
+    """
+
     def excess(log_noise: float) -> float:
         return log(max(price(event_of(exp(log_noise))), 1e-300) / epsilon)
 
+    # exp(0) = 1 is where to begin: up until the target is met, down until it is missed.
     low = high = 0.0
     while excess(high) > 0:
         low, high = high, high + log(16)
@@ -159,7 +189,7 @@ def _least_noise(
 
 
 def _met(event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, noise: float) -> float:
-    """The noise, or the next number above it with which the target is met: log and exp may have moved it by a hair."""
+    """The noise, or the next number above it with which the target is met: log and exp may have rounded it."""
     step = 2.0**-52
     while price(event_of(noise)) > epsilon:
         noise, step = noise * (1 + step), 2 * step
@@ -182,6 +212,7 @@ def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kin
 
 
 def _paper(epsilon: float, delta: float, steps: int) -> float:
+    """Huang & Gong, Theorem 1 with c0 = 1: the noise multiplier for `steps` steps."""
     return sqrt(2 * steps * log(1.25 / delta)) / epsilon
 
 
@@ -192,6 +223,7 @@ def _moments(epsilon: float, delta: float, steps: int) -> float:
 
 
 def _release(sigma: float, sampling: Sampling | None) -> Event:
+    """One step with this noise multiplier, over all rows or over a batch."""
     return Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling)
 
 
@@ -210,5 +242,6 @@ def _last(within: Callable[[int], bool], good: int) -> int:
 
 
 def _expect_target(epsilon: float, delta: float) -> None:
+    """Refuse an (epsilon, delta) that is no guarantee."""
     expect(epsilon > 0 and isfinite(epsilon), "epsilon to be positive and finite", epsilon=epsilon)
     expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)

@@ -33,6 +33,10 @@ def delta_of_divergence(divergence: float, epsilon: float) -> float:
 
     (1 + e^eps) sqrt(KL / 2) or (1 + 2 e^{eps/2}) sqrt(KL / 2), whichever is less.
 
+    Args:
+        divergence: of the real transcript from the ideal one, in nats.
+        epsilon: of the guarantee that is to be kept.
+
     Formal guarantees:
         If the ideal transcript is (epsilon, delta)-DP, the real one is (epsilon, delta + result)-DP.
     """
@@ -49,6 +53,7 @@ def divergence_within(delta: float, epsilon: float) -> float:
 
 
 def _weight(epsilon: float) -> float:
+    """What one unit of total variation between real and ideal transcripts adds to delta, at most."""
     expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     e = min(epsilon, 700.0)  # e^e is still a number, and no divergence is small enough for it
     return 1 + min(exp(e), 2 * exp(e / 2))

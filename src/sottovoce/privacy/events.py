@@ -1,7 +1,12 @@
 """What happened: the releases that one site made, written down for an accountant.
 
-An event says nothing of its price. `accounting` prices it, `statement` words it. The unit is always one row replaced
-by another, and `sigma` is always the noise multiplier: standard deviation over the replace-one l2 sensitivity.
+An event says nothing of its price. `accounting` prices it, `statement` words it. The unit is always one row replaced by
+another, and `sigma` is always the noise multiplier: standard deviation over the replace-one l2 sensitivity, without a
+unit.
+
+Events are frozen and compare by value, so equal releases are counted together and prices can be kept. Releases with
+other noise than Gaussian are in `releases`. What an event carries is public: no row, no seed, no key may become one of
+its fields.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +23,7 @@ Scheme = Literal["replacement", "poisson"]
 
 
 def _is_count(value: object, least: int) -> bool:
+    """Whether this is a whole number of at least `least`. True and False are ints to Python, and are refused."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
@@ -25,8 +31,11 @@ def _is_count(value: object, least: int) -> bool:
 class Sampling:
     """How the batch of one step is drawn from the rows of a site.
 
-    "replacement": `batch` independent uniform draws; a row may come more than once.
-    "poisson": every row enters on its own with probability batch/rows; the sum is still divided by `batch`.
+    Args:
+        scheme: "replacement": `batch` independent uniform draws, so that a row may come more than once. "poisson":
+            every row enters on its own with probability batch / rows; the sum is still divided by `batch`.
+        rows: how many rows the site has. Public.
+        batch: how many draws, or how many rows on average.
     """
 
     scheme: Scheme
@@ -52,7 +61,9 @@ class Sampling:
 
 
 class Event(ABC):
-    """Something that touched private rows."""
+    """Something that touched private rows. Abstract: `Gaussian` and its likes say what, `Repeated` and `Sequence` how
+    often.
+    """
 
     def dp_event(self) -> "dp_accounting.DpEvent":
         """The same in Google's vocabulary, for readers who bring their own accountant.
@@ -69,9 +80,9 @@ class Event(ABC):
             exact Poisson pair, put 2 sigma in place of sigma and use `REPLACE_ONE`. dp-accounting 0.6 refuses
             draws with replacement; the export then only describes.
         """
-        from sottovoce.privacy.export import exported  # dp-accounting is an extra
+        from sottovoce.privacy.export import to_dp_event  # dp-accounting is an extra
 
-        return exported(self)
+        return to_dp_event(self)
 
     @abstractmethod
     def to_dict(self) -> dict[str, object]:
@@ -98,6 +109,10 @@ class Gaussian(Event):
     """One Gaussian release, standard deviation `sigma` times the replace-one l2 sensitivity.
 
     Exported as GaussianDpEvent(sigma), to be composed as a plain Gaussian of sensitivity 1: see `Event.dp_event`.
+
+    Args:
+        sigma: the noise multiplier, positive and finite. mu = 1 / sigma in the language of Gaussian differential
+            privacy.
     """
 
     sigma: float
@@ -116,8 +131,12 @@ class Gaussian(Event):
 class SampledGaussian(Event):
     """One Gaussian release of a sum over a sampled batch, divided by `sampling.batch`.
 
-    `sigma` is relative to 2 c1 / batch, what one occurrence of the replaced row can move (c1 bounds a row's norm).
-    A row drawn j times moves j times that.
+    A row that was drawn j times moves the sum j times as far as one that was drawn once.
+
+    Args:
+        sigma: the noise multiplier, relative to 2 c1 / batch: what one occurrence of the replaced row can move (c1
+            bounds the norm of a row's gradient).
+        sampling: how the batch was drawn. Who was drawn must stay secret; how, is public.
     """
 
     sigma: float
@@ -198,7 +217,7 @@ class NegativeBinomialRuns(Runs):
         return {"law": "NegativeBinomialRuns", "eta": self.eta, "gamma": self.gamma}
 
     def describe(self) -> str:
-        return f"a negative binomial number of runs, {self.mean:.6g} in the mean (eta {self.eta:.6g})"
+        return f"a negative binomial number of runs, {self.mean:.6g} on average (eta {self.eta:.6g})"
 
 
 @dataclass(frozen=True)
@@ -218,7 +237,7 @@ class PoissonRuns(Runs):
         return {"law": "PoissonRuns", "rate": self.rate}
 
     def describe(self) -> str:
-        return f"a Poisson number of runs, {self.mean:.6g} in the mean"
+        return f"a Poisson number of runs, {self.mean:.6g} on average"
 
 
 @dataclass(frozen=True)

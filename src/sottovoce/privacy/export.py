@@ -25,14 +25,19 @@ from sottovoce.privacy.releases import Laplace
 try:
     import dp_accounting as google
     from dp_accounting import dp_event as more
+# Said here, and not where events are made: pricing needs none of it.
 except ImportError as _error:
     raise UnsupportedError(
         "dp_event() needs dp-accounting. Install it with: pip install 'sottovoce[dp-accounting]'"
     ) from _error
 
 
-def exported(event: Event) -> google.DpEvent:
-    """The same event. dp-accounting knows searches with eta >= 0 and, for Poisson, a mean of one or more."""
+def to_dp_event(event: Event) -> google.DpEvent:
+    """The same event in Google's vocabulary; UnsupportedDpEvent, which its accountants refuse, where it has no word for
+    it.
+
+    dp-accounting knows searches with eta >= 0 and, for Poisson, a mean of one or more.
+    """
     match event:
         case NonPrivate():
             return google.NonPrivateDpEvent()
@@ -42,6 +47,7 @@ def exported(event: Event) -> google.DpEvent:
             return google.PoissonSampledDpEvent(s.batch / s.rows, google.GaussianDpEvent(sigma))
         case SampledGaussian(sigma=sigma, sampling=s):
             return more.SampledWithReplacementDpEvent(s.rows, s.batch, google.GaussianDpEvent(sigma))
+        # Their event has sensitivity 1 too, so the scale is passed on as it is.
         case Laplace(scale=scale):
             return google.LaplaceDpEvent(scale)
         case Repeated(event=inner, times=times):

@@ -22,7 +22,7 @@ import numpy as np
 
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.privacy.accounting import epsilon as epsilon_of
-from sottovoce.privacy.accounting import leaves, moments, plain_mu
+from sottovoce.privacy.accounting import leaves, log_moments, plain_mu
 from sottovoce.privacy.calibration import noise_for
 from sottovoce.privacy.events import Event, Gaussian, Repeated, Sequence
 from sottovoce.privacy.gaussian import mu_for
@@ -51,12 +51,12 @@ class Charges:
         return cls(listed[0] if listed else None, Counter(listed))
 
     def with_(self, event: Event, times: int = 1) -> "Charges":
-        """And one event more, so many times."""
+        """The same charges and one event more, so many times. If there was none before, it becomes the first."""
         return Charges(event if self.first is None else self.first, self.counts + Counter({event: times}))
 
     @property
     def together(self) -> Event:
-        """As one event."""
+        """All of them as one event, for an accountant of lists."""
         return Sequence(tuple(Repeated(event, times) for event, times in self.counts.items()))
 
 
@@ -65,10 +65,14 @@ class Charges:
 class Filter:
     """The rule of one book: within (epsilon, delta), exact or, with an order, mixed.
 
+    Args:
+        epsilon, delta: what all charges together may cost.
+        order: lambda of a mixed book, fixed before its first charge; None for an exact book.
+
     Formal guarantees:
-        If every charge was made when `fits` said so of all charges up to it, all results together are
-        (epsilon, delta)-DP for one replaced row. Each charge may be chosen with sight of all earlier results, and so
-        may be whether there is one.
+        If every charge was made when `fits` said so of all charges up to it, all results together are (epsilon,
+        delta)-DP for one replaced row. Each charge may be chosen with sight of all earlier results, and so may be
+        whether there is one.
     """
 
     epsilon: float
@@ -103,6 +107,7 @@ class Filter:
             return self._listed(charges)
         if not leaves(charges.together):
             return 0.0
+        # Decided by the book as it is: a search that ends a rounding error away must not say otherwise.
         fits = self.fits(charges)
         low, high = (0.0, self.epsilon) if fits else (self.epsilon, 2 * self.epsilon)
         while not fits and not self._at(high).fits(charges):
@@ -131,25 +136,33 @@ class Filter:
             return 0.0
 
     def _at(self, epsilon: float) -> "Filter":
+        """The same kind of book with another epsilon, and with the order that belongs to it."""
         return replace(self, epsilon=epsilon, order=order_for(epsilon, self.delta))
 
     def _listed(self, charges: Charges) -> float:
+        """The price of the charges as a list; inf if they are of a kind that an exact book does not take."""
         return epsilon_of(charges.together, self.delta) if self.knows(charges) else inf
 
     @cached_property
     def _limit(self) -> float:
+        """The most that the charges' log-moments may add up to. Not for an exact book."""
         assert self.order is not None
         return _limit(self.order, self.epsilon, self.delta)
 
     def _moment(self, charges: Charges) -> float:
+        """What the charges take of the limit, rounded up."""
         assert self.order is not None
         parts = [times * _charge(event, self.order, self.delta, self._limit) for event, times in charges.counts.items()]
         return fsum(parts) * (1 + _ROUNDING)
 
 
 def order_for(epsilon: float, delta: float) -> float:
-    """The order of a mixed book: a quarter above the one at which most Gaussians fit. It depends on nothing else."""
+    """The order lambda of a mixed book: a quarter above the one at which most Gaussians fit.
+
+    It depends on nothing but epsilon and delta, so it is fixed before the first charge, as the proof needs it.
+    """
     at = int(np.argmax((_ORDERS * epsilon + _PARTS + log(delta)) / _ORDERS / (1 + _ORDERS)))
+    # Three digits: the order is written into files, and must come out the same on every machine.
     return float(f"{_ABOVE * _ORDERS[at]:.3g}")
 
 
@@ -171,7 +184,7 @@ def _charge(event: Event, lam: float, delta: float, limit: float) -> float:
     if limit <= 0:
         return inf
     shares = [
-        times * min(max(moment, mass / (CUT_SHARE * delta) * limit) for moment, mass in moments(leaf, lam, delta))
+        times * min(max(moment, mass / (CUT_SHARE * delta) * limit) for moment, mass in log_moments(leaf, lam, delta))
         for leaf, times in leaves(event).items()
     ]
     return fsum(shares)
@@ -179,4 +192,5 @@ def _charge(event: Event, lam: float, delta: float, limit: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _is_plain(event: Event) -> bool:
+    """Whether this charge is plain Gaussian noise only. Kept, since every look at a book asks it of all its charges."""
     return plain_mu(event) is not None

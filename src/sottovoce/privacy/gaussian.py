@@ -26,6 +26,10 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
 
     and nothing overflows. For a < 0 the first term is Phi(-a), of order one.
 
+    Args:
+        mu: sqrt(T) / sigma for T Gaussian releases of noise multiplier sigma.
+        epsilon: at least 0.
+
     Formal guarantees:
         The result is an upper bound, as long as erfcx, ndtr and exp are right to 32 units in the last place. mu = 0
         gives 0. An underflow gives the smallest positive number.
@@ -87,6 +91,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     s = sqrt(2 * log(1 / delta))
     low = 2 * epsilon / (sqrt(s * s + 2 * epsilon) + s)
     high = 2 * low
+    # Doubled until the target is missed: the root then lies in between.
     while excess(high) <= 0:
         high *= 2
     low = low / 2  # room for rounding at the bracket's end

@@ -8,8 +8,8 @@ Runs are chosen with sight of earlier ones, so what refuses is a `filter`, exact
     delta - slack,     slack = min( delta / 1000, what 10^10 times the divergence of the first round adds to delta ),
 
 and the divergences of the real noise from the ideal one may add up to what slack pays for
-(docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be shifted to and fro with
-sight of results would be none (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
+(docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be moved with sight of
+results would protect nothing (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
 docs/explanation/ledger.md.
 """
 
@@ -30,7 +30,7 @@ from sottovoce.privacy.discrete import delta_of_divergence, divergence_within
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.filter import Charges, Filter, order_for
 from sottovoce.privacy.ledger_head import Head
-from sottovoce.privacy.ledger_store import FORMAT, Entry, Header, Store
+from sottovoce.privacy.ledger_store import FORMAT, Header, LedgerEntry, LedgerStore
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
@@ -40,7 +40,13 @@ _ROUNDS = 1e10  # like the first that slack pays for, if it may: far more than t
 
 
 class Cost(NamedTuple):
-    """What one round is booked as."""
+    """What one round is booked as.
+
+    Args:
+        event: its release, with ideal noise.
+        divergence: the KL divergence of the noise that is really drawn from the noise that the event speaks of, in
+            nats.
+    """
 
     event: Event
     divergence: float = 0.0  # KL, of the real noise from the one that the event speaks of
@@ -48,7 +54,14 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Reservation:
-    """A round that is paid for. With a `message` it was released: that message may be sent again, no other."""
+    """A round that is paid for. With a `message` it was released: that message may be sent again, no other.
+
+    Args:
+        run, round: which one.
+        cost: as it was reserved.
+        entry: the number of its entry in the chain.
+        message: the digest of the one message that it may send; None before there is one.
+    """
 
     run: str
     round: int
@@ -75,7 +88,7 @@ class Ledger:
     | a failed write | PrivacyError; closed to writing until opened again |
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self._store, self._lock = store, RLock()
         self._spent: Counter[Cost] = Counter()
         self._fits: Counter[Cost] = Counter()  # some composition that was priced, and is within the cap
@@ -90,12 +103,12 @@ class Ledger:
     @staticmethod
     def exists(path: Path | str) -> bool:
         """Whether a ledger was made there. What a crash in `create` leaves is none: create it again."""
-        return Store.exists(Path(path))
+        return LedgerStore.exists(Path(path))
 
     @staticmethod
     def unused(path: Path | str) -> bool:
         """Whether nothing was ever written to a ledger there. If so, `create` makes it anew, with any cap."""
-        return Store.unused(Path(path))
+        return LedgerStore.unused(Path(path))
 
     @classmethod
     def create(
@@ -103,8 +116,14 @@ class Ledger:
     ) -> "Ledger":
         """A new ledger for the data set with that digest. From its first entry on, the cap is for all time.
 
-        The first reservation may be of any kind, all later ones must be plain Gaussians. With `mixed` any may be of any
-        kind, such as with sampled batches, at about a tenth more epsilon.
+        Args:
+            path: of the file to make. One that is not in force is replaced.
+            data_digest: by which the data set is known; keyed with a secret, so that it says nothing of the rows.
+            epsilon: what all runs on these rows together may cost.
+            delta: at which that holds.
+            mixed: whether rounds of any kind may be reserved at any time, such as with sampled batches, at about a
+                tenth more epsilon. Without it the first reservation may be of any kind, and all later ones must be
+                plain Gaussians.
         """
         expect(epsilon > 0 and isfinite(epsilon), "a cap epsilon that is positive and finite", epsilon=epsilon)
         expect(0 < delta < 1, "a cap delta strictly between 0 and 1", delta=delta)
@@ -112,12 +131,20 @@ class Ledger:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         order = order_for(epsilon, delta) if mixed else None
         header = Header(FORMAT, data_digest, UNIT_OF_PRIVACY, float(epsilon), float(delta), created, order)
-        return cls(Store.create(Path(path), header))
+        return cls(LedgerStore.create(Path(path), header))
 
     @classmethod
     def open(cls, path: Path | str, data_digest: str | None = None) -> "Ledger":
-        """An existing ledger, verified as a whole. With a digest, it must be the ledger of that data set."""
-        ledger = cls(Store.open(Path(path)))
+        """An existing ledger, verified as a whole: every entry, the chain, and the head.
+
+        Args:
+            path: of its file.
+            data_digest: of the data set that it must be of; None for any.
+
+        Raises:
+            PrivacyError: it was changed or damaged, is of another data set, or another process holds it.
+        """
+        ledger = cls(LedgerStore.open(Path(path)))
         if data_digest is not None and data_digest != ledger.header.data_digest:
             ledger.close()
             raise PrivacyError(
@@ -129,9 +156,21 @@ class Ledger:
     # -- spending -----------------------------------------------------------------------------------------------------
 
     def reserve(self, run: str, round_: int, event: Event, divergence: float = 0.0) -> Reservation:
-        """Book one round. It is on the disk when this returns; only then may a row be touched."""
+        """Book one round. It is on the disk when this returns; only then may a row be touched.
+
+        Args:
+            run: the run's name, 1 to 200 printable characters.
+            round_: from 1 on.
+            event: what the round releases.
+            divergence: of its real noise from the ideal one, in nats; see `Cost`.
+
+        Raises:
+            BudgetError: the round does not fit under the cap. Nothing was written.
+            PrivacyError: the round was reserved before, with another cost.
+        """
         cost = _checked(run, round_, event, divergence)
         with self._lock:
+            # A crash after booking: the same round is not paid for twice.
             known = self._known(run, round_, cost)
             if known is not None:
                 return known
@@ -140,8 +179,17 @@ class Ledger:
             self._take(self._store.append(run, round_, RESERVE, body))
             return self._rounds[run, round_]
 
-    def released(self, run: str, round_: int, message_digest: str) -> Reservation:
-        """Bind a reserved round to the one message that it may ever send. Call it before sending."""
+    def bind_message(self, run: str, round_: int, message_digest: str) -> Reservation:
+        """Bind a reserved round to the one message that it may ever send. Call it before sending.
+
+        The same message again changes nothing, so that a site that died in between can go on. Another message for the
+        same round would be another release, and is refused.
+
+        Args:
+            run: the run's name.
+            round_: a round of it that was reserved.
+            message_digest: of the message's bytes, as text.
+        """
         _expect_text(message_digest=message_digest)
         with self._lock:
             reservation = self._rounds.get((run, round_))
@@ -149,6 +197,7 @@ class Ledger:
                 raise PrivacyError(
                     f"Expected a reserved round, got run={run!r}, round={round_}. Reserve it before touching a row."
                 )
+            # The one thing that must never happen: two different messages under one booking.
             if reservation.message not in (None, message_digest):
                 raise PrivacyError(
                     f"Expected the message that run={run!r}, round={round_} was released with, {reservation.message}, "
@@ -159,7 +208,7 @@ class Ledger:
             return self._rounds[run, round_]
 
     def note(self, text: str) -> None:
-        """Write down a remark. It costs nothing."""
+        """Write down a remark of people. It costs nothing, and is chained like everything else."""
         expect(bool(text.strip()), "a note with text", text=text)
         with self._lock:
             self._store.append_free("", 0, NOTE, {"text": text})
@@ -168,6 +217,12 @@ class Ledger:
         """The `total` after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
 
         Nothing is written. It also makes the run's reservations quick: what is part of a run that fits, fits.
+
+        Args:
+            run: the run's name.
+            event: what each of its rounds releases.
+            rounds: how many there are.
+            divergence: of one round's real noise from the ideal one, in nats.
         """
         expect(rounds >= 1, "rounds >= 1", rounds=rounds)
         cost = _checked(run, 1, event, divergence)
@@ -202,7 +257,9 @@ class Ledger:
         return self._rule(self._spent).slack
 
     def would_cost(self, event: Event, rounds: int = 1, divergence: float = 0.0) -> float:
-        """The total if so many rounds more were reserved. Nothing is written, nothing refused."""
+        """The total if so many rounds more were reserved, as an epsilon at the cap's delta. Nothing is written or
+        refused.
+        """
         return self._price(self._spent + Counter({Cost(event, divergence): rounds}))
 
     def rounds_left(self, event: Event, divergence: float = 0.0) -> int:
@@ -223,7 +280,7 @@ class Ledger:
         """All rounds that are paid for, in the order of booking."""
         return tuple(self._rounds.values())
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """The whole chain."""
         return self._store.entries()
 
@@ -246,7 +303,7 @@ class Ledger:
         }
 
     def close(self) -> None:
-        """Let other processes have it."""
+        """Let other processes have it. Later calls that write are refused."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -259,7 +316,7 @@ class Ledger:
 
     # -- the books ----------------------------------------------------------------------------------------------------
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: LedgerEntry) -> None:
         """Add one verified entry to the books."""
         try:
             self._book(entry)
@@ -269,7 +326,8 @@ class Ledger:
                 f"{error}. It was not written by this version: release nothing before that is understood."
             ) from error
 
-    def _book(self, entry: Entry) -> None:
+    def _book(self, entry: LedgerEntry) -> None:
+        """Add one entry to the books; any exception here means that this version did not write it."""
         place = entry.run, entry.round
         if entry.kind == RESERVE:
             if place in self._rounds:
@@ -282,6 +340,7 @@ class Ledger:
             raise ValueError("an unknown kind")
 
     def _known(self, run: str, round_: int, cost: Cost) -> Reservation | None:
+        """The reservation of this round, if there is one; `PrivacyError` if it was made with another cost."""
         known = self._rounds.get((run, round_))
         if known is not None and known.cost != cost:
             raise PrivacyError(
@@ -294,6 +353,8 @@ class Ledger:
     def _afford(self, more: Counter[Cost], what: str) -> None:
         """Raise BudgetError if the total with these is past the cap."""
         wanted = self._spent + more
+        # A filter that takes all of a list takes every part of it: no price is computed for the rounds of a run that
+        # was checked.
         if wanted <= self._fits:  # part of what fits
             return
         if not self._within(wanted):
@@ -301,14 +362,17 @@ class Ledger:
         self._fits = wanted
 
     def _within(self, costs: Counter[Cost]) -> bool:
+        """Whether the filter takes these costs, and slack pays for what their real noise lacks."""
         rule = self._rule(costs)
         return _divergence(costs) <= rule.divergence and rule.filter.fits(self._charges(costs))
 
     def _price(self, costs: Counter[Cost]) -> float:
+        """The least cap that takes these costs, at the same delta; inf if slack does not pay for their divergences."""
         rule = self._rule(costs)
         return rule.filter.price(self._charges(costs)) if _divergence(costs) <= rule.divergence else inf
 
     def _why_not(self, wanted: Counter[Cost], what: str) -> str:
+        """What stands against these costs, in the words of an error: the grid, the kind of round, or the cap."""
         h, rule, charges = self.header, self._rule(wanted), self._charges(wanted)
         if _divergence(wanted) > rule.divergence:
             return (
@@ -334,10 +398,12 @@ class Ledger:
         return next(iter(self._rounds.values())).cost if self._rounds else next(iter(costs), None)
 
     def _rule(self, costs: Counter[Cost]) -> "_Rule":
+        """What the cap and the first round make of the filter; the same for every later round."""
         first = self._first(costs)
         return _rule(self.header, 0.0 if first is None else first.divergence)
 
     def _charges(self, costs: Counter[Cost]) -> Charges:
+        """These costs as the filter takes them: events alone, and which came first."""
         counts: Counter[Event] = Counter()
         for cost, times in costs.items():
             counts[cost.event] += times
@@ -355,17 +421,21 @@ class _Rule(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _rule(header: Header, first: float) -> _Rule:
+    """The filter at delta - slack, and the divergence that slack pays for. `first` is the first round's divergence."""
     most = min(_ROUNDS * first, divergence_within(_LARGEST_SLACK * header.delta, header.epsilon))
     slack = delta_of_divergence(most, header.epsilon)
+    # One number further down: the subtraction may have rounded up.
     rest = nextafter(header.delta - slack, 0.0) if slack > 0 else header.delta
     return _Rule(Filter(header.epsilon, rest, header.order), most, slack)
 
 
 def _divergence(costs: Counter[Cost]) -> float:
+    """All divergences together, in nats: those of adaptive draws add up."""
     return fsum(times * cost.divergence for cost, times in costs.items())
 
 
 def _checked(run: str, round_: int, event: Event, divergence: float) -> Cost:
+    """The cost of one round, if run, round and cost can be booked at all."""
     _expect_text(run=run)
     expect(type(round_) is int and round_ >= 1, "a round from 1", round=round_)
     expect(divergence >= 0 and isfinite(divergence), "a finite divergence >= 0", divergence=divergence)
@@ -383,11 +453,13 @@ def _written(event: Event, divergence: float) -> Cost:
 
 @lru_cache(maxsize=256)
 def _cost_of(body: str) -> Cost:
+    """The cost that an entry's body tells of."""
     data = json.loads(body)
     return Cost(event_from_dict(data["event"]), data["divergence"])
 
 
 def _expect_text(**texts: object) -> None:
+    """Refuse names that would not stand on one line of a list."""
     for name, text in texts.items():
         good = isinstance(text, str) and 0 < len(text) <= 200 and text.isprintable()
         expect(good, "1 to 200 printable characters", **{name: text})

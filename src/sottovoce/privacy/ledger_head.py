@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, final
 from sottovoce.disk import write_whole
 from sottovoce.errors import PrivacyError
 
+# Room for a count of 20 digits and a hash of 64; a quarter of the smallest sector.
 _BYTES = 128
 
 
@@ -29,16 +30,20 @@ class Head(NamedTuple):
 
 
 def head_path(ledger: Path) -> Path:
-    """Beside the ledger."""
+    """The head's file: beside the ledger, with .head behind its name."""
     return ledger.with_name(f"{ledger.name}.head")
 
 
 def read_head(ledger: Path) -> Head:
-    """What it says; `PrivacyError` if there is none, or something else."""
+    """What the head of this ledger says; `PrivacyError` if there is none, or something that is no head.
+
+    Without a head a cut tail could not be noticed, so a missing one is refused and never made anew.
+    """
     place = head_path(ledger)
     try:
         data: Any = json.loads(place.read_bytes())
         head = Head(data["entries"], data["hash"])
+        # `type`, not `isinstance`: true would be 1 entry.
         if type(head.entries) is not int or type(head.hash) is not str or head.entries < 0:
             raise TypeError(head)
     except FileNotFoundError:
@@ -52,7 +57,7 @@ def read_head(ledger: Path) -> Head:
 
 
 def write_head(ledger: Path, head: Head) -> None:
-    """A new file in the place of the head, or of none. It is on the disk when this returns."""
+    """Put a new file in the place of the head, or of none. It is on the disk when this returns."""
     write_whole(head_path(ledger), head.to_bytes())
 
 
@@ -69,19 +74,22 @@ class OpenHead:
         self._synced = True
 
     def overwrite(self, head: Head) -> None:
-        """Written, and perhaps not on the disk yet."""
+        """Write it in place. It outlives this process from now on, and a power cut only after the next `sync`."""
         os.lseek(self._file, 0, os.SEEK_SET)
         if os.write(self._file, head.to_bytes()) != _BYTES:
             raise OSError("the head was written in part only")
 
     def sync(self) -> None:
-        """On the disk when this returns."""
+        """Make the last head outlive a power cut. It is on the disk when this returns."""
         # Where there is a choice, only the content has to last: no length has changed.
         getattr(os, "fdatasync", os.fsync)(self._file)
         self._synced = True
 
     def sync_every_other(self) -> None:
-        """Sync, unless this is the first head that is not."""
+        """Sync, unless this is the first head that is not on the disk yet.
+
+        So a power cut leaves the head at most two entries behind, which `LedgerStore` allows for.
+        """
         if self._synced:
             self._synced = False
         else:

@@ -54,7 +54,16 @@ _SCHEMAS = {1: (_HEADER_1, *_REST), FORMAT: _SCHEMA}
 
 @dataclass(frozen=True)
 class Header:
-    """What a ledger is of, and its cap. It never changes."""
+    """What a ledger is of, and its cap. It is written once and never changes.
+
+    Args:
+        format: of the file.
+        data_digest: by which the data set is known. Keyed with a secret, so it says nothing of the rows.
+        unit: what one unit of privacy is, in words.
+        epsilon, delta: the cap, for all runs on these rows together.
+        created: when, in UTC.
+        order: of a ledger for mixtures, see `filter`; None for one that takes plain Gaussians after its first entry.
+    """
 
     format: int
     data_digest: str
@@ -70,7 +79,7 @@ class Header:
         return _digest(astuple(self)[: 6 if self.format == 1 else 7])
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One line of the ledger. `body` is JSON text whose form depends on the kind."""
 
     index: int  # type: ignore[assignment]  # from 1; hides tuple.index, which nobody needs
@@ -88,10 +97,16 @@ class Entry(NamedTuple):
         return _digest(self[:-1])
 
 
-class Store:
+class LedgerStore:
     """The files of one ledger, held by one process at a time.
 
-    `replay` has to be run to its end before `append`: it is what verifies the chain.
+    It keeps entries and shows tampering, and knows nothing of prices: those are in `ledger`. `replay` has to be run to
+    its end before `append`: it is what verifies the chain.
+
+    Formal guarantees:
+        An entry whose `append` returned survives a crash of the process and of the machine. An entry that was changed,
+        removed or reordered is found by `replay`, and so is a tail that was cut off, unless the head was put back with
+        it.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, header: Header) -> None:
@@ -106,7 +121,7 @@ class Store:
         """Whether a ledger was made there. A crash in `create` leaves a file without tables: that is none."""
         if not path.is_file():
             return False
-        connection = _locked(path, "rw")
+        connection = _open_locked(path, "rw")
         try:
             return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,))
         except sqlite3.Error as error:
@@ -117,11 +132,11 @@ class Store:
     @staticmethod
     def unused(path: Path) -> bool:
         """Whether nothing was ever written to a ledger there: none was made, or not to the end, or it has no entry."""
-        if _told(path) > 0:
+        if _entries_told(path) > 0:
             return False
         if not path.is_file():
             return True
-        connection = _locked(path, "rw")
+        connection = _open_locked(path, "rw")
         try:
             return _is_unused(connection, path)
         except sqlite3.Error as error:
@@ -130,17 +145,17 @@ class Store:
             connection.close()
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> "Store":
+    def create(cls, path: Path, header: Header) -> "LedgerStore":
         """A new ledger, locked for this process, in the place of none or of one that is not in force.
 
         A crash leaves one that is not in force, where another try succeeds.
         """
-        if _told(path) > 0:
+        if _entries_told(path) > 0:
             raise PrivacyError(
                 f"Expected no trace of an earlier ledger, got {str(head_path(path))!r}, which tells of "
-                f"{_told(path)} entries. What was spent stays spent: open the ledger, or put it back."
+                f"{_entries_told(path)} entries. What was spent stays spent: open the ledger, or put it back."
             )
-        connection = _locked(path, "rwc")
+        connection = _open_locked(path, "rwc")
         try:
             if not _is_unused(connection, path):
                 raise InputError(f"Expected no ledger where one is made, got path={str(path)!r}. Open it instead.")
@@ -159,11 +174,11 @@ class Store:
             _give_up(path, connection, error)
 
     @classmethod
-    def open(cls, path: Path) -> "Store":
+    def open(cls, path: Path) -> "LedgerStore":
         """An existing ledger, locked for this process."""
         if not path.is_file():
             raise InputError(f"Expected a ledger, got path={str(path)!r}, which is no file. Create it first.")
-        connection = _locked(path, "rw")
+        connection = _open_locked(path, "rw")
         try:
             header = _read_header(connection, path)
             _make_durable(connection)
@@ -171,7 +186,7 @@ class Store:
         except BaseException as error:
             _give_up(path, connection, error)
 
-    def replay(self) -> Iterator[Entry]:
+    def replay(self) -> Iterator[LedgerEntry]:
         """All entries in order, each checked against the one before, the last against the head.
 
         Raises `PrivacyError` at the first entry that is not what was written.
@@ -188,7 +203,7 @@ class Store:
             write_head(self.path, last)
         self._head, self._head_file, self._stopped = last, OpenHead(self.path), None
 
-    def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
+    def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> LedgerEntry:
         """Write one entry. It is on the disk, and so is its head, when this returns.
 
         If it does not return, nothing more is written until the ledger is opened again: only then is it known whether
@@ -196,16 +211,21 @@ class Store:
         """
         return self._append((run, round_, kind, _canonical(body)), OpenHead.sync)
 
-    def append_free(self, run: str, round_: int, kind: str, body: dict[str, object]) -> Entry:
+    def append_free(self, run: str, round_: int, kind: str, body: dict[str, object]) -> LedgerEntry:
         """The same for an entry that spends nothing: its head is written, and synced with that of the next entry."""
         return self._append((run, round_, kind, _canonical(body)), OpenHead.sync_every_other)
 
-    def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> Entry:
+    def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> LedgerEntry:
+        """Chain, commit, overwrite the head, sync: in this order. A head that is ahead of its entries is never left
+        behind.
+        """
         if self._stopped is not None or self._head_file is None:
             raise PrivacyError(self._stopped)
         time = datetime.now(UTC).isoformat(timespec="seconds")
         fields = self._head.entries + 1, *content, time, self._head.hash
-        entry = Entry(*fields, _digest(fields))
+        entry = LedgerEntry(*fields, _digest(fields))
+        # Taken back below, once all is written. If the process gets there no more, nothing may follow a half-known
+        # entry.
         self._stopped = (
             f"Expected a ledger that could be written to, got path={str(self.path)!r} after a failed write. "
             "Close it, see to the disk, and open it again."
@@ -228,25 +248,27 @@ class Store:
         """The number of entries and the last hash."""
         return self._head
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """All entries, as they are now."""
         return self._rows()
 
     def close(self) -> None:
-        """Give the ledger free for other processes."""
+        """Let other processes have the ledger."""
         self._stopped = f"Expected an open ledger, got path={str(self.path)!r}, which was closed. Open it again."
         self._connection.close()
         if self._head_file is not None:
             self._head_file.close()
 
-    def _rows(self) -> Iterator[Entry]:
+    def _rows(self) -> Iterator[LedgerEntry]:
+        """The entries in order, unchecked."""
         try:
             for row in self._connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY idx"):
-                yield Entry(*row)
+                yield LedgerEntry(*row)
         except sqlite3.Error as error:
             _refuse(self.path, error)
 
-    def _check(self, entry: Entry, last: Head) -> None:
+    def _check(self, entry: LedgerEntry, last: Head) -> None:
+        """Stop unless this entry is numbered, chained and hashed as the one that follows `last`."""
         if entry.index != last.entries + 1:
             self._broken(f"entry {last.entries + 1} is missing: entry {entry.index} comes next")
         if entry.previous != last.hash:
@@ -256,6 +278,7 @@ class Store:
             self._broken(f"entry {entry.index} was changed: its hash does not fit")
 
     def _check_head(self, head: Head, named: Head | None, last: Head) -> None:
+        """Stop unless the head names a place in the chain that a crash can have left it at."""
         if named is None:
             self._broken(f"entry {last.entries + 1} is missing: the head tells of {head.entries} entries")
         if named != head:
@@ -275,14 +298,16 @@ class Store:
 
 
 def _digest(fields: Sequence[object]) -> str:
+    """SHA-256 of these fields as canonical JSON, in hexadecimal."""
     return hashlib.sha256(_canonical(list(fields)).encode()).hexdigest()
 
 
 def _canonical(value: object) -> str:
+    """JSON in the one spelling that is hashed: no spaces, no NaN."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _told(path: Path) -> int:
+def _entries_told(path: Path) -> int:
     """How many entries the head tells of; 0 if there is none."""
     return read_head(path).entries if head_path(path).exists() else 0
 
@@ -303,24 +328,33 @@ def _is_unused(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
+    """The header; `PrivacyError` unless tables and triggers are, letter by letter, those of a known format.
+
+    Triggers are compared too: without them the file would be no longer append-only.
+    """
     tables = _format(connection)
     if not tables:
         raise PrivacyError(
             f"Expected a ledger of format 1 or {FORMAT}, got path={str(path)!r} with other tables or triggers. It is "
             "no ledger, is of another version, or was tampered with."
         )
+    # Exactly one: a second header would be a second cap.
     rows = connection.execute("SELECT * FROM header").fetchall()
     if len(rows) != 1 or rows[0][0] != tables:
         raise PrivacyError(f"Expected one header of format {tables}, got {rows!r} in path={str(path)!r}.")
     return Header(*rows[0])
 
 
-def _locked(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection that no other process can have at the same time."""
+def _open_locked(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that no other process can have at the same time. `PrivacyError` if one has it.
+
+    `mode` is SQLite's: "rw", or "rwc" to make the file.
+    """
     connection = None
     try:
         connection = sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=0, isolation_level=None,
+            # The ledger has a lock of its own, and a site computes in another thread than it books in.
             check_same_thread=False,
         )  # fmt: skip
         # Locks are kept until the connection closes. The empty transaction takes them now.
@@ -354,6 +388,7 @@ def _give_up(path: Path, connection: sqlite3.Connection | None, error: BaseExcep
 
 
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
+    """Say in our words what SQLite could not do: the ledger is in use, or cannot be read."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         raise PrivacyError(
             f"Expected a ledger that nobody else holds, got path={str(path)!r}, which is in use. Wait until the other "

@@ -48,6 +48,7 @@ def log_moment_of_positive(d: int, shift: float, lam: Floats) -> Floats:
 
 
 def _moments(d: int, shift: float, lam: Floats, positive: bool) -> Floats:
+    """The log-moments by quadrature over the angle; inf where the integrand is too steep to be followed."""
     result = np.full(lam.shape, np.inf)
     good = (lam + 0.5) * shift <= STEEPEST
     if not np.any(good):
@@ -55,6 +56,7 @@ def _moments(d: int, shift: float, lam: Floats, positive: bool) -> Floats:
     sines, log_masses = _law(d, shift, _panels(d, (float(np.max(lam[good])) + 0.5) * shift))
     losses = shift * (np.maximum(sines, 0.0) if positive else sines)
     exponents = np.multiply.outer(lam[good], losses) + log_masses
+    # The largest term is taken out, so that nothing overflows.
     peak = np.max(exponents, axis=1)
     result[good] = peak + np.log(np.sum(np.exp(exponents - peak[:, None]), axis=1)) + _rounding(shift, lam[good])
     return result

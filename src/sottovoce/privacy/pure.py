@@ -67,6 +67,7 @@ def optimal_delta(each: float, times: int, epsilon: float) -> float:
 def optimal_epsilon(each: float, times: int, delta: float) -> float:
     """The smallest epsilon with `optimal_delta` at most delta, rounded up; the sum for more than LONGEST releases."""
     high = times * each * (1 + 4 * UNIT)
+    # Where the optimum is not computed, or cannot be told from rounding, the plain sum holds.
     if times > LONGEST or high < 1e-200 or optimal_delta(each, times, high) > delta:
         return high
     if optimal_delta(each, times, 0.0) <= delta:

@@ -1,7 +1,8 @@
 """Releases with other noise than a plain Gaussian, and releases of a perturbed argmin.
 
 The unit is one row replaced by another. Every `scale` and `sigma` is relative to a replace-one sensitivity, which the
-event's text names.
+event's text names, and has no unit. Prices are in `pure` and `renyi`; `leaves` is how accountants take a tree of events
+apart.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from sottovoce.privacy.events import (
 
 @dataclass(frozen=True)
 class PureRelease(Event):
-    """Any release that is epsilon-DP with delta = 0."""
+    """Any release that is epsilon-DP with delta = 0, whatever its mechanism."""
 
     epsilon: float
 
@@ -39,7 +40,10 @@ class PureRelease(Event):
 
 @dataclass(frozen=True)
 class Laplace(Event):
-    """Independent Laplace noise on every coordinate, of scale `scale` times the replace-one l1 sensitivity."""
+    """Independent Laplace noise on every coordinate, of scale `scale` times the replace-one l1 sensitivity.
+
+    Its pure epsilon is 1 / scale. A coordinate's standard deviation is sqrt(2) scale times the sensitivity.
+    """
 
     scale: float
 
@@ -163,7 +167,9 @@ def leaves(event: Event) -> Counter[Event]:
 
 
 def _of_search(search: RepeatAndSelect) -> Counter[Event]:
+    """The leaves of a search: itself, or those of its one run if it never has more; nothing if a run does nothing."""
     inner = leaves(search.event)
+    # The best of runs without noise is a release without noise.
     if NonPrivate() in inner:
         return Counter({NonPrivate(): 1})
     once = isinstance(search.runs, NegativeBinomialRuns) and search.runs.gamma == 1
@@ -171,14 +177,17 @@ def _of_search(search: RepeatAndSelect) -> Counter[Event]:
 
 
 def _expect_positive(**value: float) -> None:
+    """Refuse a noise parameter that is no positive, finite number."""
     ((name, number),) = value.items()
     expect(isfinite(number) and number > 0, f"{name} to be positive and finite", **value)
 
 
 def _expect_kappa(kappa: float) -> None:
+    """Refuse a Jacobian constant that is no finite number of at least 0."""
     expect(isfinite(kappa) and kappa >= 0, "kappa to be finite and >= 0", kappa=kappa)
 
 
 def _expect_dimension(d: object) -> None:
+    """Refuse a dimension that is no positive int."""
     good = isinstance(d, int) and not isinstance(d, bool) and d >= 1
     expect(good, "d to be a positive int", d=d)

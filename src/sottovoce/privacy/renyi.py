@@ -34,6 +34,7 @@ from sottovoce.privacy.releases import (
     leaves,
 )
 
+# Where the best lambda lies beyond either end, the bound is not the least any more, but still sound.
 GRID = np.geomspace(1e-3, 1e7, 101)  # lambda = alpha - 1
 FINE_GRID = np.geomspace(1e-3, 1e7, 2001)
 ROUNDING = 1e-12  # of a sum of curves, relative
@@ -101,6 +102,7 @@ def leaf_curve(leaf: Event, lam: Floats) -> Floats:
             return _searched(leaf, lam)
         case _:
             raise UnsupportedError(f"No Renyi curve for event={leaf!r}.")
+    # A pure release never loses more than randomised response of the same epsilon.
     return np.minimum(found, response_log_moment(pure_cost(leaf), lam))
 
 
@@ -128,10 +130,12 @@ def _tail_ratio(search: RepeatAndSelect) -> float:
 
 @lru_cache(maxsize=64)
 def _one_run(search: RepeatAndSelect) -> Callable[[float], float]:
+    """The profile of one run of the search. Kept, since it is asked for at every lambda."""
     return renyi_profile(leaves(search.event))
 
 
 def _gaussian(sigma: float, lam: Floats) -> Floats:
+    """K(lambda) of a plain Gaussian with this noise multiplier: lambda (1 + lambda) / (2 sigma^2)."""
     return lam * (1 + lam) / 2 / sigma / sigma
 
 

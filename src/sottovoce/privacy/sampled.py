@@ -26,8 +26,14 @@ from sottovoce.privacy.gaussian import UNIT, delta_of_mu
 class Step:
     """A release with B(eps') = sum_j weights[j] H_{e^eps}(N(mus[j], 1) || N(0, 1)) + beyond.
 
-    A plain Gaussian is gamma = 1 with one weight. `beyond` is the probability of multiplicities too rare to follow;
-    they are priced as if they gave the row away.
+    A plain Gaussian is gamma = 1 with one weight.
+
+    Args:
+        gamma: the probability that the replaced row is drawn at all.
+        weights: that it is drawn just 1, 2, ... times.
+        mus: how far it then moves the sum, in standard deviations of the noise.
+        beyond: the probability of multiplicities too rare to follow; they are priced as if they gave the row away.
+        relative_error: of the weights.
     """
 
     gamma: float
@@ -60,6 +66,7 @@ def multiplicities(sampling: Sampling, beyond: float) -> tuple[float, tuple[floa
     if rows == 1:
         return 1.0, (*(0.0 for _ in range(batch - 1)), 1.0), 0.0, 0.0
     start = batch * log1p(-1 / rows)
+    # (1 - 1/rows)^batch is then below the smallest number, and all weights with it.
     if start < -700:
         raise UnsupportedError(f"Expected a batch that is not hundreds of times the rows, got sampling={sampling!r}.")
     weights, rest = [exp(start)], 1.0
@@ -87,7 +94,9 @@ def profile(event: SampledGaussian, epsilon: float) -> float:
 
 
 def highest_loss(step: Step, beyond: float) -> float:
-    """A loss that the step exceeds with probability at most `beyond`, apart from `step.beyond`."""
+    """A loss that the step exceeds with probability at most `beyond`, apart from `step.beyond`: its grid may
+    end there.
+    """
     share = beyond / len(step.weights)
     losses = [_outer(step.mus[0] ** 2 / 2 + step.mus[0], step.gamma)]
     for p, mu in zip(step.weights, step.mus, strict=True):
@@ -124,6 +133,8 @@ def discretise(step: Step, interval: float, size: int) -> tuple[Floats, float]:
     above, scaled, error = _tails(step, losses)
     width = -expm1(-interval)
     mass = -np.diff(above)
+    # Less goes to the lower end of each cell than the formula says, by what rounding may have added: that is the safe
+    # side.
     lower = (scaled[:-1] - exp(-interval) * (scaled[1:] + mass) - 2 * error[:-1]) / width
     upper = np.maximum(mass - lower, 0.0)
     positive = np.concatenate(([0.0], upper))

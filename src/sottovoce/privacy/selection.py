@@ -29,12 +29,17 @@ Profile = Callable[[float], float]  # an upper bound on delta for every epsilon 
 
 POINTS = 1000  # of a tabulated profile
 HIGHEST = 600.0  # losses above count as infinite; e^HIGHEST is still a number
-MOST_RUNS = 1e5  # in the mean
+MOST_RUNS = 1e5  # on average
 _UP = 1 + 64 * UNIT
 
 
 def gamma_for(mean: float, eta: float) -> float:
-    """The gamma with which `NegativeBinomialRuns(eta, gamma)` has about this mean."""
+    """The gamma with which `NegativeBinomialRuns(eta, gamma)` has about this mean.
+
+    Args:
+        mean: the expected number of runs, from 1 to 100,000.
+        eta: the law's shape: 0 is cheapest, 1 the geometric law.
+    """
     expect(1 <= mean <= MOST_RUNS, f"a mean number of runs from 1 to {MOST_RUNS:g}", mean=mean)
 
     def excess(log_gamma: float) -> float:
@@ -51,18 +56,18 @@ def repetitions(runs: Runs, random: Random | None = None) -> int:
         `RepeatAndSelect`.
     """
     source = SystemRandom() if random is None else random
-    expect(runs.mean <= MOST_RUNS, f"at most {MOST_RUNS:g} runs in the mean", mean=runs.mean)
+    expect(runs.mean <= MOST_RUNS, f"at most {MOST_RUNS:g} runs on average", mean=runs.mean)
     match runs:
         case NegativeBinomialRuns(eta=eta, gamma=gamma):
             if gamma == 1:
                 return 1
             first = (1 - gamma) * exp(eta * log(gamma)) / runs.slope
-            return _drawn(source, 1, first, lambda k: (1 - gamma) * (k + eta) / (k + 1))
+            return _draw(source, 1, first, lambda k: (1 - gamma) * (k + eta) / (k + 1))
         case PoissonRuns(rate=rate):
             # Poisson numbers add up. A part's e^-rate must not underflow.
             parts = ceil(rate / 100)
             each = rate / parts
-            return sum(_drawn(source, 0, exp(-each), lambda k: each / (k + 1)) for _ in range(parts))
+            return sum(_draw(source, 0, exp(-each), lambda k: each / (k + 1)) for _ in range(parts))
     raise UnsupportedError(f"No sampler for runs={runs!r}.")
 
 
@@ -92,10 +97,11 @@ def negative_binomial_shift(runs: NegativeBinomialRuns, profile: Profile) -> flo
     return (1 + runs.eta) * high * _UP
 
 
-def selected(runs: Runs, profile: Profile, least: float) -> Profile:
+def profile_of_best(runs: Runs, profile: Profile, least: float) -> Profile:
     """The profile of the best of K runs, from that of one. It need not be tight where it is below `least`."""
     match runs:
         case NegativeBinomialRuns():
+            # Once, and not for every epsilon: it is the costly part.
             shift = negative_binomial_shift(runs, profile)
             return lambda epsilon: min(1.0, runs.mean * _UP * _anywhere(profile, (epsilon - shift) * (1 - 4 * UNIT)))
         case PoissonRuns(rate=rate):
@@ -117,17 +123,21 @@ def reach(profile: Profile, least: float) -> float:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A profile at 0, step, 2 step, ...: falling, each value an upper bound."""
+class ProfileTable:
+    """A profile at 0, step, 2 step, ...: falling, each value an upper bound.
+
+    Between two places it is read off the chord in e^eps, which lies above, since a profile is convex there. Asking a
+    table costs nothing, where asking a profile may cost an FFT.
+    """
 
     step: float
     values: Floats
 
     @staticmethod
-    def of(profile: Profile, step: float, points: int) -> "Table":
+    def of(profile: Profile, step: float, points: int) -> "ProfileTable":
         """Tabulate. A true profile falls, so the least value so far bounds it, too."""
         values = np.array([min(1.0, profile(k * step)) for k in range(points + 1)])
-        return Table(step, np.minimum.accumulate(values))
+        return ProfileTable(step, np.minimum.accumulate(values))
 
     def __call__(self, epsilon: Floats) -> Floats:
         """An upper bound anywhere on the line: a true profile is convex in e^eps, so it lies below its chords."""
@@ -170,9 +180,12 @@ def tabulated_losses(parts: list[tuple[Profile, int]], least: float) -> Losses:
     """
     tops = [reach(profile, least) for profile, _ in parts]
     step = max(tops) / POINTS
-    tables = [Table.of(profile, step, max(2, ceil(top / step))) for (profile, _), top in zip(parts, tops, strict=True)]
+    tables = [
+        ProfileTable.of(profile, step, max(2, ceil(top / step))) for (profile, _), top in zip(parts, tops, strict=True)
+    ]
     pairs = [table.masses() for table in tables]
     times = tuple(count for _, count in parts)
+    # For the scale of the composition only, which nothing sound depends on.
     squares = [float(np.sum(mass * (step * np.arange(1, len(mass) + 1)) ** 2)) for mass, _ in pairs]
     return Losses(
         interval=step,
@@ -213,7 +226,7 @@ def _poisson(rate: float, profile: Profile, least: float) -> Profile:
     With V from v to v + h, the chord's share of the left end is (e^{-c (V - v)} - e^{-c h}) / (1 - e^{-c h}).
     """
     negligible = 0.01 * least / max(rate, 1.0)
-    table = Table.of(profile, reach(profile, negligible) / POINTS, POINTS)
+    table = ProfileTable.of(profile, reach(profile, negligible) / POINTS, POINTS)
     c, h = np.geomspace(1e-4, 4.0, 64)[:, None], 0.2
     left = (-np.expm1(-(1 + c) * h) / (1 + c) + np.exp(-c * h) * expm1(-h)) / -np.expm1(-c * h)
     places = h * np.arange(2 + ceil(-log(negligible) / h))
@@ -230,10 +243,11 @@ def _poisson(rate: float, profile: Profile, least: float) -> Profile:
     return bound
 
 
-def _drawn(random: Random, least: int, first: float, ratio: Callable[[int], float]) -> int:
+def _draw(random: Random, least: int, first: float, ratio: Callable[[int], float]) -> int:
     """Inverse transform: P(K = least) = first, P(K = k + 1) = ratio(k) P(K = k)."""
     u, k, mass = random.random(), least, first
     total = mass
+    # Ends also where what is left is below 1e-18: u has 53 bits, and rounding may keep the sum below it for ever.
     while u >= total and (ratio(k) >= 1 or mass > 1e-18 * (1 - ratio(k))):
         mass *= ratio(k)
         total, k = total + mass, k + 1

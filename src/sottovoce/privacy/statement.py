@@ -1,4 +1,9 @@
-"""The guarantee in words and in data, to go with a model."""
+"""The guarantee in words and in data, to go with a model.
+
+A statement says what was promised to whom, at which price, and what is not covered. It prices what it is told through
+`accounting`, and trusts no number of a stranger's file. It is not the place where budgets are kept: one statement is of
+one run, or of several that were seen together.
+"""
 
 import json
 from dataclasses import dataclass, replace
@@ -23,8 +28,17 @@ HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only;
 class PrivacyStatement:
     """What a run promises, and what it does not.
 
-    `event` is all that happened at one site, `epsilon` its price at `delta` by the best accountant, `target_epsilon`
-    what each of the `runs` was asked for, `calibration` and `sigma` how the noise was set (None where there was none).
+    Args:
+        event: all that happened at one site.
+        epsilon: its price at `delta`, by the best accountant; inf if there is no guarantee.
+        target_epsilon: what each of the `runs` was asked for.
+        delta: at which both hold; 0 where a total is a sum of pure epsilons.
+        calibration, sigma: how the noise was set, and its multiplier; None where there was none.
+        released: what left the sites, in words.
+        unit: what one unit of privacy is, in words. There is one in this library.
+        public: what was assumed to be known to all, and is not protected.
+        notes: what else a reader must know.
+        runs: how many runs on the same rows were seen.
     """
 
     event: Event
@@ -46,8 +60,9 @@ class PrivacyStatement:
 
     @property
     def promised(self) -> float:
-        """The epsilon to quote: what was asked for or, of several runs, what all of them cost together. Never less than
-        the cost: a statement from a stranger's file may ask for anything.
+        """The epsilon to quote: what was asked for or, of several runs, what all of them cost together.
+
+        Never less than the cost: a statement from a stranger's file may ask for anything.
         """
         return max(self.target_epsilon, self.epsilon) if self.runs == 1 else self.epsilon
 
@@ -110,6 +125,7 @@ class PrivacyStatement:
         expect(type(made.runs) is int and made.runs >= 1, "a whole number of runs >= 1", runs=made.runs)
         expect(made.calibration in (None, *CALIBRATIONS), "a known calibration", calibration=made.calibration)
         expect(made.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=made.unit)
+        # The one number of a stranger that could mislead is computed anew.
         cost = _price(made.event, made.delta)
         honest = made.epsilon >= cost * (1 - 1e-9)
         expect(honest, f"an epsilon of at least {cost:.6g}, which its event costs", epsilon=made.epsilon)
@@ -129,6 +145,7 @@ class PrivacyStatement:
         return " ".join([*(self._promise() if self.private else self._warning()), *self.notes])
 
     def _warning(self) -> list[str]:
+        """The paragraph of a run without any guarantee."""
         return [
             "NOT PRIVATE. This run gives NO differential privacy guarantee: what was released may reveal any row.",
             f"Released: {self.released}.",
@@ -137,6 +154,7 @@ class PrivacyStatement:
         ]
 
     def _promise(self) -> list[str]:
+        """The paragraph of a private run: what is protected, how well, what was released, and what is not covered."""
         public = "; ".join(self.public) or "nothing"
         return [
             f"Protected: every single row. The unit of protection is {self.unit}.",
@@ -155,6 +173,7 @@ class PrivacyStatement:
         ]
 
     def _asked(self) -> str:
+        """What the run, or each of the runs, was asked to stay within."""
         if self.runs == 1:
             return f"the run was asked to stay within epsilon = {self.target_epsilon:g}"
         return (
@@ -163,6 +182,7 @@ class PrivacyStatement:
         )
 
     def _exception(self) -> str:
+        """What delta means, in the words that end a sentence."""
         if self.delta == 0:
             return ", without exception"
         return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
@@ -174,15 +194,18 @@ def _price(event: Event, delta: float) -> float:
 
 
 def _named(data: Any) -> object:
+    """What came instead of a statement: the names of its fields, or its type. Never its content."""
     return sorted(map(str, data))[:20] if isinstance(data, dict) else type(data).__name__
 
 
 def _number(name: str, value: Any) -> float:
+    """A finite number of at least 0 from a file; True is none."""
     expect(type(value) in (int, float) and isfinite(value) and value >= 0, f"a number {name} >= 0", **{name: value})
     return float(value)
 
 
 def _text(name: str, value: Any) -> str:
+    """A text of a reasonable length from a file."""
     expect(isinstance(value, str) and len(value) <= 10_000, f"text for {name}", **{name: type(value).__name__})
     text: str = value
     return text
@@ -195,8 +218,10 @@ def _up(value: float) -> str:
 
 
 def _exponent(value: float) -> int:
+    """The power of ten of the fourth significant digit."""
     return int(f"{value:.3e}".split("e")[1]) - 3
 
 
 def _factor(epsilon: float) -> str:
+    """e^epsilon, rounded up, as people read it."""
     return f"{_up(exp(epsilon))}" if epsilon < 700 else "an astronomically large number"

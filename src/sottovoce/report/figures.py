@@ -1,4 +1,6 @@
-"""A panel as a figure."""
+"""A panel as a figure: lines over epsilon or rounds, or dots side by side. Drawn on no screen, and from
+results alone.
+"""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ class Look(NamedTuple):
     marker: str
 
 
-def draw(panel: Panel, optimum: float | None = None) -> Figure:
+def draw_panel(panel: Panel, optimum: float | None = None) -> Figure:
     """The figure of a panel that has results. `optimum` is drawn as a line where it is in reach."""
     with style():
         if panel.shape == "curves":
@@ -39,6 +41,7 @@ def draw(panel: Panel, optimum: float | None = None) -> Figure:
 
 
 def _sweep(panel: Panel, optimum: float | None) -> Figure:
+    """Lines over a number, one stacked part for each facet."""
     facets = list(dict.fromkeys(point.facet for point in panel.measured()))
     figure = Figure(figsize=(_WIDE, 2.9 * len(facets) + 0.7))
     stack = figure.subplots(len(facets), 1, squeeze=False, sharex=True)[:, 0]
@@ -63,6 +66,7 @@ def _sweep(panel: Panel, optimum: float | None) -> Figure:
 
 
 def _ticks(axes: Axes, panel: Panel) -> None:
+    """Whole numbers along a linear axis; 1, 2 and 5 times powers of ten along a logarithmic one."""
     if not panel.log_x:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return
@@ -73,6 +77,7 @@ def _ticks(axes: Axes, panel: Panel) -> None:
 
 
 def _curves(panel: Panel, optimum: float | None) -> Figure:
+    """Risk over rounds, one part for each facet, two beside each other."""
     facets = list(dict.fromkeys(point.facet for point in panel.measured()))
     columns = 2 if len(facets) > 1 else 1
     rows = math.ceil(len(facets) / columns)
@@ -89,6 +94,7 @@ def _curves(panel: Panel, optimum: float | None) -> Figure:
                 _line(axes, rounds, matrix, looks[point.series], point.series)
                 values.append(matrix)
         _finish(axes, values, optimum)
+        # Early rounds can be a hundred times worse than the end, which is what is compared.
         if panel.cut_at is not None:
             axes.set_ylim(top=panel.cut_at * max(float(matrix[-1].mean()) for matrix in values))
         axes.set_title(facet)
@@ -134,11 +140,13 @@ def _line(axes: Axes, x: Floats, matrix: Floats, look: Look, label: str, marks: 
         marker=look.marker if marks else None,
     )  # fmt: skip
     if matrix.shape[1] > 1:
+        # Of the runs, not of the mean: a reader asks what one run may give.
         low, high = np.quantile(matrix, [0.05, 0.95], axis=1)
         axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
 def _dots(axes: Axes, places: Sequence[float], samples: Sequence[Floats], look: Look, label: str) -> None:
+    """A mean and its 95 % interval for each sample; a single run has no interval."""
     for number, (place, values) in enumerate(zip(places, samples, strict=True)):
         mean, low, high = interval(values)
         if math.isfinite(low):
@@ -165,6 +173,7 @@ def _finish(axes: Axes, values: Sequence[Floats], optimum: float | None) -> None
 
 
 def _legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend below the whole figure, if there is more than one line."""
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
@@ -175,6 +184,7 @@ def _looks(panel: Panel) -> dict[str, Look]:
     by_series = {point.series: point.algorithm for point in panel.measured()}
     algorithms = list(by_series.values())
     alone = {name for name in algorithms if algorithms.count(name) == 1}
+    # Colours that stand for an algorithm are not used for anything else in the same figure.
     taken = {registry.entry(name).colour for name in alone}
     spare = [colour for colour in CYCLE if colour not in taken]
     looks, others = {}, 0
@@ -190,10 +200,12 @@ def _looks(panel: Panel) -> dict[str, Look]:
 
 
 def _values(point: Point, column: str) -> Floats:
+    """A point's final scores, one for each run."""
     assert point.result is not None
     return _capped(point.result.final(column))
 
 
 def _capped(values: Floats) -> Floats:
+    """What overflowed is drawn at the top, and does not end the figure."""
     capped: Floats = np.minimum(np.nan_to_num(values, nan=_TOP, posinf=_TOP), _TOP)
     return capped

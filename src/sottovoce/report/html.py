@@ -30,8 +30,8 @@ class TextTable(NamedTuple):
     numbers: frozenset[int]
 
 
-def render(template: str, **content: object) -> str:
-    """The whole page."""
+def render_page(template: str, **content: object) -> str:
+    """The whole page, from a template of this package and its content."""
     return _PAGES.get_template(template).render(content)
 
 
@@ -48,7 +48,7 @@ def inline(svg: str, name: str) -> Markup:
 
 
 def picture(figure: Figure, kind: str) -> bytes:
-    """The figure as SVG or PNG."""
+    """The figure as the bytes of a file; `kind` is "svg" or "png"."""
     buffer = io.BytesIO()
     with style():
         # No date and no version: the same results give the same file.

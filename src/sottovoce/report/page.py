@@ -1,4 +1,4 @@
-"""The page of a study."""
+"""The page of a study: its figures, tables and verdicts, as HTML. What is in them was computed before."""
 
 from collections.abc import Mapping
 
@@ -7,16 +7,16 @@ from sottovoce.experiments.panels import Panel
 from sottovoce.experiments.reproduce import Study
 from sottovoce.experiments.verdict import LEVEL, RULE
 from sottovoce.report import tables
-from sottovoce.report.html import TextTable, inline, render
+from sottovoce.report.html import TextTable, inline, render_page
 
 # What the tables under some figures show besides scores.
 _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
 
 
-def page(study: Study, figures: Mapping[str, str]) -> str:
-    """The page; `figures` are SVG texts by panel."""
+def study_page(study: Study, figures: Mapping[str, str]) -> str:
+    """The page as HTML; `figures` are SVG texts by the name of their panel."""
     shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
-    return render(
+    return render_page(
         "study.html.j2",
         title=study.title,
         study=study,
@@ -32,5 +32,6 @@ def page(study: Study, figures: Mapping[str, str]) -> str:
 
 
 def _scores(panel: Panel) -> TextTable:
+    """The table under a figure, with test scores where test rows were kept apart."""
     tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
     return tables.scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ()))

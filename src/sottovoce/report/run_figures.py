@@ -1,4 +1,4 @@
-"""The figures of one run."""
+"""The figures of one run. All of them are read off rows without noise: for the holder of the rows only."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -80,6 +80,7 @@ def by_site(sites: Columns) -> Figure:
 def coefficients(model: Model, output: int) -> Figure:
     """The largest weights of one output, with names."""
     weights = model.weights[:, output]
+    # The largest by size, then shown in the order of their sign.
     largest = np.argsort(np.abs(weights))[-_MOST_COEFFICIENTS:]
     order = largest[np.argsort(weights[largest])]
     with style():
@@ -95,6 +96,7 @@ def coefficients(model: Model, output: int) -> Figure:
 
 
 def _direction(model: Model, output: int) -> str:
+    """What a weight to the right speaks for."""
     if model.classes is None:
         return "weight: to the right, a larger prediction"
     name = model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]
@@ -113,4 +115,5 @@ def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> 
 
 
 def _finite(values: Sequence[Any]) -> bool:
+    """Whether every one of these is a number; accuracy is none in regression."""
     return bool(np.isfinite(np.asarray(values, dtype=np.float64)).all())

@@ -10,20 +10,20 @@ from sottovoce.disk import writable, write_whole
 from sottovoce.experiments.folder import HOLDER_ONLY, Run
 from sottovoce.models import Model
 from sottovoce.report import run_figures
-from sottovoce.report.html import TextTable, inline, picture, render
+from sottovoce.report.html import TextTable, inline, picture, render_page
 
 PAGE = "report.html"
 _NOTHING = "–"
 
 
-def write(run: Run, out: Path) -> None:
-    """Write the page, whole."""
+def write_run_page(run: Run, out: Path) -> None:
+    """Write the page to `out`, whole or not at all."""
     with writable(out):
-        write_whole(out, page(run).encode())
+        write_whole(out, run_page(run).encode())
 
 
-def page(run: Run) -> str:
-    """The page as HTML."""
+def run_page(run: Run) -> str:
+    """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
     summary, model = run.summary, run.model
     classes = model.classes if model.weights.shape[1] > 1 else None
     outputs = [("coefficients" if i == 0 else f"coefficients-{i}") for i in range(model.weights.shape[1])]
@@ -33,7 +33,7 @@ def page(run: Run) -> str:
         "sites": run_figures.by_site(run.sites),
         **{name: run_figures.coefficients(model, i) for i, name in enumerate(outputs)},
     }
-    return render(
+    return render_page(
         "run.html.j2",
         title=f"{summary['algorithm']} on {summary['dataset']}",
         facts=summary,
@@ -50,6 +50,7 @@ def page(run: Run) -> str:
 
 
 def _scores(summary: Mapping[str, Any]) -> TextTable:
+    """Mean loss and accuracy of each of the three models that a run ends with."""
     test = summary["test"]
     headings = ["model", "mean loss", "accuracy %"]
     headings += ["test loss", "test accuracy %"] if test else []
@@ -62,15 +63,18 @@ def _scores(summary: Mapping[str, Any]) -> TextTable:
 
 
 def _number(value: float | None, place: int) -> str:
+    """A loss with four digits or, at every second place, an accuracy in per cent."""
     return _NOTHING if value is None else f"{value:.4f}" if place % 2 == 0 else f"{100 * value:.2f}"
 
 
 def _weights(model: Model, outputs: tuple[str, ...]) -> TextTable:
+    """Every weight of the model, by the name of its feature."""
     rows = [(name, *(f"{w:+.4f}" for w in weights)) for name, weights in zip(model.names, model.weights, strict=True)]
     return TextTable(("feature", *outputs), rows, frozenset(range(1, 1 + len(outputs))))
 
 
 def _all_sites(sites: run_figures.Columns) -> TextTable:
+    """Every site's own scores, for those whom the figure leaves out."""
     headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
     rows = [
         (str(name), f"{count:,}", _percent(own), _percent(joint), f"{loss:.4f}", f"{joint_loss:.4f}", f"{far:.3g}")
@@ -83,4 +87,5 @@ def _all_sites(sites: run_figures.Columns) -> TextTable:
 
 
 def _percent(share: float) -> str:
+    """A share in per cent, or a dash."""
     return f"{100 * share:.2f}" if np.isfinite(share) else _NOTHING

@@ -118,6 +118,7 @@ def columns(panels: Sequence[Panel], *, every_round: bool) -> dict[str, list[Any
 
 
 def _attribute(point: Point, name: str) -> str:
+    """One attribute of a point as text, on one line."""
     value = getattr(point, name)
     return (
         NOTHING if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value).replace("\n", " ")
@@ -125,6 +126,7 @@ def _attribute(point: Point, name: str) -> str:
 
 
 def _with_interval(values: Any, digits: int) -> str:
+    """A mean over runs and half its 95 % interval."""
     mean, low, high = interval(np.asarray(values, dtype=np.float64))
     if not math.isfinite(mean):
         return NOTHING
@@ -134,6 +136,7 @@ def _with_interval(values: Any, digits: int) -> str:
 
 
 def _plain(value: float, digits: int) -> str:
+    """A number, or a dash where there is none."""
     return f"{value:,.{digits}f}" if math.isfinite(value) else NOTHING
 
 
@@ -143,4 +146,5 @@ def _up(epsilon: float) -> str:
 
 
 def _p(p: float) -> str:
+    """A p-value with three digits."""
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"

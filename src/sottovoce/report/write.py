@@ -15,21 +15,22 @@ from sottovoce.experiments.reproduce import Study
 from sottovoce.experiments.run import jsonable
 from sottovoce.experiments.verdict import LEVEL, RULE
 from sottovoce.report import tables
-from sottovoce.report.figures import draw
+from sottovoce.report.figures import draw_panel
 from sottovoce.report.html import picture
-from sottovoce.report.page import page
+from sottovoce.report.page import study_page
 
 PAGE = "index.html"
 
 
-def write(study: Study, out: Path) -> None:
-    """Figures, tables, verdict and page into `out`."""
+def write_study(study: Study, out: Path) -> None:
+    """Figures, tables, verdict and page into the folder `out`, which is made if need be."""
     drawn = [panel for panel in study.panels.values() if panel.measured() and panel.name != "table"]
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
         pictures: dict[str, str] = {}
         for panel in drawn:
-            figure = draw(panel, study.optimum)
+            figure = draw_panel(panel, study.optimum)
+            # The page holds its figures; the files are for papers.
             pictures[panel.name] = picture(figure, "svg").decode()
             write_whole(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
             write_whole(out / "figures" / f"{panel.name}.png", picture(figure, "png"))
@@ -37,7 +38,7 @@ def write(study: Study, out: Path) -> None:
         for name, every_round in (("results", False), ("curves", True)):
             _table(out, name, tables.columns(panels, every_round=every_round))
         write_whole(out / "verdict.json", json.dumps(verdict(study), indent=2, allow_nan=False).encode() + b"\n")
-        write_whole(out / PAGE, page(study, pictures).encode())
+        write_whole(out / PAGE, study_page(study, pictures).encode())
     except OSError as error:
         raise InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.") from error
 
@@ -60,6 +61,7 @@ def verdict(study: Study) -> dict[str, Any]:
 
 
 def _table(out: Path, name: str, columns: dict[str, list[Any]]) -> None:
+    """One table, as a Parquet and as a CSV file."""
     buffer = io.BytesIO()
     parquet.write_table(pa.table(columns), buffer)
     write_whole(out / f"{name}.parquet", buffer.getvalue())

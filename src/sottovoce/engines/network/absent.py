@@ -24,12 +24,13 @@ from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.stops import LostNeighbourError
 from sottovoce.engines.network.witness import distances
 
+# If one comes late, the next is still in time.
 BEATS = 3  # how often within the agreed time a waiting site says that it is alive
 
 
 @dataclass
 class Silence:
-    """How long a neighbour has been awaited in this round."""
+    """How long a neighbour has been awaited in this round. All times are in seconds."""
 
     seconds: float = 0.0  # since it, or the server, last gave a sign of life
     total: float = 0.0
@@ -38,7 +39,7 @@ class Silence:
     notices: int = 0  # how often it had said that it waits when we last looked
 
     def add(self, seconds: float, answer: Answer[Any]) -> None:
-        """So much more time has passed. A silent server says nothing about a site."""
+        """So much more time has passed, with this answer at its end. A silent server says nothing about a site."""
         self.bad = answer.bad or self.bad
         if answer.reached:
             self.seconds, self.total = self.seconds + seconds, self.total + seconds
@@ -47,7 +48,7 @@ class Silence:
 
 
 class Policy(ABC):
-    """Decides about silent neighbours."""
+    """Decides about silent neighbours. It says whom to go on without; the runner writes that down and does it."""
 
     async def begin(self, absent: Mapping[str, int]) -> None:  # noqa: B027
         """Before the first round of this process; `absent` were dropped before it."""
@@ -65,7 +66,7 @@ class Policy(ABC):
 
 @final
 class Waits(Policy):
-    """Wait."""
+    """Wait for ever: nobody is ever lost."""
 
     async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:  # noqa: ARG002
         return []
@@ -73,7 +74,7 @@ class Waits(Policy):
 
 @final
 class Stops(Policy):
-    """Stop."""
+    """Stop the run, with an error that names who was silent, once one has been for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -91,7 +92,7 @@ class Stops(Policy):
 
 @final
 class GoesOn(Policy):
-    """Go on without it."""
+    """Go on without a silent neighbour, in rounds after the agreed one, as long as the rest stay connected."""
 
     def __init__(self, agreement: Agreement, site: str, board: Board) -> None:
         self._board, self._agreement, self._site = board, agreement, site
@@ -134,10 +135,13 @@ class GoesOn(Policy):
         silence.notices = wait.times
 
     def _late(self, silence: Silence) -> bool:
+        """Whether it counts as lost: silent for the agreed time, or excused so often that patience ends."""
+        # A chain of honest waits is at most as long as there are sites; whoever asks for more is not honest.
         longest = (1 + len(self._agreement.sites)) * self._seconds
         return not silence.excused and (silence.seconds >= self._seconds or silence.total >= longest)
 
     async def _say_that_we_wait(self, k: int, waited: float) -> None:
+        """Tell the neighbours that this site is alive, a few times within the agreed time."""
         told, after = self._told
         due = after + self._seconds / BEATS if told == k else self._seconds / BEATS
         # While everyone is waited for without end, once is enough: it excuses for good.
@@ -146,7 +150,7 @@ class GoesOn(Policy):
             await self._board.tell_waiting(k)
 
     def _refuse_torn(self, k: int, late: Collection[str]) -> None:
-        """Stop, before anything is written, if those who are left do not hang together."""
+        """Stop, before anything is written, if those who are left would not be connected any more."""
         if not late:
             return
         away = self._absent | self._board.gone | set(late)
@@ -159,7 +163,7 @@ class GoesOn(Policy):
 
 
 def policy_for(agreement: Agreement, site: str, board: Board) -> Policy:
-    """The agreed policy."""
+    """The policy that this agreement names, for this site."""
     lost = agreement.lost_neighbour
     if lost.policy == "go-on":
         return GoesOn(agreement, site, board)

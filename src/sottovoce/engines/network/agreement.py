@@ -37,6 +37,7 @@ from sottovoce.sites import Sites
 FORMAT = 2
 MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
 # With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
+# A hundred diameters are far outside of where honest models go.
 LARGEST_RADIUS, DIAMETERS = 1e12, 100
 LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
 # The most that a coarse grid may add to delta, as a part of it.
@@ -150,11 +151,13 @@ class Agreement:
     def __post_init__(self) -> None:
         _check_words(self)
         _check_members(self.sites)
+        # One content, one digest: the same edges in another order are the same agreement.
         object.__setattr__(self, "edges", _sorted_edges(self.names, self.edges))
         expect(1 <= self.features <= MOST_FEATURES, f"1 <= features <= {MOST_FEATURES}", features=self.features)
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
         terms.check(self.algorithm)
+        # Written down even where it was left out: a later version with another default must not change what was signed.
         object.__setattr__(self, "radius", self.reach)
         expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
         _check_algorithm(self)
@@ -172,12 +175,12 @@ class Agreement:
         return {name: i for i, name in enumerate(self.names)}
 
     def index(self, name: str) -> int:
-        """The node that this site is."""
+        """The number of this site: its node in the graph, its place in testimonies. `InputError` for a stranger."""
         expect(name in self._place, f"a site of this federation: {_some(self.names)}", site=name)
         return self._place[name]
 
     def member(self, name: str) -> Member:
-        """The entry of this site."""
+        """The entry of this site: its key and how many rows it brings."""
         return self.sites[self.index(name)]
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -200,7 +203,7 @@ class Agreement:
 
     @property
     def model_size(self) -> int:
-        """How many numbers a message holds."""
+        """How many numbers a message holds: features times outputs of the loss."""
         return self.features * self.algorithm.loss.outputs
 
     @property
@@ -256,21 +259,22 @@ class Agreement:
         }
 
     def digest(self) -> bytes:
-        """32 bytes that stand for exactly this agreement."""
+        """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
         return hashlib.sha256(b"sottovoce agreement\0" + canonical(self.to_dict())).digest()
 
 
 def new_run() -> str:
-    """A run id that nobody has used."""
+    """A run id that nobody has used: 128 bits of the operating system's randomness, in hexadecimal."""
     return secrets.token_hex(16)
 
 
-def now() -> str:
-    """The time, as an agreement writes it."""
+def timestamp() -> str:
+    """The time in UTC, as an agreement writes it: whole seconds, and a Z at the end."""
     return datetime.now(UTC).strftime(_TIME)
 
 
 def _some(names: Sequence[str]) -> str:
+    """The first few names, for an error on one line."""
     return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
@@ -278,6 +282,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _check_words(a: Agreement) -> None:
+    """Refuse a run id, a name or a time that is not spelled as it must be."""
     expect(_RUN.fullmatch(a.run) is not None, "a run of 32 hexadecimal digits (128 random bits)", run=a.run[:80])
     named = len(a.name) <= LONGEST_NAME and (a.name == "" or a.name.isprintable())
     expect(named, f"a name of at most {LONGEST_NAME} printable characters", name=a.name[: 2 * LONGEST_NAME])
@@ -289,6 +294,7 @@ def _check_words(a: Agreement) -> None:
 
 
 def _check_members(sites: Sequence[Member]) -> None:
+    """Refuse too few or too many sites, names that come twice, and keys that two sites share."""
     expect(2 <= len(sites) <= MOST_SITES, f"2 to {MOST_SITES} sites", sites=len(sites))
     name, count = Counter(site.name for site in sites).most_common(1)[0]
     expect(count == 1, "every site's name once", name=name, times=count)
@@ -318,10 +324,12 @@ def _sorted_edges(names: Sequence[str], edges: Iterable[Sequence[str]]) -> tuple
 
 
 def _check_connected(names: Sequence[str], edges: set[tuple[int, int]]) -> None:
+    """Refuse edges that leave somebody out: news must be able to reach everyone."""
     heard: list[list[int]] = [[] for _ in names]
     for a, b in edges:
         heard[a].append(b)
         heard[b].append(a)
+    # From the first site along the edges; whoever is not met cannot be reached.
     reached, todo = {0}, [0]
     while todo:
         fresh = set(heard[todo.pop()]) - reached
@@ -335,6 +343,7 @@ def _check_connected(names: Sequence[str], edges: set[tuple[int, int]]) -> None:
 
 
 def _check_algorithm(a: Agreement) -> None:
+    """Refuse settings of the algorithm that do not go with this graph, this grid or these rounds."""
     if isinstance(a.algorithm, DPDSGD) and a.algorithm.largest_degree is not None:
         least = int(a.graph.degrees.max())
         came = a.algorithm.largest_degree
@@ -350,9 +359,11 @@ def _check_algorithm(a: Agreement) -> None:
 
 
 def _check_schema(a: Agreement) -> None:
+    """Refuse a schema that nobody has reviewed, or that makes other rows or labels than were agreed."""
     schema, loss = a.encoding, a.algorithm.loss
     if schema is None:
         return
+    # Values that were read off rows would be public with the agreement.
     require_reviewed(schema)
     expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
     expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)

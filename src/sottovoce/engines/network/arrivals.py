@@ -1,4 +1,7 @@
-"""Messages that the server sent by itself, until they are asked for."""
+"""Messages that the server sent by itself, until they are asked for. Memory only: what is lost here is read again.
+
+A push is a hint that saves a question. Nothing here is checked or trusted; `mail` opens what comes out.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,6 +9,7 @@ from typing import final
 
 from sottovoce.engines.network.wire import Kind, Slot
 
+# Of each site and kind: a neighbour can be a round or two ahead, and a few notices may come together.
 KEPT_EACH = 8
 
 
@@ -22,7 +26,7 @@ class Arrivals:
         self._largest = largest
         self._kept: dict[tuple[str, Kind], dict[Slot, bytes]] = {(site, kind): {} for site in sites for kind in Kind}
         # Rounds and notices are asked for in order, answers are not.
-        self._had: dict[tuple[str, Kind], int] = {}
+        self._last_read: dict[tuple[str, Kind], int] = {}
         self._watchers: dict[Slot, set[asyncio.Future[None]]] = {}
         # Whether pushes have come on this connection: then the next one is worth waiting for.
         self.flowing = False
@@ -34,37 +38,45 @@ class Arrivals:
     def add(self, token: str, site: str, data: bytes) -> None:
         """Keep a push, if its mailbox can still be asked for. The address comes as it stands in the subject."""
         address = Slot.of_token(token, site)
-        if address is None or len(data) > self._largest or self._was_had(address):
+        if address is None or len(data) > self._largest or self._was_read(address):
             return
+        # A stranger's push has no place here.
         kept = self._kept.get((site, address.kind))
         if kept is None:
             return
         self.flowing = True
         kept[address] = data
         if len(kept) > KEPT_EACH:
+            # The furthest ahead: it is asked for last, and can be read from its mailbox then.
             del kept[max(kept, key=lambda slot: slot.number)]
         for watcher in self._watchers.get(address, ()):
             if not watcher.done():
                 watcher.set_result(None)
 
-    def had(self, address: Slot) -> None:
-        """The message was read: a push of it is no longer wanted, nor are those before it."""
+    def mark_read(self, address: Slot) -> None:
+        """The message was read: a push of it is no longer wanted, nor are those before it.
+
+        Rounds and notices are read in order, so what is before is of no use. Answers are not: only this one is
+        forgotten.
+        """
         place = address.site, address.kind
         if place not in self._kept:
             return
         if address.kind is Kind.ANSWER:
             self._kept[place].pop(address, None)
             return
-        last = self._had[place] = max(self._had.get(place, -1), address.number)
+        last = self._last_read[place] = max(self._last_read.get(place, -1), address.number)
         self._kept[place] = {slot: data for slot, data in self._kept[place].items() if slot.number > last}
 
-    def _was_had(self, address: Slot) -> bool:
-        return address.number <= self._had.get((address.site, address.kind), -1)
+    def _was_read(self, address: Slot) -> bool:
+        """Whether this mailbox, or a later one of its site and kind, was read before."""
+        return address.number <= self._last_read.get((address.site, address.kind), -1)
 
     def _take(self, address: Slot) -> bytes | None:
+        """A push that was kept, marked as read; None if there is none."""
         data = self._kept.get((address.site, address.kind), {}).get(address)
         if data is not None:
-            self.had(address)
+            self.mark_read(address)
         return data
 
     async def wait(self, address: Slot, seconds: float) -> bytes | None:

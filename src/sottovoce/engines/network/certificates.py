@@ -62,10 +62,11 @@ class TLSFiles:
         read_secret(self.key)  # refuses a key that others can read
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
+        # RFC 5280 to the letter: a certificate without its key identifiers, say, is refused.
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         try:
             context.load_verify_locations(cafile=self.authority)
-            context.load_cert_chain(self.certificate, self.key, password=self._locked)
+            context.load_cert_chain(self.certificate, self.key, password=self._refuse_passphrase)
         except ssl.SSLError as error:
             raise InputError(
                 "Expected PEM files of an authority, a certificate and its key, got "
@@ -74,13 +75,19 @@ class TLSFiles:
             ) from error
         return context
 
-    def _locked(self) -> str:
-        """Else the passphrase would be asked for on a terminal at which nobody sits."""
+    def _refuse_passphrase(self) -> str:
+        """Refuse an encrypted key: OpenSSL would ask for its passphrase on a terminal at which nobody sits."""
         raise InputError(f"Expected a private key without a passphrase, got {str(self.key)!r}. Take it off first.")
 
 
 def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> Path:
-    """A new authority in this folder, which is made if need be. Returns its certificate."""
+    """Make a new authority in this folder, which is made if need be. Returns the path of its certificate.
+
+    Args:
+        folder: for ca.cert.pem and ca.key.pem. An authority that is there is never replaced.
+        name: for people, 1 to 60 characters.
+        days: how long it holds. No certificate of it may hold longer.
+    """
     from cryptography import x509
 
     expect(1 <= len(name) <= 60 and name.isprintable(), "a name of 1 to 60 characters for the authority", name=name)
@@ -88,24 +95,33 @@ def create_authority(folder: Path, name: str = "sottovoce", days: int = 730) -> 
     key, subject = _new_key(), _common_name(name)
     until = _end(days)
     builder = _builder(subject, subject, key, key, until)
+    # Signs certificates of members, and no further authorities.
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return _save(folder, AUTHORITY, key, builder, key).certificate
 
 
 def issue_site(folder: Path, site: str, days: int = 365) -> TLSFiles:
-    """A certificate for one site, to connect with."""
+    """A certificate and key for one site, to connect with; good for `days` days. The authority lies in the
+    same folder.
+    """
     check_site_name(site)
     return _issue_client(folder, site, days)
 
 
 def issue_operator(folder: Path, days: int = 365) -> TLSFiles:
-    """A certificate for whoever sets a run up on the message server."""
+    """A certificate and key for whoever opens runs on the message server; good for `days` days."""
     return _issue_client(folder, OPERATOR, days)
 
 
 def issue_server(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365) -> TLSFiles:
-    """A certificate for the message server, under all names and addresses that sites will use for it."""
+    """A certificate and key for the message server.
+
+    Args:
+        folder: where the authority is, and the new files go.
+        hosts: all names and addresses that sites will use for the server. Others will not be believed.
+        days: how long it holds.
+    """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -115,6 +131,7 @@ def issue_server(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365)
 
 
 def _issue_client(folder: Path, name: str, days: int) -> TLSFiles:
+    """A certificate that is good for connecting, with the bare name as its one DNS entry."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -125,9 +142,19 @@ def _issue_client(folder: Path, name: str, days: int) -> TLSFiles:
 def _issue(
     folder: Path, name: str, names: "x509.SubjectAlternativeName", purpose: "x509.ObjectIdentifier", days: int
 ) -> TLSFiles:
+    """A new key, and a certificate for it signed by the authority in this folder; refused if it would outlive that.
+
+    Args:
+        folder: of the authority, and for the new files.
+        name: of the files, and the common name.
+        names: what the other end checks, as the subject's alternative names.
+        purpose: serving or connecting; one is never good for the other.
+        days: how long it holds.
+    """
     from cryptography import x509
 
     authority, authority_key = _load_authority(folder)
+    # A certificate that outlives its authority would be refused by the server one day, in the middle of a run.
     until, last = _end(days), authority.not_valid_after_utc
     if until > last:
         raise InputError(
@@ -144,6 +171,7 @@ def _issue(
 
 
 def _load_authority(folder: Path) -> "tuple[x509.Certificate, EllipticCurvePrivateKey]":
+    """The authority's certificate and private key; refused if others may read the key."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -168,6 +196,7 @@ def _builder(
     subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", issuer_key: "EllipticCurvePrivateKey",
     until: datetime,
 ) -> "x509.CertificateBuilder":  # fmt: skip
+    """What every certificate has: names, keys, a random serial number, and from when until when it holds."""
     from cryptography import x509
 
     return (
@@ -184,22 +213,26 @@ def _save(
     folder: Path, name: str, key: "EllipticCurvePrivateKey", builder: "x509.CertificateBuilder",
     issuer_key: "EllipticCurvePrivateKey",
 ) -> TLSFiles:  # fmt: skip
+    """Sign the certificate, and write it and its key as new files."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     files = TLSFiles.within(folder, name)
+    # The key first: a certificate without its key would look finished.
     write_secret(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     write_public(files.certificate, builder.sign(issuer_key, SHA256()).public_bytes(Encoding.PEM))
     return files
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
+    """A key on the curve P-256, which every TLS library knows."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def _common_name(name: str) -> "x509.Name":
+    """A subject that is nothing but a name."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -207,6 +240,7 @@ def _common_name(name: str) -> "x509.Name":
 
 
 def _usage(signs_certificates: bool) -> "x509.KeyUsage":
+    """What the key may do: sign certificates (the authority), or prove who one is (all others). Never both."""
     from cryptography import x509
 
     return x509.KeyUsage(
@@ -223,11 +257,13 @@ def _usage(signs_certificates: bool) -> "x509.KeyUsage":
 
 
 def _end(days: int) -> datetime:
+    """The day on which it ends, that many days from now."""
     expect(1 <= days <= _LONGEST_DAYS, f"1 <= days <= {_LONGEST_DAYS}", days=days)
     return datetime.now(UTC) + timedelta(days=days)
 
 
 def _host(host: str) -> "x509.GeneralName":
+    """A host as it stands in a certificate: an address, or a name."""
     from cryptography import x509
 
     try:

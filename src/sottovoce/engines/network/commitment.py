@@ -24,13 +24,25 @@ SALT_BYTES = 32
 
 
 def commit(salt: bytes, rows: Sites) -> str:
-    """The data commitment of a site's rows, as the agreement writes it."""
+    """The data commitment of a site's rows, as the agreement writes it: "sha256:" and 64 hexadecimal digits.
+
+    Args:
+        salt: 32 secret random bytes. Without them whoever knows all rows but one could try out the last.
+        rows: the encoded rows; their order, precision and layout count.
+    """
     expect(len(salt) == SALT_BYTES, f"a salt of {SALT_BYTES} secret bytes", bytes=len(salt))
     return "sha256:" + _hash(b"sottovoce rows v1", salt, _rows_digest(rows)).hex()
 
 
 def bind(agreement: bytes, site: str, data_commitment: str, noise_key: bytes) -> bytes:
-    """32 bytes that every message of the run carries."""
+    """32 bytes that every message of the run carries: they stand for rows and noise key, and never change.
+
+    Args:
+        agreement: its digest.
+        site: the site's name.
+        data_commitment: what `commit` made of its rows.
+        noise_key: the secret key of its noise. Only its hash goes in, and is hashed again with the rest.
+    """
     parts = agreement, site.encode("ascii"), data_commitment.encode("ascii"), hashlib.sha256(noise_key).digest()
     return _hash(b"sottovoce binding v1", *parts)
 
@@ -43,6 +55,7 @@ def software() -> str:
     from threadpoolctl import threadpool_info
 
     names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy"))
+    # The library that sums, its version, and for which processor it was chosen.
     blas = sorted(
         {
             f"{library['internal_api']} {library.get('version')} {library.get('architecture', '')}".strip()

@@ -4,6 +4,8 @@ It speaks as much of the NATS protocol as mailboxes need: subscribe once, publis
 PINGs. It is thrown away at the first thing that is odd (`frames`), or that a peer with good intentions would not do: no
 sign of life, or never reading what it asks for. A connection that was refused or abandoned is closed here, at once, not
 whenever the garbage is collected.
+
+It does not try again, and has no time limits of its own but for PINGs: that is the `link`'s part.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from typing import Any, Self, final
 from urllib.parse import urlsplit
 
 from sottovoce.engines.network.frames import Complaint, Frame, FrameError, Frames, Info, Message, Sign
-from sottovoce.engines.network.subjects import described
+from sottovoce.engines.network.subjects import describe_subject
 from sottovoce.engines.network.transport import RefusedError
 from sottovoce.errors import expect
 
@@ -35,6 +37,7 @@ UNANSWERED_PINGS = 2
 SHUTTING = 1.0
 # Bytes that may wait to be sent, besides two of the largest messages.
 MOST_UNSENT = 1 << 20
+# Numbers of subscriptions, which we choose: 1 for answers, from 2 on for pushes.
 _INBOX, _FIRST_PUSH = 1, 2
 # Room around a message for headers, and the largest answer of the server about itself.
 _HEADERS, _ANSWER = 4096, 64 * 1024
@@ -44,11 +47,11 @@ class SilenceError(Exception):
     """No useful answer this time; asking again may help. Its text says why, in a few words."""
 
     def told(self, server: "Server") -> str:
-        """What people see while it lasts."""
+        """What people see while it lasts: half a sentence, without a full stop."""
         return f"message server {server} does not answer ({self})"
 
     def given_up(self, server: "Server", seconds: float) -> str:
-        """What they see in the end."""
+        """What they see in the end, after so many seconds: what was expected, what came, what to do."""
         return (
             f"Expected an answer from message server {server} within {seconds:.3g} s, got none ({self}). Check that it "
             "runs, that it can be reached from here, and that both ends or neither use TLS."
@@ -74,12 +77,12 @@ class Server:
 
     @property
     def host(self) -> str:
-        """Its name or address."""
+        """Its name or address, as certificates are checked against it."""
         return urlsplit(self.url).hostname or ""
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Where it listens; 4222 if the address does not say."""
         return urlsplit(self.url).port or DEFAULT_PORT
 
     def credentials(self) -> dict[str, str]:
@@ -157,14 +160,14 @@ class Connection(asyncio.Protocol):
                 raise made._end
         except BaseException as error:
             await made.shut()
-            raise (_explained(server, error) if isinstance(error, OSError) else error) from None
+            raise (_explain(server, error) if isinstance(error, OSError) else error) from None
         return made
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
-        """As far as is known."""
+        """Whether it can be used, as far as is known: a peer that has just vanished shows at the next PING."""
         return self._end is None and self._ready.done()
 
     async def ask(self, subject: str, data: bytes, headers: bytes) -> Message:
@@ -177,6 +180,7 @@ class Connection(asyncio.Protocol):
             )
         number = str(next(self._numbers))
         answer: asyncio.Future[Message | Exception] = asyncio.get_running_loop().create_future()
+        # Before it is sent: the answer may come within the same turn of the loop.
         self._waiting[number] = (subject, answer)
         try:
             self._publish(subject, f"{self._inbox}.{number}", headers, data)
@@ -188,13 +192,18 @@ class Connection(asyncio.Protocol):
         return came
 
     def _publish(self, subject: str, reply: str, headers: bytes, data: bytes) -> None:
+        """Write one message, with the subject on which its answer is awaited."""
         if headers:
+            # The second size counts the headers too, as NATS wants it.
             line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(data)}"
         else:
             line = f"PUB {subject} {reply} {len(data)}"
         self._write(b"".join((line.encode(), b"\r\n", headers, data, b"\r\n")))
 
     def _write(self, data: bytes) -> None:
+        """Hand bytes to the socket. Whoever does not read what it is sent is dropped, before its backlog fills the
+        memory.
+        """
         if self._end is not None:
             raise self._end
         assert self._transport is not None, "made by dial"
@@ -213,12 +222,14 @@ class Connection(asyncio.Protocol):
             self._pinging.cancel()
         if self._transport is not None:
             self._transport.abort()
+        # Each gets the error as a result, and raises it itself: a future with an exception that nobody awaits would be
+        # logged.
         for _, answer in self._waiting.values():
             _settle(answer, error)
         _settle(self._ready, None)
 
     async def shut(self) -> None:
-        """Until it is closed, whatever state it is in."""
+        """Close it, whatever state it is in, and return when it is closed, or after a second."""
         self.drop(SilenceError("the connection was closed"))
         if self._transport is None:
             await asyncio.sleep(0)  # asyncio has closed its socket, but does so in the next turn of the loop
@@ -228,10 +239,12 @@ class Connection(asyncio.Protocol):
     # -- what comes (called by asyncio) -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket, or the TLS connection, is there."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Bytes have come. Whatever is wrong with them ends the connection, and is not raised into asyncio."""
         try:
             for frame in self._frames.feed(data):
                 if self._end is not None:
@@ -243,11 +256,13 @@ class Connection(asyncio.Protocol):
             self.drop(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = SilenceError("the connection was lost") if exc is None else _explained(self._server, exc)
+        """The connection is closed, by either side."""
+        reason = SilenceError("the connection was lost") if exc is None else _explain(self._server, exc)
         self.drop(reason)
         _settle(self._gone, None)
 
     def _take(self, frame: Frame) -> None:
+        """One frame. Before its greeting a server may only complain."""
         if self.max_payload == 0 and not isinstance(frame, Info | Complaint):
             raise FrameError("something else than a greeting")
         match frame:
@@ -276,6 +291,7 @@ class Connection(asyncio.Protocol):
         self._pinging = asyncio.get_running_loop().call_later(PING_EVERY, self._ping)
 
     def _ping(self) -> None:
+        """Ask for a sign of life, and give up after two without one."""
         if self._unanswered >= UNANSWERED_PINGS:
             self.drop(SilenceError(f"no sign of life for {self._unanswered * PING_EVERY:g} s"))
             return
@@ -284,6 +300,7 @@ class Connection(asyncio.Protocol):
         self._write(b"PING\r\n")
 
     def _deliver(self, message: Message) -> None:
+        """Hand a message to whoever waits for it. What nobody has asked for is dropped."""
         if _FIRST_PUSH <= message.sid < _FIRST_PUSH + len(self._pushes.subjects):
             self._pushes.heard(message)
         elif message.sid == _INBOX:
@@ -292,6 +309,7 @@ class Connection(asyncio.Protocol):
                 _settle(self._waiting[number][1], message)
 
     def _complaint(self, text: str) -> None:
+        """The server refuses something: one question, or us altogether."""
         words = text.lower()
         if "permissions violation" in words:
             self._not_permitted(words)
@@ -306,21 +324,25 @@ class Connection(asyncio.Protocol):
             self.drop(SilenceError(f"it says: {plain(words)}"))
 
     def _not_permitted(self, words: str) -> None:
+        """One subject is closed to us: fail the question that was about it; a push is merely read from its mailbox."""
         for subject, answer in self._waiting.values():
             if f'"{subject.lower()}"' in words:
                 _settle(
                     answer,
                     RefusedError(
-                        f"Expected the server to let us use {described(subject)}, got: permissions violation. Check "
-                        "that certificate and --site belong together, and the server's file."
+                        f"Expected the server to let us use {describe_subject(subject)}, got: permissions violation. "
+                        "Check that certificate and --site belong together, and the server's file."
                     ),
                 )
         for subject in self._pushes.subjects:
             if f'"{subject.lower()}"' in words:
-                LOG.warning("the message server does not let us hear %s; it is looked for instead", described(subject))
+                LOG.warning(
+                    "the message server does not let us hear %s; it is looked for instead", describe_subject(subject)
+                )
 
 
 def _settle(future: "asyncio.Future[Any]", result: object) -> None:
+    """Set a result, unless the future was settled or cancelled before."""
     if not future.done():
         future.set_result(result)
 
@@ -342,7 +364,8 @@ def _payload_limit(text: bytes) -> int:
     return limit
 
 
-def _explained(server: Server, error: Exception) -> Exception:
+def _explain(server: Server, error: Exception) -> Exception:
+    """What went wrong with a connection, as one of our errors: refused for good, or silent for now."""
     broken_off = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
     if isinstance(error, ssl.SSLError) and not broken_off:
         return RefusedError(

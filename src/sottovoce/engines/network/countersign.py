@@ -33,7 +33,13 @@ class Standing(Enum):
 @final
 @dataclass(frozen=True)
 class Countersignature:
-    """One site's consent to exactly one content."""
+    """One site's consent to exactly one content.
+
+    Args:
+        site: whose.
+        digest: of the agreement, 32 bytes.
+        signature: over name and digest, with the site's key.
+    """
 
     site: str
     digest: bytes
@@ -43,6 +49,7 @@ class Countersignature:
     def make(cls, agreement: Agreement, site: str, key: SigningKey) -> "Countersignature":
         """Sign. The key must be the one that the agreement gives for this site."""
         agreed = agreement.member(site).public_key
+        # Before signing: a signature with another key would look forged to everyone.
         if key.public != agreed:
             raise InputError(
                 f"Expected the key of site {site} with fingerprint {agreed.fingerprint}, got {key.public.fingerprint}. "
@@ -78,6 +85,7 @@ class Countersignature:
 
 
 def _signed(site: str, digest: bytes) -> bytes:
+    """The bytes that are signed. Names hold no zero byte, so no two pairs of name and digest have the same."""
     return site.encode("ascii", "replace") + b"\0" + digest
 
 
@@ -86,8 +94,8 @@ def signature_file(agreement_file: Path, site: str, folder: Path | None = None) 
     return (agreement_file.parent if folder is None else folder) / f"{agreement_file.stem}.{site}.sig"
 
 
-def sign(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
-    """Sign, and write a new file. An older signature is never replaced."""
+def write_signature(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
+    """Sign the agreement for one site, and write the signature as a new file. An older one is never replaced."""
     made = Countersignature.make(agreement, site, key)
     write_public(path, made.dumps().encode("ascii"))
     return made
@@ -99,6 +107,7 @@ def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = 
 
 
 def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
+    """How one site stands, by its file. A file that cannot be read is no consent."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -110,7 +119,16 @@ def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
 
 
 def verify_signatures(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> None:
-    """Refuse to go on unless every site has signed exactly this agreement."""
+    """Refuse to go on unless every site has signed exactly this agreement.
+
+    Args:
+        agreement: as this site has read it.
+        agreement_file: where it lies; signatures are named after it.
+        folder: of signatures; None for beside the agreement.
+
+    Raises:
+        InputError: one is missing, of another version, forged or unreadable. It says whose, and what to do.
+    """
     advice = {
         Standing.MISSING: "Ask it to run: sottovoce federation sign.",
         Standing.OTHER_VERSION: "Compare its agreement file with this one; after a change everyone signs again.",

@@ -1,6 +1,7 @@
 """What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
 
-Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent.
+Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent. Watchers only
+watch: none of them may change what the site does, and a watcher that fails must not stop it.
 """
 
 import json
@@ -40,7 +41,7 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Spending:
-    """The ledger of the rows: all runs together."""
+    """The ledger of the rows, all runs together: epsilon spent, and the cap, both at delta."""
 
     epsilon: float
     cap: float
@@ -91,8 +92,8 @@ class Watcher:
 
 
 @final
-class Several(Watcher):
-    """Tells several watchers."""
+class Watchers(Watcher):
+    """Tells several watchers, in this order."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
@@ -147,10 +148,11 @@ class Several(Watcher):
 
 
 @final
-class Rarely:
+class ReminderTimer:
     """When to say again that the server is away: at once, and then ever more rarely, since it may last for days.
 
-    A server that makes up a new reason every time is told no more often. Only what comes before the bracket counts.
+    A server that makes up a new reason every time is not mentioned more often: only what comes before the bracket
+    counts.
     """
 
     def __init__(self) -> None:
@@ -166,7 +168,7 @@ class Rarely:
         return True
 
     def over(self) -> bool:
-        """It is no longer so; whether anything was said about it."""
+        """It is no longer so: begin anew, and return whether anything was said about it."""
         said = bool(self._next)
         self._next.clear()
         return said
@@ -176,12 +178,12 @@ class Rarely:
 
 
 @final
-class Logged(Watcher):
+class LogWatcher(Watcher):
     """Writes everything to the logger `sottovoce.site`, each with the name of the event and its fields."""
 
     def __init__(self) -> None:
         self._awaited, self._told_next = 0, 0.0
-        self._away = Rarely()
+        self._away = ReminderTimer()
 
     def began(self, facts: Facts, spending: Spending) -> None:
         _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap)
@@ -233,6 +235,7 @@ class Logged(Watcher):
 
 
 def _log(level: int, event: str, **fields: object) -> None:
+    """One event, with fields that `JsonLines` writes beside it."""
     LOG.log(level, event, extra={"fields": fields})
 
 
@@ -260,7 +263,7 @@ class LogFile(logging.FileHandler):
         self._complained = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """One line, once."""
+        """Say once, on one line, that the log cannot be written; Python would print a traceback for every record."""
         del record
         self._complain(sys.exc_info()[1])
 
@@ -272,6 +275,7 @@ class LogFile(logging.FileHandler):
             self._complain(error)
 
     def _complain(self, error: BaseException | None) -> None:
+        """Tell people once; the run goes on without its log."""
         if not self._complained:
             self._complained = True
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

@@ -1,6 +1,6 @@
 """What a message server says, cut into frames. Nothing is held that was not measured first.
 
-A site does not trust the server, nor whoever sits before it. So a line has a greatest length, a message a greatest
+A site trusts neither the server nor anyone in between. So a line has a greatest length, a message a greatest
 size, and whatever is not a frame as NATS writes it ends the connection. At any time no more is held than one line, or
 one message of the agreed size, and what the system hands over in one piece.
 
@@ -79,7 +79,11 @@ class _Head(NamedTuple):
 
 @final
 class Frames:
-    """Cuts bytes into frames. Messages, headers included, are at most so many bytes."""
+    """Cuts bytes into frames.
+
+    Args:
+        largest: bytes of the largest message that may come, headers included. More is refused before it is held.
+    """
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
@@ -98,10 +102,12 @@ class Frames:
                 yield frame
 
     def _line(self) -> Frame | _Head | None:
+        """The next line, read; None until it has ended. Its length is checked before and after its end has come."""
         end = self._held.find(_END, self._searched)
         if max(end, len(self._held) - 1 if end < 0 else 0) > LONGEST_LINE:
             raise FrameError(f"a line of more than {LONGEST_LINE} bytes")
         if end < 0:
+            # One byte back: the end of a line may have come in two halves.
             self._searched = max(len(self._held) - 1, 0)
             return None
         line = bytes(self._held[:end])
@@ -113,6 +119,7 @@ class Frames:
         return frame
 
     def _read(self, line: bytes) -> Frame | _Head:
+        """One line: a frame by itself, or the head of a message whose bytes follow."""
         word, _, rest = line.partition(b" ")
         match word:
             case b"MSG" | b"HMSG":
@@ -126,6 +133,7 @@ class Frames:
         raise FrameError("something that is not a frame")
 
     def _measured(self, word: bytes, parts: list[bytes]) -> _Head:
+        """The head of a message, refused if it announces more than was agreed."""
         sizes = 2 if word == b"HMSG" else 1
         if len(parts) - sizes not in (2, 3):  # with or without a subject for replies, which nobody here sends
             raise FrameError("a message without its sizes")
@@ -138,8 +146,10 @@ class Frames:
         return _Head(parts[0].decode("utf-8", "replace"), sid, headers, size)
 
     def _message(self, head: _Head) -> Message | None:
+        """The message behind its head; None until all of it has come."""
         if len(self._held) < head.size + len(_END):
             return None
+        # Copied once, not twice: a slice of a bytearray would be a copy of its own.
         with memoryview(self._held) as held:
             headers, data = bytes(held[: head.headers]), bytes(held[head.headers : head.size])
         if self._held[head.size : head.size + len(_END)] != _END:
@@ -150,6 +160,7 @@ class Frames:
 
 
 def _number(digits: bytes) -> int:
+    """A number of the server's, refused if it has more digits than any that we could have meant."""
     if not (digits.isdigit() and len(digits) <= _LONGEST_NUMBER):
         raise FrameError("a size that is no number")
     return int(digits)

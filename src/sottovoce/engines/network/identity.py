@@ -60,7 +60,7 @@ class Context(Enum):
 @final
 @dataclass(frozen=True)
 class PublicKey:
-    """The public half."""
+    """The public half: 32 bytes, and one line of text in files."""
 
     raw: bytes
 
@@ -101,7 +101,13 @@ class PublicKey:
         write_public(path, f"{self}\n".encode("ascii"))
 
     def verify(self, signature: bytes, data: bytes, context: Context) -> bool:
-        """Whether the signature over this data was made with the private half, for this purpose."""
+        """Whether the signature over this data was made with the private half, for this purpose.
+
+        Args:
+            signature: 64 bytes; of any other length it is wrong.
+            data: what was signed.
+            context: what the signature must be for. One made for another purpose is wrong here.
+        """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -114,6 +120,7 @@ class PublicKey:
     @property
     def fingerprint(self) -> str:
         """Short enough to read out on the telephone: 80 bits of SHA-256, in groups of four."""
+        # Finding a second key with the same 80 bits takes 2^80 keys: more than anyone can make.
         digits = hashlib.sha256(self.raw).hexdigest()[:20]
         return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
 
@@ -124,7 +131,7 @@ class PublicKey:
 @final
 @dataclass(frozen=True, repr=False, eq=False)
 class SigningKey:
-    """The private half. It is never printed."""
+    """The private half. It is never printed, and leaves the process only into a file that its owner alone may read."""
 
     private: "Ed25519PrivateKey"
 
@@ -144,6 +151,7 @@ class SigningKey:
 
         pem = read_secret(path)
         try:
+            # A key with a passphrase is refused: a site must be able to start again by itself.
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
@@ -177,7 +185,7 @@ class SigningKey:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A new file that only its owner may read."""
+    """Write a new file that only its owner may read; an existing one is never replaced."""
     _write_new(path, content, mode=0o600)
 
 
@@ -195,21 +203,24 @@ def read_secret(path: Path) -> bytes:
 
 
 def _read(path: Path) -> bytes:
+    """A small public file."""
     with path.open("rb") as file:
         return _limited(path, file.read(_LARGEST_KEY_FILE + 1))
 
 
 def _limited(path: Path, content: bytes) -> bytes:
+    """The content, unless the file is larger than any key: somebody has named the wrong one."""
     expect(len(content) <= _LARGEST_KEY_FILE, f"a key file of at most {_LARGEST_KEY_FILE} bytes", file=str(path))
     return content
 
 
 def write_public(path: Path, content: bytes) -> None:
-    """A new file that everyone may read."""
+    """Write a new file that everyone may read; an existing one is never replaced."""
     _write_new(path, content, mode=0o644)
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file, with these permissions from its first moment on."""
     try:
         write_new(path, content, mode)
     except FileExistsError:

@@ -3,6 +3,9 @@
 A stream with one message per subject, of which the first is kept, is a wall of mailboxes; `subjects` says what they are
 called. A reader listens to its neighbours' pushes, and looks into the mailbox itself whenever a push may have been
 missed: at first, after every new connection, and now and then while it waits. Pushes only save time.
+
+What comes out of a mailbox is bytes that anyone may have put there: `mail` opens them. Lost connections are the
+`link`'s affair.
 """
 
 import json
@@ -17,7 +20,7 @@ from sottovoce.engines.network.frames import Message
 from sottovoce.engines.network.link import Link, UnderWayError, now
 from sottovoce.engines.network.subjects import inbox, mailbox, permissions, push, reading, stream_name
 from sottovoce.engines.network.transport import (
-    Outcome,
+    PutOutcome,
     PutResult,
     RefusedError,
     Transport,
@@ -38,8 +41,8 @@ FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of
 Told: TypeAlias = Callable[[str | None, float | None], None]
 
 
-def untold(words: str | None, left: float | None) -> None:
-    """For those who need not be told."""
+def tell_nobody(words: str | None, left: float | None) -> None:
+    """Words about the server, for those who need not hear them."""
     del words, left
 
 
@@ -56,7 +59,7 @@ async def create_stream(
     tls: ssl.SSLContext | None = None,
     inbox_prefix: str = "_INBOX",
     timeout: float = 10.0,
-    told: Told = untold,
+    told: Told = tell_nobody,
 ) -> None:
     """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
 
@@ -76,17 +79,19 @@ async def create_stream(
     expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
     wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
     deadline = now() + timeout
+    # For one question only: it is closed below, whatever happens.
     link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
     link.told = _until(deadline, told)
     try:
         subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
-        answer = await link.request(subject, deadline, _parsed, json.dumps(wanted).encode())
+        answer = await link.request(subject, deadline, _read_answer, json.dumps(wanted).encode())
         _check_payload(link, run_id, max_message_size)
     finally:
         await link.close()
     if "error" in answer:
-        raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_described(answer)}.")
+        raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_reason_in(answer)}.")
     made = answer.get("config")
+    # Older servers take what they do not know and leave it out: without it a mailbox would not keep its first message.
     missed = sorted(key for key, value in wanted.items() if not isinstance(made, dict) or made.get(key) != value)
     if missed:
         raise RefusedError(
@@ -95,20 +100,24 @@ async def create_stream(
 
 
 def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict[str, Any]:
+    """The stream of a run, as the server's interface takes it."""
     return {
         "name": stream_name(run_id),
         "subjects": [mailbox(run_id, "*", "*")],
         "storage": "file",
         "retention": "limits",
+        # The next three make a mailbox of a subject: one message, the first one, and a second is refused.
         "max_msgs_per_subject": 1,
         "discard": "new",
         "discard_new_per_subject": True,
         "max_msg_size": _with_headers(run_id, size),
         "max_msgs": messages,
         "num_replicas": replicas,
+        # Not even whoever made the stream can take a message out again.
         "deny_delete": True,
         "deny_purge": True,
         "allow_direct": True,
+        # What was stored is sent on to whoever listens: a push.
         "republish": {
             "src": mailbox(run_id, "*", "*"),
             "dest": push(run_id, "{{wildcard(1)}}", "{{wildcard(2)}}"),
@@ -117,14 +126,17 @@ def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict
 
 
 def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
+    """Tell how many seconds are left until the deadline along with the words."""
     return lambda words: told(words, max(deadline - now(), 0.0))
 
 
 def _ignore(message: Message) -> None:
+    """For a link that listens to nothing."""
     del message
 
 
 def _headers(run_id: str) -> bytes:
+    """The header that makes the server refuse a message which no stream, or another one, would take."""
     return f"NATS/1.0\r\nNats-Expected-Stream: {stream_name(run_id)}\r\n\r\n".encode()
 
 
@@ -134,6 +146,7 @@ def _with_headers(run_id: str, size: int) -> int:
 
 
 def _check_payload(link: Link, run_id: str, size: int) -> None:
+    """Refuse a server whose limit is below what this run needs, before anything is computed."""
     needed = _with_headers(run_id, size)
     if needed > link.max_payload:
         raise RefusedError(
@@ -161,8 +174,8 @@ class NotOpenError(SilenceError):
         )
 
 
-def _parsed(message: Message) -> dict[str, Any]:
-    """The answer, unless it says: not now."""
+def _read_answer(message: Message) -> dict[str, Any]:
+    """The server's answer as JSON; `SilenceError` if it says: not now, `RefusedError` if it is no answer."""
     if message.status == _NOBODY:
         raise SilenceError("nobody answers there; is JetStream enabled?")
     try:
@@ -173,25 +186,25 @@ def _parsed(message: Message) -> dict[str, Any]:
         raise RefusedError(f"Expected an answer of the message server, got {plain(repr(message.data[:80]))}.")
     error = answer.get("error")
     if isinstance(error, dict) and error.get("code") == 503 and error.get("err_code") != STORE_FAILED:
-        raise SilenceError(_described(answer))
+        raise SilenceError(_reason_in(answer))
     return answer
 
 
-def _described(answer: dict[str, Any]) -> str:
-    """Only texts are shown: what is nested could be nested too deep to be printed."""
+def _reason_in(answer: dict[str, Any]) -> str:
+    """Why the server refused, as text. What is nested is not shown: it could be nested too deep to be printed."""
     error = answer.get("error")
     reason = error.get("description") if isinstance(error, dict) else error
     return plain(reason) if isinstance(reason, str) else "no reason that could be read"
 
 
-def _acknowledged(message: Message) -> dict[str, Any]:
-    """The answer to a put."""
+def _read_acknowledgement(message: Message) -> dict[str, Any]:
+    """The answer to a put; `NotOpenError` where nobody on the server knows the run."""
     if message.status == _NOBODY:
         raise NotOpenError("nobody answers for the run")
-    return _parsed(message)
+    return _read_answer(message)
 
 
-def _stored(message: Message) -> bytes | None:
+def _read_mailbox(message: Message) -> bytes | None:
     """The message in a mailbox; None if it is empty.
 
     A message whose headers look like a status still is a message: to what was stored the server adds headers that say
@@ -231,7 +244,7 @@ class JetStreamTransport(Transport):
         *,
         tls: ssl.SSLContext | None = None,
         timeout: float = 10.0,
-        told: Told = untold,
+        told: Told = tell_nobody,
     ) -> Self:
         """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once.
 
@@ -259,6 +272,7 @@ class JetStreamTransport(Transport):
         link.told = _until(deadline, told)
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
+            # No round has this number, so its mailbox is empty for ever: the question only shows that we may ask.
             await transport._look(Slot(0, site).checked(), deadline)
             _check_payload(link, run_id, max_message_size)
         except BaseException:
@@ -269,35 +283,41 @@ class JetStreamTransport(Transport):
         return transport
 
     async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
-        address, deadline = _checked(slot, timeout)
+        address, deadline = _check_address(slot, timeout)
         fits = len(data) <= self._max_message_size
         expect(fits, f"a message of at most {self._max_message_size} bytes", bytes=len(data))
         subject = mailbox(self._run_id, slot.token, slot.site)
-        answer = await self._link.request(subject, deadline, _acknowledged, data, _headers(self._run_id))
+        answer = await self._link.request(subject, deadline, _read_acknowledgement, data, _headers(self._run_id))
         error = answer.get("error")
         if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
-            return PutResult(Outcome.STORED, data)
+            return PutResult(PutOutcome.STORED, data)
+        # Full: ours from before a crash, or somebody else's. The bytes will tell.
         if isinstance(error, dict) and error.get("err_code") == STORE_FAILED:
-            held = await self._awaited(address, min(deadline, now() + FINDING))
+            held = await self._await_message(address, min(deadline, now() + FINDING))
             if held is not None:
-                return PutResult(Outcome.ALREADY_THERE, held)
+                return PutResult(PutOutcome.ALREADY_THERE, held)
         raise RefusedError(
             f"Expected the server to store {slot.kind.name.lower()} {slot.number} of site={slot.site!r}, got: "
-            f"{_described(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
+            f"{_reason_in(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
             "stream."
         )
 
     async def get(self, slot: Slot, timeout: float) -> bytes | None:
-        return await self._awaited(*_checked(slot, timeout))
+        return await self._await_message(*_check_address(slot, timeout))
 
     async def look(self, slot: Slot, timeout: float) -> bytes | None:
-        return await self._look(*_checked(slot, timeout))
+        return await self._look(*_check_address(slot, timeout))
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _awaited(self, address: Slot, deadline: float) -> bytes | None:
+    async def _await_message(self, address: Slot, deadline: float) -> bytes | None:
+        """The message, from a push or from its mailbox, whichever comes first; None if there is none by the deadline.
+
+        The pauses between two looks double up to a second, since pushes bring most messages.
+        """
         answered, began = False, now()
+        # While pushes come, one is likely to come now: looking at once would be a question too many.
         pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
         while True:
             pushed = await self._arrivals.wait(address, min(pause, deadline - now()))
@@ -312,7 +332,7 @@ class JetStreamTransport(Transport):
                     return None
                 raise
             if stored is not None:
-                self._arrivals.had(address)
+                self._arrivals.mark_read(address)
                 self._empty.pop(address, None)
                 return stored
             answered, self._empty[address] = True, now()
@@ -326,10 +346,11 @@ class JetStreamTransport(Transport):
         return now() - self._empty.get(address, -math.inf) <= waited + 2 * self._link.way
 
     async def _look(self, address: Slot, deadline: float) -> bytes | None:
-        """Into the mailbox itself."""
-        return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _stored)
+        """What the mailbox itself holds now; None if it is empty."""
+        return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _read_mailbox)
 
 
-def _checked(slot: Slot, timeout: float) -> tuple[Slot, float]:
+def _check_address(slot: Slot, timeout: float) -> tuple[Slot, float]:
+    """The address and the deadline, refused if either is odd."""
     check_timeout(timeout)
     return slot.checked(), now() + timeout

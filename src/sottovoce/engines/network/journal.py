@@ -35,6 +35,7 @@ from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.sampler import KEY_BYTES, new_noise_key
 
 FORMAT = 2
+# The next round, the one before it, and one to spare: a crash never needs an older one.
 KEPT = 3  # rounds of the outbox
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
 # does not make a file longer takes a fraction of the time.
@@ -68,14 +69,14 @@ class Owner(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A row of the outbox."""
+    """A row of the outbox: a message as it is sent, and the state after its release, packed."""
 
     message: bytes
     state: bytes
 
 
 class Checkpoint(NamedTuple):
-    """Where the site stands."""
+    """Where the site stands: the last round that was taken in, and a packed `Snapshot` after it."""
 
     round: int
     content: bytes
@@ -111,9 +112,10 @@ class Journal:
             commit: from a secret salt to what binds the run to the site's rows. It may refuse.
             salt: 32 secret bytes for a new journal; None draws them.
         """
-        journal = cls(path, _locked(path))
+        journal = cls(path, _open_locked(path))
         try:
             with journal._reporting():
+                # A new journal is bound to the rows before anything else: `commit` may still refuse them.
                 journal._begin(owner, commit, salt)
                 journal._verify(owner, commit)
                 journal._load()
@@ -143,7 +145,7 @@ class Journal:
         return max(self._round, row[0] or 0)
 
     def last(self) -> Checkpoint | None:
-        """The last checkpoint."""
+        """The last checkpoint, also if it is not on the disk yet; None before the first."""
         if self._waiting is not None:
             return self._waiting
         with self._reporting():
@@ -214,11 +216,12 @@ class Journal:
         with self._writing():
             self._connection.execute("DELETE FROM secret")
         with self._reporting():
+            # Old pages of the log would still hold the key.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._noise_key = None
 
     def close(self) -> None:
-        """Let other processes have it."""
+        """Write what waits, and let other processes have the file."""
         with suppress(PrivacyError):  # if a checkpoint cannot be written, nothing is lost; see above
             self.settle()
         self._connection.close()
@@ -238,6 +241,7 @@ class Journal:
         c = self._connection
         mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         c.execute("PRAGMA synchronous=FULL")
+        # A deleted key is overwritten, not merely unlinked.
         c.execute("PRAGMA secure_delete=ON")
         c.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
         expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
@@ -248,9 +252,11 @@ class Journal:
                 chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
                 c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
                 c.execute("INSERT INTO secret VALUES (1, ?)", (new_noise_key(),))
+            # A new file is on the disk only once its folder is.
             sync_folder(self.path.parent)
 
     def _verify(self, owner: Owner, commit: Commit) -> None:
+        """Stop unless the file is sound, is this owner's, and is bound to the rows that are there now."""
         c = self._connection
         sound = c.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         tables = {row[0] for row in c.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
@@ -258,6 +264,7 @@ class Journal:
         if len(meta) != 1 or meta[0][0] != FORMAT:
             self._damaged("it has other tables, or SQLite finds it broken")
         *came, self.salt, self.rows = meta[0][1:]
+        # Software among them: other versions may sum in another order, and say another thing.
         for what, found, wanted in zip(Owner._fields, came, owner, strict=True):
             if found != wanted:
                 raise InputError(
@@ -281,14 +288,17 @@ class Journal:
                 self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self._round}")
 
     def _expect_next(self, k: int, what: str) -> None:
+        """Refuse a round that is not the next one: rounds are neither skipped nor repeated."""
         if k != self._round + 1:
             raise PrivacyError(f"Expected {what} of round {self._round + 1}, the next one, got round={k}.")
 
     def _check(self, digest: str, what: str, *parts: bytes) -> None:
+        """Stop if what was read is not what was written."""
         if _digest(*parts) != digest:
             self._damaged(f"{what} was changed: its digest does not fit")
 
     def _damaged(self, what: str) -> NoReturn:
+        """Stop: going on from here could say another thing than was said."""
         raise DamagedError(
             f"Expected a sound journal, got {str(self.path)!r}, where {what}. Release nothing: restore it from a copy "
             "that is not older, or leave the run."
@@ -311,12 +321,14 @@ class Journal:
         self._waiting = None
 
     def _save(self, k: int, content: bytes) -> None:
+        """Replace the checkpoint, and forget messages that no crash can need any more. Within a transaction."""
         row = k, content, _digest(content)
         self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
         self._connection.execute("DELETE FROM outbox WHERE round <= ?", (k - KEPT,))
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
+        """Say in our words what SQLite could not do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -329,7 +341,7 @@ def _digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join((lengths.encode(), b":", *parts))).hexdigest()
 
 
-def _locked(path: Path) -> sqlite3.Connection:
+def _open_locked(path: Path) -> sqlite3.Connection:
     """A connection that no other process can have at the same time, to a file that only its owner may read."""
     try:
         _make(path)
@@ -359,6 +371,7 @@ def _make(path: Path) -> None:
 
 
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
+    """In use by another process, or not readable: the first is a second life of this site."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         raise UsedTwiceError(
             f"Expected a journal that nobody else holds, got {str(path)!r}, which is in use. This site runs already: "

@@ -18,7 +18,9 @@ from sottovoce.arrays import Floats
 from sottovoce.engines.network.wire import DIGEST_BYTES, BadMessageError, Refusal
 from sottovoce.errors import expect
 
+# Fresh for every question, so that an answer to an earlier one cannot be shown again.
 NONCE_BYTES = 32
+# The two highest bits of a sighting; rounds stay below both (`wire.MOST_NUMBER`).
 _GONE, _LEFT = 2**31, 2**30
 _SIGHTING = struct.Struct(f"<I{DIGEST_BYTES}s")
 _NOTICE = struct.Struct(f"<BQI{NONCE_BYTES}s")
@@ -35,7 +37,7 @@ class Sighting(NamedTuple):
     left: bool = False  # the one who says this goes on without it
 
     def to_bytes(self) -> bytes:
-        """36 bytes."""
+        """36 bytes: the round with two flags in its highest bits, then the digest."""
         return _SIGHTING.pack(self.round | _GONE * self.gone | _LEFT * self.left, self.digest)
 
 
@@ -43,7 +45,7 @@ Testimony = tuple[Sighting, ...]
 
 
 def pack_testimony(testimony: Testimony) -> bytes:
-    """One sighting after the other."""
+    """As bytes: one sighting after the other, in the order of the sites."""
     return b"".join(sighting.to_bytes() for sighting in testimony)
 
 
@@ -57,7 +59,13 @@ def unpack_testimony(data: bytes) -> Testimony:
 
 @final
 class Words(NamedTuple):
-    """What a site says in a round."""
+    """What a site says in a round.
+
+    Args:
+        vector: its noisy message, (model_size,) doubles. It is all that was ever computed from rows.
+        binding: 32 bytes that stand for its rows and noise key.
+        testimony: what it last heard of every site.
+    """
 
     vector: Floats
     binding: bytes
@@ -74,7 +82,7 @@ class Words(NamedTuple):
 
 
 def words_size(sites: int, length: int) -> int:
-    """Bytes of the payload of a model with so many numbers."""
+    """Bytes of the payload of a message with `length` numbers, in a federation of so many sites."""
     return DIGEST_BYTES + sites * _SIGHTING.size + 8 * length
 
 
@@ -97,6 +105,7 @@ def read_words(payload: bytes, k: int, sites: int, radius: float) -> Words:
             Refusal.TOO_LARGE, f"expected a vector of norm at most {radius:g}, the agreed radius, got norm={norm:.6g}."
         )
     testimony = unpack_testimony(payload[DIGEST_BYTES:start])
+    # A message of round k was signed before anyone could hear one of round k.
     latest = max(sighting.round for sighting in testimony)
     if latest >= k:
         raise BadMessageError(Refusal.MALFORMED, f"expected news of rounds before {k}, got some of round={latest}.")
@@ -129,7 +138,7 @@ class Notice(NamedTuple):
     nonce: bytes = bytes(NONCE_BYTES)
 
     def to_bytes(self) -> bytes:
-        """As a payload."""
+        """As a payload of `NOTICE_BYTES` bytes."""
         return _NOTICE.pack(self.about, self.round, self.site, self.nonce)
 
 
@@ -151,10 +160,10 @@ class Heard(NamedTuple):
     digest: bytes
 
     def to_bytes(self) -> bytes:
-        """As a payload."""
+        """As a payload of `ANSWER_BYTES` bytes."""
         return _ANSWER.pack(*self)
 
 
 def read_answer(payload: bytes) -> Heard:
-    """An answer. Its nonce has to be compared."""
+    """An answer. Its nonce has to be compared by whoever asked: an old answer would look as good."""
     return Heard(*_ANSWER.unpack(payload))

@@ -30,11 +30,12 @@ SOON, TELL_EVERY = 1.5, 1.0
 
 
 def now() -> float:
-    """The clock of deadlines."""
+    """The event loop's clock, in seconds. Deadlines are read on it; it never goes backwards."""
     return asyncio.get_running_loop().time()
 
 
 def _unheard(words: str | None) -> None:
+    """For a link whose troubles nobody wants to hear of."""
     del words
 
 
@@ -47,6 +48,8 @@ class UnderWayError(UnreachableError):
 
 
 class _Question(NamedTuple):
+    """What is asked. Equal questions share one attempt."""
+
     subject: str
     data: bytes
     headers: bytes
@@ -90,13 +93,22 @@ class Link:
         data: bytes = b"",
         headers: bytes = b"",
     ) -> T:
-        """Ask until `read` accepts an answer; it raises `SilenceError` for one that says: not now."""
+        """Ask until `read` accepts an answer; it raises `SilenceError` for one that says: not now.
+
+        Args:
+            subject: where the question goes.
+            deadline: on the clock of `now`. `UnreachableError` if there is no answer by then.
+            read: makes something of the server's message.
+            data: the question's content.
+            headers: in NATS's form, or nothing.
+        """
         question, began, rest = _Question(subject, data, headers), now(), FIRST_REST
         silence: SilenceError | None = None
         while True:
             try:
                 answer = read(await self._answer(question, deadline))
             except _CutShortError as error:
+                # A server that is merely far away must not count as silent.
                 kind = UnderWayError if silence is None and self._live() else UnreachableError
                 raise kind((silence or error).given_up(self.server, now() - began)) from None
             except SilenceError as error:
@@ -109,11 +121,12 @@ class Link:
             rest = min(2 * rest, LONGEST_REST)
 
     async def _answer(self, question: _Question, deadline: float) -> Message:
-        """Of the attempt that is under way, or of a new one."""
+        """The answer of the attempt that is under way, or of a new one, until the deadline."""
         self._check_open()
         attempt = self._asking.get(question)
         if attempt is None:
             attempt = self._asking[question] = asyncio.get_running_loop().create_task(self._attempt(question))
+            # Forgotten when it is over, whoever still waits: the next request begins a new one.
             attempt.add_done_callback(lambda _: self._asking.pop(question, None))
         began, soon = now(), True
         while not attempt.done():
@@ -124,6 +137,7 @@ class Link:
             if soon and not attempt.done() and left > SOON:
                 self._tell(SilenceError(f"silence for {SOON:g} s so far"))
             soon = False
+        # By `close`, or with the event loop: there is no result to ask for.
         if attempt.cancelled():
             self._check_open()
             raise SilenceError("the attempt was abandoned")
@@ -133,7 +147,7 @@ class Link:
         return came
 
     def _tell(self, silence: SilenceError) -> None:
-        """Many requests may hear of the same trouble."""
+        """Tell of the trouble, once a second at most: many requests may hear of the same."""
         words = silence.told(self.server)
         if words != self._words or now() >= self._tell_next:
             self._words, self._tell_next = words, now() + TELL_EVERY
@@ -150,16 +164,18 @@ class Link:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     async def _attempt(self, question: _Question) -> Message | Exception:
+        """Dial if need be, and ask once. Errors are returned, since nobody may be there to hear them raised."""
         connection: Connection | None = None
         patience = self._ask_patience
         try:
-            connection = await self._connected()
+            connection = await self._connect()
             patience = self._ask_patience
             async with asyncio.timeout(patience):
                 began = now()
                 answer = await connection.ask(*question)
                 self.way = now() - began
                 return answer
+        # A connection that does not answer is thrown away: it may be dead on the way without either end knowing.
         except TimeoutError:
             self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
             silence = SilenceError(f"silence for {patience:.3g} s")
@@ -170,9 +186,11 @@ class Link:
             return error
 
     def _live(self) -> Connection | None:
+        """The connection, if there is one that works."""
         return self._connection if self._connection is not None and self._connection.alive else None
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
+        """A connection that works: the one there is, or the one that is being dialled."""
         if (live := self._live()) is not None:
             return live
         if self._dialling is None or self._dialling.done():
@@ -188,6 +206,7 @@ class Link:
         return came
 
     async def _dial(self) -> Connection | Exception:
+        """Throw the old connection away, rest, and dial once."""
         if self._connection is not None:
             LOG.debug("the connection to message server %s was lost", self.server)
             self._shut(self._connection)
@@ -206,6 +225,7 @@ class Link:
             return error
         self._far = now() - began
         self._dial_patience = max(FIRST_PATIENCE, min(2 * self._far, LONGEST_PATIENCE))
+        # Dialling took several times the way there and back, so an answer that takes as long is no silence.
         self._ask_patience = max(self._ask_patience, min(self._far, LONGEST_PATIENCE))
         self.max_payload = self._connection.max_payload
         self._pushes.restarted()
@@ -214,10 +234,12 @@ class Link:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
+        """Refuse to go on after `close`."""
         if self._closed:
             raise TransportError("Expected an open transport, got one that was closed. Open a new one.")
 
     def _shut(self, connection: Connection) -> None:
+        """Close a connection without waiting for it."""
         # A task of its own: it goes on when whoever dials is cancelled.
         task = asyncio.get_running_loop().create_task(connection.shut())
         self._tasks.add(task)

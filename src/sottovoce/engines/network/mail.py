@@ -2,7 +2,7 @@
 
 A transport hands out whatever bytes it likes. Here they are checked. What is refused is told to the watcher and asked
 for again, since the first answer may have been somebody else's; a mailbox that holds something bad for good is as good
-as an empty one, but for the record.
+as an empty one, but for the record. What to do about a silent neighbour is decided elsewhere (`absent`).
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from sottovoce.engines.network.events import Watcher
 from sottovoce.engines.network.identity import SigningKey
 from sottovoce.engines.network.letters import ANSWER_BYTES, NOTICE_BYTES, Words, read_words, words_size
 from sottovoce.engines.network.stops import UsedTwiceError
-from sottovoce.engines.network.transport import Outcome, PutResult, RefusedError, Transport, UnreachableError
-from sottovoce.engines.network.wire import BadMessageError, Kind, Place, Refusal, Slot, seal, sealed_size, unseal
+from sottovoce.engines.network.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
+from sottovoce.engines.network.wire import BadMessageError, Envelope, Kind, Refusal, Slot, seal, sealed_size, unseal
 from sottovoce.errors import expect
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Answer(NamedTuple, Generic[T]):
 
 
 class Letter(NamedTuple):
-    """What a neighbour said in a round, and the bytes that it came as."""
+    """What a neighbour said in a round, and the bytes that it came as: their digest is what others testify to."""
 
     words: Words
     data: bytes
@@ -76,7 +76,16 @@ def largest_notice(agreement: Agreement) -> int:
 
 @final
 class Mail:
-    """Letters of one site."""
+    """Letters of one site.
+
+    Args:
+        agreement: whose sites, keys and sizes count.
+        site: which of them this is.
+        key: its private key, to sign with.
+        transport: the way to the mailboxes. It is trusted with nothing.
+        watcher: is told what was refused, and that the server is silent.
+        pace: how long a question may take.
+    """
 
     def __init__(
         self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace
@@ -96,11 +105,11 @@ class Mail:
 
     def seal(self, slot: Slot, payload: bytes) -> bytes:
         """The signed bytes of the site's own message. The same payload always gives the same bytes."""
-        return seal(self._place(slot), payload, self._key)
+        return seal(self._envelope(slot), payload, self._key)
 
     def unseal(self, slot: Slot, data: bytes) -> bytes:
         """The payload that the slot's site signed for this place, or `BadMessageError`."""
-        return unseal(data, self._place(slot), self.agreement.member(slot.site).public_key)
+        return unseal(data, self._envelope(slot), self.agreement.member(slot.site).public_key)
 
     def open_letter(self, slot: Slot, data: bytes) -> Letter:
         """What a site said in a round, or `BadMessageError`."""
@@ -128,12 +137,13 @@ class Mail:
         except BadMessageError:
             return False
 
-    def _place(self, slot: Slot) -> Place:
-        return Place(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
+    def _envelope(self, slot: Slot) -> Envelope:
+        """What every reader knows of the message in this mailbox before it comes."""
+        return Envelope(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
 
     # -- delivering ---------------------------------------------------------------------------------------------------
 
-    async def deliver(self, slot: Slot, data: bytes) -> Outcome:
+    async def deliver(self, slot: Slot, data: bytes) -> PutOutcome:
         """Put the site's own message into its mailbox. A server that is away is waited for."""
         result = await self.put(slot, data)
         if result.held != data:
@@ -141,7 +151,7 @@ class Mail:
         return result.outcome
 
     async def put(self, slot: Slot, data: bytes) -> PutResult:
-        """The same, whatever the mailbox holds."""
+        """Put it into its mailbox, and return what the mailbox then holds, which may be something else."""
         return await self._patiently(lambda: self._transport.put_once(slot, data, self.pace.slice))
 
     async def look(self, slot: Slot) -> bytes | None:
@@ -154,7 +164,7 @@ class Mail:
             self.unseal(slot, held)
         except BadMessageError as error:
             raise RefusedError(
-                f"Expected the mailbox of {self._place(slot)} to hold our own message, got another: {error} Ask "
+                f"Expected the mailbox of {self._envelope(slot)} to hold our own message, got another: {error} Ask "
                 "whoever runs the message server."
             ) from error
         raise UsedTwiceError(
@@ -178,8 +188,15 @@ class Mail:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Answer[T]:
-        """What was said, as soon as something that can be read is there; at the latest after that time."""
+        """What was said, as soon as something that can be read is there; at the latest after that time.
+
+        Args:
+            slot: whose message, and which.
+            seconds: how long to wait. A message that `read` refuses is asked for again within this time.
+            read: makes something of the bytes, or raises `BadMessageError`.
+        """
         deadline, rest, bad = _now() + seconds, FIRST_REST, ""
+        # A bad message is asked for again: a push may have been forged, the mailbox itself is asked the second time.
         while (left := deadline - _now()) > 0:
             try:
                 data = await self._transport.get(slot, left)
@@ -198,10 +215,11 @@ class Mail:
         return Answer(None, bad=bad)
 
     def tell(self, slot: Slot, data: bytes, error: BadMessageError) -> None:
-        """Once for the same bytes, and a few times for each mailbox."""
+        """Tell the watcher of a refused message: once for the same bytes, and a few times for each mailbox."""
         seen = hashlib.sha256(f"{slot.token} {slot.site} ".encode() + data).digest()
         if seen in self._seen or self._told[slot] >= MOST_EACH or len(self._seen) >= MOST_TOLD:
             return
+        # Digests only: a bad server may send as many different bytes as it likes.
         self._seen.add(seen)
         self._told[slot] += 1
         self.watcher.refused(slot.number, slot.site, error.refusal.value, str(error))
@@ -218,4 +236,5 @@ def refuse_other_rows(slot: Slot, known: bytes | None, binding: bytes) -> None:
 
 
 def _now() -> float:
+    """The event loop's clock, in seconds."""
     return asyncio.get_running_loop().time()

@@ -12,7 +12,7 @@ from math import inf
 from typing import final
 
 from sottovoce.engines.network.transport import (
-    Outcome,
+    PutOutcome,
     PutResult,
     Transport,
     TransportError,
@@ -25,7 +25,7 @@ from sottovoce.engines.network.wire import Slot
 @final
 @dataclass(frozen=True)
 class Trouble:
-    """What goes wrong, by mailbox."""
+    """What goes wrong, by mailbox. Nothing, unless a test says so."""
 
     # The first so many puts never arrive: their sender hears nothing.
     lost: Mapping[Slot, int] = field(default_factory=dict)
@@ -53,12 +53,12 @@ class Post:
         self._tell_all()
 
     def start(self) -> None:
-        """Come back."""
+        """Come back, with everything that was held."""
         self._up = True
         self._tell_all()
 
     async def put(self, address: Slot, data: bytes, timeout: float) -> PutResult:
-        """Hold it, unless the mailbox is taken."""
+        """Hold the message, unless the mailbox is taken; then return what is there."""
         deadline = _now() + timeout
         await self._answering(deadline)
         if self._lost[address] < self.trouble.lost.get(address, 0):
@@ -66,14 +66,14 @@ class Post:
             await asyncio.sleep(deadline - _now())
             raise UnreachableError(f"Expected an answer to a put within {timeout:g} s, got none. Put it again.")
         if address in self._held:
-            return PutResult(Outcome.ALREADY_THERE, self._held[address])
+            return PutResult(PutOutcome.ALREADY_THERE, self._held[address])
         self._held[address] = bytes(data)
         self._readable_at[address] = _now() + self.trouble.late.get(address, 0.0)
         self._tell_all()
-        return PutResult(Outcome.STORED, self._held[address])
+        return PutResult(PutOutcome.STORED, self._held[address])
 
     async def get(self, address: Slot, timeout: float) -> bytes | None:
-        """What is held, as soon as it may be seen."""
+        """What is held, as soon as it may be seen; None if that is not before the timeout, in seconds."""
         deadline = _now() + timeout
         await self._answering(deadline)
         while not (self._up and self._readable_at.get(address, inf) <= _now()):
@@ -84,13 +84,14 @@ class Post:
         return self.trouble.altered.get(address, bytes)(self._held[address])
 
     async def look(self, address: Slot, timeout: float) -> bytes | None:
-        """What is held and may be seen, at once."""
+        """What is held and may be seen now; None if nothing is."""
         await self._answering(_now() + timeout)
         if self._readable_at.get(address, inf) > _now():
             return None
         return self.trouble.altered.get(address, bytes)(self._held[address])
 
     async def _answering(self, deadline: float) -> None:
+        """Wait until the post is up; `UnreachableError` if it is not by the deadline."""
         while not self._up:
             if _now() >= deadline:
                 raise UnreachableError("Expected an answer in time, got none: the post is down. Start it again.")
@@ -106,12 +107,14 @@ class Post:
             self._waiters.discard(waiter)
 
     def _tell_all(self) -> None:
+        """Wake everyone who waits: something has changed."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
 
 def _now() -> float:
+    """The event loop's clock, in seconds."""
     return asyncio.get_running_loop().time()
 
 
@@ -138,6 +141,7 @@ class MemoryTransport(Transport):
         self._closed = True
 
     def _check(self, timeout: float) -> None:
+        """Refuse a wait without an end, and anything after `close`."""
         check_timeout(timeout)
         if self._closed:
             raise TransportError("Expected an open transport, got one that was closed. Open a new one.")

@@ -18,7 +18,7 @@ from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
 from sottovoce.engines.network.mail import Answer, Mail
 from sottovoce.engines.network.stops import LeftBehindError
-from sottovoce.engines.network.transport import Outcome
+from sottovoce.engines.network.transport import PutOutcome
 from sottovoce.engines.network.wire import BadMessageError, Kind, Refusal, Slot
 from sottovoce.engines.network.witness import left_behind
 from sottovoce.errors import SottovoceError, expect
@@ -41,7 +41,7 @@ def most_notices(agreement: Agreement) -> int:
 
 
 def most_answers(agreement: Agreement) -> int:
-    """How many answers all sites together may put."""
+    """How many answers all sites together may put: one for each question of a neighbour."""
     return 2 * len(agreement.edges) * MOST_QUESTIONS
 
 
@@ -105,17 +105,18 @@ class Board:
 
         What needs to be said only `once` is done if it is found said.
         """
+        # What lies in a mailbox was said by an earlier process of this site: go on behind it.
         while self._own < most:
             slot = Slot(self._own, self._mail.site, Kind.NOTICE)
             self._own += 1
             data = self._mail.seal(slot, notice.to_bytes())
             result = await self._mail.put(slot, data)
-            if result.outcome is Outcome.STORED or (once and result.held == data):
+            if result.outcome is PutOutcome.STORED or (once and result.held == data):
                 return slot.number
         return None
 
     async def _answer(self, name: str) -> None:
-        """Tell a neighbour what was last heard of it."""
+        """Tell a neighbour what was last heard of it. Its question's nonce goes back with it."""
         number, nonce = self._questions.pop(name)
         heard = self._heard.get(name, Sighting())
         slot = Slot(number, self._mail.site, Kind.ANSWER, name)
@@ -155,6 +156,7 @@ class Board:
         await asyncio.gather(*self._listeners, return_exceptions=True)
 
     async def _listen(self, name: str) -> None:
+        """Read one neighbour's notices as they come, and answer its questions, until the run ends."""
         try:
             while self._read[name] < self._most:
                 if name in self._questions:
@@ -165,10 +167,11 @@ class Board:
                     self._read[name] += 1
                     self._take(slot, answer.content)
         except SottovoceError as error:
+            # Raised by the next `check`: a task that fails by itself would be heard of by nobody.
             self._failed = error
 
     async def _read_all(self, name: str) -> None:
-        """Many at once: a site may be far away from the server."""
+        """Read all notices of one neighbour that are there already; many at once, since the server may be far away."""
         while True:
             first = self._read[name] + 1
             slots = [Slot(i, name, Kind.NOTICE) for i in range(first, min(first + _AT_ONCE, self._most))]
@@ -199,9 +202,11 @@ class Board:
         return notice
 
     def _numbers_around(self, name: str) -> set[int]:
+        """The numbers of a site's neighbours: all that it may speak of."""
         return {self._agreement.index(other) for other in self._agreement.neighbours(name)}
 
     def _take(self, slot: Slot, notice: Notice) -> None:
+        """Take a notice in: remember a question, a wait, or that somebody goes on without somebody."""
         name, watcher = slot.site, self._mail.watcher
         if name in self._ignored:
             return

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 from sottovoce.engines.network.agreement import Agreement
 from sottovoce.engines.network.certificates import TLSFiles
 from sottovoce.engines.network.identity import OPERATOR
-from sottovoce.engines.network.jetstream import Told, create_stream, untold
+from sottovoce.engines.network.jetstream import Told, create_stream, tell_nobody
 from sottovoce.engines.network.mail import largest_message, largest_notice
 from sottovoce.engines.network.notices import most_answers, most_notices
 from sottovoce.engines.network.subjects import inbox
@@ -26,6 +26,7 @@ class Room(NamedTuple):
 def room_for(agreement: Agreement) -> Room:
     """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
     a, sites = agreement, len(agreement.sites)
+    # One model a round and site; and notices with their answers.
     models, small = sites * a.algorithm.rounds, sites * most_notices(a) + most_answers(a)
     size = max(largest_message(a), largest_notice(a))
     return Room(models + small, size, models * size + small * largest_notice(a))
@@ -38,11 +39,17 @@ async def open_run(
     *,
     replicas: int = 1,
     timeout: float = 30.0,
-    told: Told = untold,
+    told: Told = tell_nobody,
 ) -> Room:
     """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
 
-    `told` is called while the server does not answer.
+    Args:
+        agreement: of the run.
+        server: its address.
+        operator: the files of the one certificate that may do this.
+        replicas: how many servers of a cluster keep a copy.
+        timeout: in seconds.
+        told: is called while the server does not answer.
     """
     room = room_for(agreement)
     await create_stream(

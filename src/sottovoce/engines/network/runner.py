@@ -32,7 +32,7 @@ from sottovoce.engines.network.notices import Board
 from sottovoce.engines.network.seat import Seat, as_message
 from sottovoce.engines.network.snapshot import Snapshot, pack_state, unpack_state
 from sottovoce.engines.network.stops import DivergedError, LostNeighbourError, UsedTwiceError
-from sottovoce.engines.network.transport import Outcome, Transport, UnreachableError
+from sottovoce.engines.network.transport import PutOutcome, Transport, UnreachableError
 from sottovoce.engines.network.wire import Slot
 from sottovoce.engines.network.witness import Witness, digest_of
 from sottovoce.errors import UnsupportedError
@@ -74,11 +74,11 @@ def result_of(seat: Seat) -> Finished | None:
     if seat.journal.round < seat.agreement.algorithm.rounds:
         return None
     seat.journal.finish()  # the process before may have been ended after its last round, and before it was wound up
-    return _finished(seat, seat.resumed())
+    return _result(seat, seat.last_snapshot())
 
 
-def unwatched(point: str, k: int) -> None:
-    """The probe that does nothing."""
+def no_probe(point: str, k: int) -> None:
+    """The probe of a real site: it does nothing."""
 
 
 async def run_site(
@@ -86,7 +86,7 @@ async def run_site(
     transport: Transport,
     *,
     watcher: Watcher | None = None,
-    probe: Probe = unwatched,
+    probe: Probe = no_probe,
     pace: Pace | None = None,
 ) -> Finished:
     """Take part in a run, from where the journal stands to the end.
@@ -107,12 +107,15 @@ async def run_site(
     told = Watcher() if watcher is None else watcher
     try:
         return await _Run(seat, transport, told, probe, Pace() if pace is None else pace).finish()
+    # Cancellation and Ctrl-C too: whoever watches learns that it is over.
     except BaseException as error:
         told.stopped(error)
         raise
 
 
 class _Run:
+    """One site's part in one run, in this process. The order within a round is that of the module's first lines."""
+
     def __init__(self, seat: Seat, transport: Transport, watcher: Watcher, probe: Probe, pace: Pace) -> None:
         self.seat, self.watcher, self.probe, self.pace = seat, watcher, probe, pace
         self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
@@ -122,13 +125,15 @@ class _Run:
         self.asked = False  # whether the neighbours have told this process what they heard of it
 
     async def finish(self) -> Finished:
+        """Check, catch up, and run all rounds that are left."""
         seat, rounds = self.seat, self.algorithm.rounds
         seat.check_books()
         seat.check_budget()
-        after = seat.resumed()
+        after = seat.last_snapshot()
         self.watcher.began(seat.facts(), seat.spending())
         if self.journal.round < rounds:
             self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
+            # Before the first notice is read: what those say who were left no longer counts.
             self.board.ignore(self.journal.absent)
             await self.board.catch_up()
             async with self.board:
@@ -138,19 +143,21 @@ class _Run:
                     after = await self._round(k, after, policy)
         self.journal.finish()
         self.watcher.finished(rounds, self.journal.absent)
-        return _finished(seat, after)
+        return _result(seat, after)
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
     async def _round(self, k: int, before: Snapshot, policy: Policy) -> Snapshot:
+        """One round, from local work to the checkpoint."""
         policy.check()
         self.watcher.round_began(k)
         message, state = await self._release(k, before, policy)
         outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
-        self.watcher.published(k, outcome is Outcome.ALREADY_THERE)
+        self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
         self.probe("published", k)
         letters = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
+        # Read back from the bytes that were sent: after a crash these are all there is, and the numbers are the same.
         own = self.mail.open_letter(Slot(k, self.seat.site), message)
         after = self._absorb(k, replace(before, state=state), own, letters)
         self.probe("absorbed", k)
@@ -163,11 +170,13 @@ class _Run:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
         seat, said = self.seat, self.journal.said(k)
         held = None if said is not None or self.asked else await self._look_back(k, policy)
+        # In this order: rows are hashed, the round is paid for, and only then is a row used.
         seat.check_rows()
         seat.reserve(k)
         self.probe("reserved", k)
         if said is None:
             message, state = await self._compute(k, before)
+            # Noise is a function of the same things, so only other rows or another history bring out another message.
             if held not in (None, message):
                 self.mail.refuse_held(Slot(k, seat.site), held)
             self.journal.put(k, message, pack_state(state))
@@ -179,6 +188,9 @@ class _Run:
         return message, state
 
     async def _compute(self, k: int, before: Snapshot) -> tuple[bytes, Any]:
+        """Draw the noise and compute round k: the sealed message, and the state after it. Nothing is written
+        or sent.
+        """
         seat, witness = self.seat, before.witness
         noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
 
@@ -207,7 +219,7 @@ class _Run:
         if held is None:
             await self._ask(k, policy)
         elif not self.mail.is_bound(own, held, self.seat.binding):
-            self.mail.refuse_held(own, held)  # no use in computing: with another key it cannot come out the same
+            self.mail.refuse_held(own, held)  # computing would be in vain: with another key it cannot come out the same
         return held
 
     async def _ask(self, k: int, policy: Policy) -> None:
@@ -226,6 +238,7 @@ class _Run:
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
                     "leave the run."
                 )
+        # Once a process: from now on everything that is said passes through its own outbox.
         self.asked = True
 
     async def _refuse_unasked(self, k: int, name: str) -> None:
@@ -256,6 +269,7 @@ class _Run:
             k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read), drop
         )
         for name, letter in letters.items():
+            # Before anything is absorbed: a run in which somebody lies is not gone on with.
             witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
         return letters
 
@@ -279,17 +293,20 @@ class _Run:
                 else:
                     found[name] = answer.content
                     del silences[name]
+            # One answer is enough to know that the server is there.
             away = 0.0 if any(answer.reached for answer in answers.values()) else away + seconds
             self._check_server(away, k)
             self.board.check()
             if silences:
                 self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
+                # Decided after everyone was asked once more: nobody is dropped whose message has just come.
                 for name in await policy.lost(k, silences):
                     await drop(k, name)
                     del silences[name]
         return found
 
     def _check_server(self, away: float, k: int) -> None:
+        """Tell that the server is away, and stop when that has lasted for as long as `pace` allows, in seconds."""
         if away > 0:
             self.watcher.server_silent(away)
         if away >= self.pace.server:
@@ -299,6 +316,7 @@ class _Run:
             )
 
     async def _drop(self, k: int, name: str, policy: Policy) -> None:
+        """Go on without a neighbour: written down, then told."""
         # Written down first: whoever was told that a site is gone can rely on it, also after a crash.
         self.journal.drop(k, name)
         self.probe("dropped", k)
@@ -320,15 +338,15 @@ class _Run:
         for name in self.seat.neighbours:
             if name in heard:
                 total = total + heard[name]
-        witness = self._witnessed(k, before.witness, {self.seat.site: own, **letters})
+        witness = self._extend_witness(k, before.witness, {self.seat.site: own, **letters})
         after = self.algorithm.absorb(k, state, self._oracle(k), FromNeighbours(total))
         return Snapshot(after, said, total, witness, edges)
 
-    def _witnessed(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
-        """What is known after round k; stops if those who are left do not hang together."""
+    def _extend_witness(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
+        """What is known after round k; stops if those who are left are not connected any more."""
         a, site = self.agreement, self.seat.site
         for name, letter in letters.items():
-            witness = witness.met(a, name, letter.words.binding)
+            witness = witness.with_binding(a, name, letter.words.binding)
         said = {name: digest_of(letter.data) for name, letter in letters.items()}
         told = {name: letter.words.testimony for name, letter in letters.items() if name != site}
         witness = witness.after(a, k, said, told, self.journal.absent)
@@ -359,7 +377,7 @@ class FromNeighbours(Inbox):
 
 
 async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them; if one fails, the others are let finish before its error is raised."""
+    """All of them; if one fails, the others finish before its error is raised."""
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -367,7 +385,8 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
     return cast(list[T], answers)
 
 
-def _finished(seat: Seat, last: Snapshot) -> Finished:
+def _result(seat: Seat, last: Snapshot) -> Finished:
+    """What the site ends with: the mean of its own last message and of those that it heard, and its state."""
     rounds = seat.agreement.algorithm.rounds
     left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
     said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))

@@ -1,5 +1,8 @@
-"""One site's seat in a run: what was agreed, and what only the site has. Everything that can be checked before the
-first round is checked here, before anything is drawn or sent.
+"""One site's seat in a run: what was agreed, and what only the site has.
+
+Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat says
+what a round costs, what its noise depends on, and where the site stands; it sends nothing and waits for nobody, which
+is the runner's part.
 """
 
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ from sottovoce.sites import Sites
 
 
 def owner_of(agreement: Agreement, site: str) -> Owner:
-    """Whose journal it is."""
+    """Whose journal it is: this site, in this run, under this agreement, with this software."""
     return Owner(agreement.run, agreement.digest().hex(), site, software())
 
 
@@ -109,9 +112,11 @@ class Seat:
         return self._secure() if self.noise is None else self.noise
 
     def _secure(self) -> SecureNoise:
+        """The exact discrete noise of this run, from the key in its journal."""
         a = self.agreement.algorithm
         batch = a.batch_size if isinstance(a, IPADMM) and a.batch_size is not None else 1
         rows = self.agreement.member(self.site).rows
+        # The most that a gradient sums: rounding grows with it, and noise pays for that.
         terms = max(rows, batch)
         return SecureNoise(self.journal.noise_key, self.agreement.model_size, terms, self.agreement.grid_bits)
 
@@ -140,7 +145,7 @@ class Seat:
 
     @cached_property
     def start(self) -> Snapshot:
-        """Before round 1."""
+        """Where every site stands before round 1. It does not depend on rows."""
         zeros = self.oracle.zeros(1)
         edges = dict.fromkeys(self.neighbours, zeros) if self.drops else {}
         witness = Witness.start(self.agreement)
@@ -148,7 +153,7 @@ class Seat:
 
     @cached_property
     def neighbours(self) -> tuple[str, ...]:
-        """As agreed, in order."""
+        """The sites that it hears, as agreed, in order; also those that were dropped since."""
         return self.agreement.neighbours(self.site)
 
     def with_neighbours(self, count: int) -> Oracle:
@@ -174,19 +179,19 @@ class Seat:
 
     @cached_property
     def divergence(self) -> float:
-        """How far the real noise of one round is from what the event speaks of."""
+        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats."""
         a = self.agreement
         secure = self.noise is None or isinstance(self.noise, SecureNoise)
         draws = a.algorithm.draws_per_round * a.model_size
         return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     def spending(self) -> Spending:
-        """The ledger, as it is now."""
+        """The ledger as it is now: epsilon spent by all runs, and the cap."""
         header = self.ledger.header
         return Spending(self.ledger.total(), header.epsilon, header.delta)
 
     def facts(self) -> Facts:
-        """For whoever watches."""
+        """What whoever watches may know from the start."""
         a = self.agreement
         return Facts(
             a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, self.journal.round,
@@ -197,13 +202,14 @@ class Seat:
 
     def check_budget(self) -> None:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
-        with booking():
+        with damage_from_ledger():
             self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
 
     def check_books(self) -> None:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
         last = self.journal.round
         bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
+        # The journal is ahead: rounds were taken in that the ledger does not know.
         unpaid = [k for k in range(1, last + 1) if bound.get(k) is None]
         if unpaid:
             raise DamagedError(
@@ -214,6 +220,7 @@ class Seat:
             said = self.journal.said(k)
             if message is None or (k <= last and said is None):
                 continue
+            # The ledger is ahead: a message was released that the journal does not have.
             if said is None or digest(said.message) != message:
                 raise DamagedError(
                     f"Expected the message of round={k} in the journal, since the ledger says that it was released, "
@@ -222,17 +229,17 @@ class Seat:
                 )
 
     def reserve(self, k: int) -> None:
-        """Pay for round k, if it was not paid for."""
-        with booking():
+        """Pay for round k, if it was not paid for. It is on the disk when this returns."""
+        with damage_from_ledger():
             self.ledger.reserve(self.booked, k, self.event, self.divergence)
 
     def bind(self, k: int, message: bytes) -> None:
-        """From now on round k has this message for ever."""
-        with booking():
-            self.ledger.released(self.booked, k, digest(message))
+        """From now on round k has this message for ever. On the disk before it is sent."""
+        with damage_from_ledger():
+            self.ledger.bind_message(self.booked, k, digest(message))
 
-    def resumed(self) -> Snapshot:
-        """After the last round that was finished."""
+    def last_snapshot(self) -> Snapshot:
+        """Where the site stands after the last round that it finished: from the journal, or the start."""
         last = self.journal.last()
         if last is None:
             return self.start
@@ -245,7 +252,7 @@ class Seat:
 
 
 def digest(message: bytes) -> str:
-    """Of a message, as the ledger keeps it."""
+    """The SHA-256 of a message in hexadecimal, as the ledger keeps it."""
     return digest_of(message).hex()
 
 
@@ -255,8 +262,12 @@ def as_message(vector: Array) -> Array:
 
 
 @contextmanager
-def booking() -> Iterator[None]:
-    """Say what kind of trouble it is when the ledger cannot be used."""
+def damage_from_ledger() -> Iterator[None]:
+    """Say what kind of trouble it is when the ledger cannot be used.
+
+    A refused budget stays what it is. Everything else that a ledger refuses means that its file and this run do not
+    belong together.
+    """
     try:
         yield
     except BudgetError:

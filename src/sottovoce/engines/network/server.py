@@ -13,7 +13,7 @@ Separate accounts matter. The server sends an answer to whatever subject the que
 one who asks may write there. Within one account a site could so fill somebody else's mailbox; across accounts an
 answer stays in the account of the one who asked. The operator could still do it. But the operator runs the server.
 
-Nobody is let at the server's interface for deleting, purging or changing streams.
+Nobody may use the server's interface for deleting, purging or changing streams.
 """
 
 import json
@@ -64,7 +64,12 @@ class Hosting:
 
 
 def server_config(agreements: Sequence[Agreement], hosting: Hosting) -> str:
-    """The configuration of a server that carries these runs, for `nats-server --config`."""
+    """The configuration of a server that carries these runs, for `nats-server --config`.
+
+    Args:
+        agreements: of all runs that it carries. Sites of one name must have one key.
+        hosting: where it listens, and with which files.
+    """
     _check_together(agreements)
     sites = sorted({name for agreement in agreements for name in agreement.names})
     users = _users(sites, hosting.identities)
@@ -74,6 +79,7 @@ def server_config(agreements: Sequence[Agreement], hosting: Hosting) -> str:
 
 
 def _check_together(agreements: Sequence[Agreement]) -> None:
+    """Refuse agreements that one server cannot keep apart: the same run twice, or one name for two sites."""
     expect(len(agreements) >= 1, "at least one agreement", agreements=len(agreements))
     runs = [agreement.run for agreement in agreements]
     expect(len(set(runs)) == len(runs), "every run once", runs=runs)
@@ -95,6 +101,7 @@ def _users(sites: Sequence[str], identities: Mapping[str, str]) -> dict[str, str
         expect(
             bool(identity) and identity.isprintable(), f"printable text as the identity of {name}", identity=identity
         )
+    # Without an entry, a certificate names its owner by the bare name.
     users = {name: identities.get(name, name) for name in (*sites, OPERATOR)}
     owners: dict[str, str] = {}
     for name, identity in users.items():
@@ -105,6 +112,7 @@ def _users(sites: Sequence[str], identities: Mapping[str, str]) -> dict[str, str
 
 
 def _head(agreements: Sequence[Agreement], hosting: Hosting) -> list[str]:
+    """The server's own settings: where it listens, what it takes, where it stores, and TLS."""
     tls = hosting.tls
     lines = [
         "# Written by: sottovoce federation server-config. Change the agreement and write it again; do not edit.",
@@ -119,7 +127,9 @@ def _head(agreements: Sequence[Agreement], hosting: Hosting) -> list[str]:
         f"  cert_file: {_quoted(str(tls.certificate))}",
         f"  key_file: {_quoted(str(tls.key))}",
         f"  ca_file: {_quoted(str(tls.authority))}",
+        # The certificate is the login: its name chooses the account.
         "  verify_and_map: true",
+        # TLS before the first word of the protocol, so that nobody in between can talk a site out of it.
         "  handshake_first: true",
         '  min_version: "1.3"',
         "  timeout: 5",
@@ -131,6 +141,7 @@ def _head(agreements: Sequence[Agreement], hosting: Hosting) -> list[str]:
 
 
 def _payload(agreements: Iterable[Agreement]) -> int:
+    """The largest message that the server takes, in bytes."""
     size = max(room_for(agreement).size for agreement in agreements) + _HEADERS
     expect(size <= _LARGEST_PAYLOAD, f"messages of at most {_LARGEST_PAYLOAD} bytes", bytes=size)
     return max(size, _SMALLEST_PAYLOAD)
@@ -151,11 +162,13 @@ def _site_name(site: str) -> str:
 
 
 def _streams_account(agreements: Iterable[Agreement], operator: str) -> str:
+    """The account that holds the streams, with what it lets which site's account use."""
     exports, interface = [], []
     for a in agreements:
         interface += [f"$JS.API.STREAM.{verb}.{stream_name(a.run)}" for verb in ("CREATE", "INFO")]
         for site in a.names:
             heard_by = [_site_name(other) for other in a.neighbours(site)]
+            # A site may put into its own mailboxes; it and its neighbours may read them; neighbours hear its pushes.
             exports += [
                 _export("service", mailbox(a.run, "*", site), [_site_name(site)]),
                 _export("service", reading(a.run, "*", site), [_site_name(site), *heard_by]),
@@ -166,6 +179,7 @@ def _streams_account(agreements: Iterable[Agreement], operator: str) -> str:
 
 
 def _site_account(agreements: Iterable[Agreement], site: str, user: str) -> str:
+    """The account of one site: imports of what it needs, in all runs that it takes part in, and nothing else."""
     needs = [permissions(a.run, site, a.neighbours(site)) for a in agreements if site in a.names]
     services = [subject for need in needs for subject in (*need.put, *need.read)]
     pushes = [subject for need in needs for subject in need.pushes]
@@ -176,6 +190,7 @@ def _site_account(agreements: Iterable[Agreement], site: str, user: str) -> str:
 
 
 def _user(identity: str, publish: Sequence[str], subscribe: Sequence[str]) -> list[str]:
+    """The one user of an account, with all that it may publish and hear."""
     return [
         f"    users: [ {{ user: {_quoted(identity)}, permissions: {{",
         f"      publish: {{ allow: {_list(publish)} }}",
@@ -185,20 +200,24 @@ def _user(identity: str, publish: Sequence[str], subscribe: Sequence[str]) -> li
 
 
 def _account(name: str, user: Sequence[str], way: str, subjects: Sequence[str], *settings: str) -> str:
+    """One account as text."""
     limits = f"limits: {{ max_connections: {_CONNECTIONS_EACH}, max_subscriptions: {_SUBSCRIPTIONS_EACH} }}"
     head = [f"  {_quoted(name)} {{", *(f"    {setting}" for setting in (limits, *settings))]
     return "\n".join([*head, *user, f"    {way}: [", *subjects, "    ]", "  }"])
 
 
 def _export(kind: str, subject: str, accounts: Sequence[str]) -> str:
+    """A subject that the streams' account lets these accounts import."""
     return f"      {{ {kind}: {_quoted(subject)}, accounts: {_list(accounts)} }}"
 
 
 def _import(kind: str, subject: str) -> str:
+    """A subject that a site's account takes from the streams' account."""
     return f"      {{ {kind}: {{ account: {STREAMS}, subject: {_quoted(subject)} }} }}"
 
 
 def _list(items: Sequence[str]) -> str:
+    """A list of texts, as the server reads it."""
     return "[" + ", ".join(_quoted(item) for item in items) + "]"
 
 

@@ -29,20 +29,25 @@ class Signed(NamedTuple):
 
 
 def sign_text(text: str, site: str, key: SigningKey) -> str:
-    """The text with a signature below it."""
+    """The text with who signed, the key and the signature below it. Everything above the signature is signed."""
     body = text + _SIGNED.format(site=site) + f"{key.public}\n"
     signature = base64.b64encode(key.sign(body.encode("utf-8"), Context.STATEMENT)).decode("ascii")
     return f"{body}{signature}\n"
 
 
 def read_signed(content: str) -> Signed:
-    """What was signed; `InputError` unless every letter of it was."""
+    """What was signed; `InputError` unless every letter of it was.
+
+    The key is the one in the text: that it is an agreed one is for `expect_member` to say.
+    """
     *lines, who, key_line, last = content.rstrip("\n").split("\n") if content.count("\n") >= 3 else ["", "", "", ""]
     head, _, tail = who.partition("Signed by site ")
     site, _, rest = tail.partition(" ")
     if head or rest != "with the key":
         raise InputError("Expected a signed statement, got a text without a signature at its end.")
+    # From the text itself; whether it is the agreed one is another question.
     key = PublicKey.from_text(key_line)
+    # Byte by byte as it stands: no line is joined again that was split here.
     body = content[: content.rindex(last)]
     try:
         signature = base64.b64decode(last.encode("ascii"), validate=True)

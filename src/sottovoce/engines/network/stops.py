@@ -1,4 +1,8 @@
-"""Why a site stops before the end. Whatever the reason, all that it ever said is in its ledger and in its journal."""
+"""Why a site stops before the end. Whatever the reason, all that it ever said is in its ledger and in its journal.
+
+Each has an exit code of its own (`sottovoce.cli.exit_codes`), so that whoever runs a site can tell what may be resumed,
+and what needs people to talk first.
+"""
 
 from sottovoce.errors import PrivacyError, SottovoceError
 

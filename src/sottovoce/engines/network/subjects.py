@@ -26,31 +26,37 @@ from sottovoce.engines.network.wire import check_run_id
 
 
 def stream_name(run_id: str) -> str:
-    """The stream of a run."""
+    """The name of a run's stream."""
     return f"SV_{run_id}"
 
 
 def mailbox(run_id: str, token: str, site: str) -> str:
-    """The subject of a mailbox; "*" stands for every token, or every site."""
+    """The subject of a mailbox; "*" stands for every token, or every site.
+
+    Args:
+        run_id: of the run.
+        token: of `wire.Slot`: m17, n3, a3-berlin.
+        site: whose mailbox.
+    """
     return f"sv.{run_id}.{token}.{site}"
 
 
 def push(run_id: str, token: str, site: str) -> str:
-    """Where the server sends on what it stored."""
+    """The subject on which the server sends on what it stored."""
     return f"svp.{run_id}.{token}.{site}"
 
 
 def reading(run_id: str, token: str, site: str) -> str:
-    """Where to ask for what is stored."""
+    """The subject on which to ask for what is stored in a mailbox."""
     return f"$JS.API.DIRECT.GET.{stream_name(run_id)}.{mailbox(run_id, token, site)}"
 
 
 def inbox(site: str) -> str:
-    """Below this a site awaits answers."""
+    """The subject below which a site awaits answers."""
     return f"_INBOX_{site}"
 
 
-def described(subject: str) -> str:
+def describe_subject(subject: str) -> str:
     """What a subject is, for people: nobody needs to know its name."""
     match subject.split("."):
         case ["sv", _, token, site] | ["$JS", "API", "DIRECT", "GET", _, "sv", _, token, site]:
@@ -77,7 +83,7 @@ class Permissions:
 
 
 def permissions(run_id: str, site: str, neighbours: Iterable[str]) -> Permissions:
-    """Of one site."""
+    """All that one site needs in a run, and not a subject more."""
     check_run_id(run_id)
     others = tuple(neighbours)
     for name in (site, *others):

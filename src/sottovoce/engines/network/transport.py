@@ -40,8 +40,8 @@ def check_timeout(timeout: float) -> None:
     expect(0 < timeout < inf, "a finite timeout > 0 seconds", timeout=timeout)
 
 
-class Outcome(Enum):
-    """How a put ended."""
+class PutOutcome(Enum):
+    """How a put ended. Neither says whose bytes the mailbox holds: compare them."""
 
     STORED = "stored"
     ALREADY_THERE = "already there"
@@ -52,7 +52,7 @@ class Outcome(Enum):
 class PutResult:
     """How a put ended, and what the mailbox now holds. If that is not what was put, stop: the name is used twice."""
 
-    outcome: Outcome
+    outcome: PutOutcome
     held: bytes
 
 
@@ -61,7 +61,17 @@ class Transport(ABC):
 
     @abstractmethod
     async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
-        """Put a message into an empty mailbox; `UnreachableError` if the server does not answer in time."""
+        """Put a message into an empty mailbox.
+
+        Args:
+            slot: the mailbox, one of this site's own.
+            data: the message. To be repeated with the same bytes if this fails.
+            timeout: in seconds.
+
+        Raises:
+            UnreachableError: the server did not answer in time. The message may or may not be there.
+            RefusedError: the server answered, and will not store it.
+        """
 
     @abstractmethod
     async def get(self, slot: Slot, timeout: float) -> bytes | None:

@@ -27,6 +27,7 @@ from sottovoce.errors import SottovoceError, expect
 MAGIC = b"SVM2"
 DIGEST_BYTES = 32
 MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
+# 128 MiB: sixteen million numbers, and no length field is ever near its end.
 LONGEST_PAYLOAD = 2**27
 _FIXED = struct.Struct("<4scBBBQI")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -47,7 +48,14 @@ class Kind(Enum):
 
 
 class Slot(NamedTuple):
-    """The address of a mailbox. `to` is whose question an answer answers; `number` then is that notice's."""
+    """The address of a mailbox: of a site, a kind and a number. It takes one message for ever.
+
+    Args:
+        number: the round of a model; of a notice, its number at its site; of an answer, that of the notice it answers.
+        site: whose mailbox it is, and who signs what is in it.
+        kind: model, notice or answer.
+        to: whose question an answer answers; else empty.
+    """
 
     number: int
     site: str
@@ -106,8 +114,15 @@ class BadMessageError(SottovoceError):
 
 @final
 @dataclass(frozen=True)
-class Place:
-    """What a reader knows about a message before it comes. `length` counts the payload's bytes."""
+class Envelope:
+    """What a reader knows about a message before it comes: every byte but the payload and the signature.
+
+    Args:
+        run: its id.
+        digest: of the agreement, 32 bytes.
+        slot: the mailbox: kind, number, sender, and whom an answer is for.
+        length: of the payload, in bytes.
+    """
 
     run: str
     digest: bytes
@@ -135,7 +150,7 @@ class Place:
         return sealed_size(self.run, self.slot, self.length)
 
     def __str__(self) -> str:
-        """For people."""
+        """Whose message it is, and which one, for people."""
         number, site, kind, to = self.slot
         if kind is Kind.MODEL:
             return f"site={site!r} in round={number}"
@@ -147,15 +162,15 @@ def sealed_size(run: str, slot: Slot, length: int) -> int:
     return _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to) + length + SIGNATURE_BYTES
 
 
-def seal(place: Place, payload: bytes, key: SigningKey) -> bytes:
-    """The bytes to send."""
+def seal(place: Envelope, payload: bytes, key: SigningKey) -> bytes:
+    """The bytes to send: header, payload, signature. The same arguments always give the same bytes."""
     expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
     body = place.header + payload
     return body + key.sign(body, Context.MESSAGE)
 
 
-def unseal(data: bytes, place: Place, public_key: PublicKey) -> bytes:
-    """The payload, or `BadMessageError`."""
+def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
+    """The payload, or `BadMessageError`. In this order: length, header, signature; the payload is not looked at."""
     _check_size(data, place)
     header = place.header
     if data[: len(header)] != header:
@@ -170,15 +185,17 @@ def unseal(data: bytes, place: Place, public_key: PublicKey) -> bytes:
     return body[len(header) :]
 
 
-def _check_size(data: bytes, place: Place) -> None:
+def _check_size(data: bytes, place: Envelope) -> None:
+    """Refuse a message of any other length than the one that follows from its place."""
     if len(data) != place.size:
         refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
         raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")
 
 
-def _refuse_header(data: bytes, place: Place) -> None:
+def _refuse_header(data: bytes, place: Envelope) -> None:
     """Find the field that differs. The size is right, so the fixed part and the digest are there."""
     magic, kind, run_size, site_size, to_size, number, length = _FIXED.unpack_from(data)
+    # Sizes are a stranger's: slices that reach too far are merely short, and then differ.
     rest, ends = data[_FIXED.size :], [DIGEST_BYTES]
     for size in (run_size, site_size, to_size):
         ends.append(ends[-1] + size)

@@ -2,12 +2,12 @@
 
 A relay may show one site what it hides from another, and a member may sign two different messages of one round. So
 every message carries its sender's testimony: of every site, the last round that the sender knows of, and the digest of
-its message in that round. News travel an edge a round. Neighbours' distances to a third site differ by one at most, so
-two testimonies about it soon speak of the same round: if they then differ, somebody was told something else, and the
-sites that see it name it and stop.
+its message in that round. News travels one edge per round. Neighbours' distances to a third site differ by one at
+most, so two testimonies about it soon speak of the same round: if they then differ, somebody was told something else,
+and the sites that see it name it and stop.
 
 From testimonies a site also learns at once that a neighbour goes on without it, who else was left, and, if some were,
-whether the rest still hang together: a site k edges away has been heard of k rounds ago.
+whether the rest are still connected: of a site k edges away the news is k rounds old.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _LENGTHS, _CHAIN = struct.Struct("<III"), b"sottovoce chain v1\0"
 
 
 def digest_of(message: bytes) -> bytes:
-    """By which a message is known."""
+    """The SHA-256 of a message, by which others know it."""
     return hashlib.sha256(message).digest()
 
 
@@ -71,15 +71,23 @@ class Witness:
     def check(self, agreement: Agreement, site: str, sender: str, told: Testimony) -> None:
         """Stop if what a neighbour testifies does not fit what we know.
 
+        Args:
+            agreement: whose sites these are.
+            site: who we are.
+            sender: the neighbour.
+            told: its testimony.
+
         Raises:
             LeftBehindError: it goes on without us.
             UsedTwiceError: it has heard something else of us than we said.
             ForkedError: it was told something else by a third site than we were.
         """
         mine = told[agreement.index(site)]
+        # First of all: whoever was left must say nothing more, whatever else does not fit.
         if mine.left:
             raise left_behind(site, sender, mine.round + 1)
         for name, sighting in zip(agreement.names, told, strict=True):
+            # Only rounds that we remember ourselves can be compared.
             known = self._known(agreement.index(name), sighting.round)
             if known is None or known == sighting.digest:
                 continue
@@ -127,11 +135,12 @@ class Witness:
             best[i] = best[i]._replace(gone=True, left=True)
         newest = tuple(best)
         heard = (said.get(name, bytes(DIGEST_BYTES)) for name in agreement.names)
+        # All parts have a fixed length, so no two histories have the same bytes.
         link = b"".join((_CHAIN, self.chain, struct.pack("<Q", k), pack_testimony(newest), *heard))
         testimonies = newest, *self.testimonies[: REMEMBERED - 1]
         return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
 
-    def met(self, agreement: Agreement, name: str, binding: bytes) -> "Witness":
+    def with_binding(self, agreement: Agreement, name: str, binding: bytes) -> "Witness":
         """The same, with a site's binding, which is remembered from its first message on."""
         i = agreement.index(name)
         return replace(self, bindings=(*self.bindings[:i], binding, *self.bindings[i + 1 :]))
@@ -141,13 +150,14 @@ class Witness:
         return self.bindings[agreement.index(name)] or None
 
     def refuse_torn(self, agreement: Agreement, site: str, k: int) -> None:
-        """Stop if some were left and the rest does not hang together any more: a relay can split a federation so.
+        """Stop if some were left and the rest is not connected any more: a relay could split a federation in this way.
 
-        In a federation that hangs together, news of a site come at the pace of an edge a round. Whose news still come
-        so has not gone, whatever others say: or else one bad site could stop all.
+        In a connected federation news of a site travels one edge per round. A site whose news still comes at this pace
+        has not gone, whatever others say: otherwise one bad site could stop all.
         """
         full = distances(agreement, site, frozenset())
         told = zip(agreement.names, self.testimony, strict=True)
+        # Left by ourselves, or said to be gone and indeed silent for longer than its distance explains.
         gone = frozenset(name for name, s in told if s.left or (s.gone and s.round < k - full[name]))
         if not gone:
             return
@@ -167,14 +177,14 @@ class Witness:
     # -- as bytes -----------------------------------------------------------------------------------------------------
 
     def dumps(self) -> bytes:
-        """For the journal."""
+        """As bytes, for the journal: lengths, chain, testimonies, bindings."""
         held, bound = b"".join(map(pack_testimony, self.testimonies)), [b or bytes(DIGEST_BYTES) for b in self.bindings]
         lengths = _LENGTHS.pack(len(self.bindings), len(self.testimonies), len(held))
         return b"".join((lengths, self.chain, held, *bound))
 
     @classmethod
     def loads(cls, data: bytes, agreement: Agreement) -> "Witness":
-        """From the journal."""
+        """From the journal's bytes; `DamagedError` if they are another federation's, or none."""
         try:
             sites, count, size = _LENGTHS.unpack_from(data)
             start = _LENGTHS.size + DIGEST_BYTES
@@ -193,12 +203,13 @@ class Witness:
 
 
 def _newer(ours: Sighting, theirs: Sighting) -> Sighting:
+    """The later of two sightings of one site. That it is gone is hearsay and spreads; that it was left is one's own."""
     newest = theirs if theirs.round > ours.round else ours
     return newest._replace(gone=ours.gone or theirs.gone, left=ours.left)
 
 
 def left_behind(site: str, sender: str, k: int) -> LeftBehindError:
-    """Of a site whose neighbour goes on without it."""
+    """The error of a site whose neighbour `sender` goes on without it since round k."""
     return LeftBehindError(
         f"Expected to take part until the end, got word from site={sender!r} that it goes on without site={site!r} "
         f"since round={k}: we were silent for too long. The others finish the run."

@@ -1,0 +1,1 @@
+"""What tests of several folders share. A helper that one folder needs lies in that folder."""

@@ -1,0 +1,119 @@
+"""The compiled kernel gives the plain oracle's numbers, whatever the variant; and the nodes find the pooled optimum."""
+
+import math
+from dataclasses import replace
+
+import numba
+import numpy as np
+import pytest
+
+import sottovoce as sv
+from helpers import every
+from losses.softmax_problem import GRAPH, lists, pooled_minimum, pooled_objective, sites
+from sottovoce.losses import Softmax
+
+D = 9
+VARIANTS = {
+    "full": {},
+    "batches": {"batch_size": 3},
+    "Poisson batches": {"batch_size": 1, "sampling": "poisson"},
+    "projected": {"radius": 0.5},
+    "clipped": {"max_grad_norm": 0.3},
+    "l1": {"regulariser": sv.regularisers.L1(), "lam": 0.5},
+    "elastic net": {"regulariser": sv.regularisers.ElasticNet(0.3), "lam": 0.5},
+    "no noise": {"epsilon": math.inf},
+    "all at once": {"batch_size": 4, "radius": 0.5, "max_grad_norm": 0.3, "lam": 0.5},
+}
+
+
+def models(device, dtype="float64", sparse=True, runs=3, classes=4, noise=None, **options):
+    held = sites(np.random.default_rng(1), d=D, classes=classes, sparse=sparse)
+    settings = {"rounds": 3, "local_steps": 4, "diameter": 10.0, "rho": 0.05, **options}
+    algorithm = sv.IPADMM(loss=Softmax(classes), **settings)
+    return sv.simulate(algorithm, held, GRAPH, runs=runs, seed=3, noise=noise, device=device, dtype=dtype)
+
+
+def assert_same(ours, theirs, tolerance):
+    scale = np.abs(theirs.last).max()
+    np.testing.assert_allclose(ours.last, theirs.last, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(ours.average, theirs.average, rtol=0, atol=tolerance * scale)
+    for name in ("risk_last", "risk_average", "risk_consensus", "disagreement"):
+        np.testing.assert_allclose(ours.history[name], theirs.history[name], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_double_precision(sparse, variant):
+    options = VARIANTS[variant]
+    assert_same(models("cpu", sparse=sparse, **options), models("plain", sparse=sparse, **options), 1e-12)
+
+
+@pytest.mark.parametrize(("classes", "runs"), [(2, 1), (3, 1), (3, 5), (3, 30), (5, 16), (17, 2), (40, 1)])
+def test_any_number_of_classes_and_runs(classes, runs):
+    """Chunks that are full and not, several tiles of runs, the last of them short."""
+    options = {"classes": classes, "runs": runs, "radius": 2.0, "max_grad_norm": 0.5}
+    assert_same(models("cpu", **options), models("plain", **options), 1e-12)
+
+
+@pytest.mark.parametrize("runs", [1, 20])
+@pytest.mark.parametrize("variant", ["full", "batches", "projected", "clipped"])
+def test_single_precision(runs, variant):
+    options = {"runs": runs, **VARIANTS[variant]}
+    assert_same(models("cpu", "float32", **options), models("plain", **options), 3e-5)
+
+
+def test_handed_in_noise():
+    noise = np.random.default_rng(0).normal(size=(3, 2, 5, 4, D * 4))
+    assert_same(*(models(device, runs=2, noise=lambda k: noise[k - 1]) for device in ("cpu", "plain")), 1e-12)
+
+
+@pytest.mark.parametrize("variant", ["full", "all at once"])
+def test_a_run_comes_out_the_same_whichever_runs_are_beside_it(variant):
+    many = models("cpu", runs=19, **VARIANTS[variant])
+    for runs in (1, 3, 8):
+        few = models("cpu", runs=runs, **VARIANTS[variant])
+        np.testing.assert_array_equal(few.last, many.last[:runs])
+        np.testing.assert_array_equal(few.average, many.average[:runs])
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    threads, many = numba.get_num_threads(), models("cpu", runs=9)
+    numba.set_num_threads(1)
+    try:
+        one = models("cpu", runs=9)
+    finally:
+        numba.set_num_threads(threads)
+    np.testing.assert_array_equal(one.last, many.last)
+
+
+FOLLOWING_GRADIENTS = every.algorithms({"rounds": 3, "local_steps": 4}, lambda line: not line.exact)
+
+
+@pytest.mark.parametrize("name", FOLLOWING_GRADIENTS)
+def test_every_algorithm_that_follows_gradients_takes_it(name):
+    algorithm = replace(FOLLOWING_GRADIENTS[name], loss=Softmax(3))
+    held = sites(np.random.default_rng(2), sparse=True)
+    ours, theirs = (
+        sv.simulate(algorithm, held, sv.graphs.complete(5), runs=2, seed=5, device=device)
+        for device in ("cpu", "plain")
+    )
+    assert ours.last.shape == (2, 5, 15)
+    assert ours.privacy.epsilon <= algorithm.epsilon
+    if not every.has_printed_gaussian_noise(algorithm):
+        assert ours.privacy.epsilon >= 0.99 * algorithm.epsilon
+    assert_same(ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize("device", ["plain", "cpu"])
+def test_ipadmm_on_a_ring_finds_the_pooled_optimum(device):
+    features, labels = lists(np.random.default_rng(3), (4, 30, 9, 17, 1, 12))
+    algorithm = sv.IPADMM(
+        loss=Softmax(3), epsilon=math.inf, rounds=400, local_steps=10, diameter=10.0, rho=0.05, lam=0.3
+    )
+    result = sv.simulate(algorithm, sv.Sites(features, labels), sv.graphs.ring(6), seed=1, record=1, device=device)
+    objective, (best, minimum) = pooled_objective(features, labels, 3, 0.3), pooled_minimum(features, labels, 3, 0.3)
+    assert max(objective(w)[0] - minimum for w in result.last[0]) < 1e-6
+    a, b = np.concatenate(features), np.concatenate(labels)
+    right = np.mean((a @ best.reshape(-1, 3)).argmax(axis=1) == b)
+    assert result.accuracy()["consensus"] == pytest.approx(right, abs=0.02)
+    assert right > 0.6
