@@ -1,11 +1,11 @@
 """Schemas written as TOML, with remarks for the person who reviews them."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-_LINE = 100  # longer lists take one line per entry
+from sottovoce import settings
+
 _EXACT = 2.0**53
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # not allowed in a comment; remarks may quote a file
 
@@ -19,7 +19,7 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     """
     top = {key: value for key, value in data.items() if key not in ("label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
-    lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {_spread(data['unreviewed'])}", ""]
+    lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {settings.toml(data['unreviewed'], spread=True)}", ""]
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
     for column in data["columns"]:
         lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]
@@ -32,28 +32,11 @@ def _comment(remarks: Mapping[str, str], place: str) -> list[str]:
 
 
 def _pairs(table: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_value(value)}" for key, value in table.items()]
+    return settings.pairs({key: _short(value) for key, value in table.items()})
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return _number(value)
-    if isinstance(value, str):
-        return _text(value)
-    line = f"[{', '.join(map(_value, value))}]"
-    return line if len(line) <= _LINE else _spread(value)
-
-
-def _spread(values: Sequence[Any]) -> str:
-    return "[\n" + "".join(f"    {_value(value)},\n" for value in values) + "]" if values else "[]"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < _EXACT else repr(float(value))
-
-
-def _text(value: str) -> str:
-    # JSON's escapes are TOML's, but for the delete character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _short(value: Any) -> Any:
+    """Whole numbers are written as such."""
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    return int(value) if isinstance(value, float) and value == int(value) and abs(value) < _EXACT else value
