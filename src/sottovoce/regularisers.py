@@ -11,6 +11,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from sottovoce import settings
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
 
@@ -107,6 +108,7 @@ class ElasticNet(Regulariser):
 
 _BY_NAME: dict[str, type[Regulariser]] = {kind.name: kind for kind in (L2, L1, ElasticNet)}
 NAMES: tuple[str, ...] = tuple(_BY_NAME)
+settings.tagged(Regulariser, "name", _BY_NAME)
 
 
 def by_name(name: str, **options: float) -> Regulariser:

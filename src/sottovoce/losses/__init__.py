@@ -2,6 +2,7 @@
 
 from dataclasses import MISSING, fields
 
+from sottovoce import settings
 from sottovoce.errors import expect
 from sottovoce.losses.base import Loss, expect_one_output
 from sottovoce.losses.labels import Classes, LabelSet, Reals, Signs
@@ -13,6 +14,7 @@ _ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax)
 _BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
 # The losses of one prediction per row. Their name alone is enough; softmax needs a number of classes.
 NAMES: tuple[str, ...] = tuple(loss.name for loss in _SCALAR)
+settings.tagged(Loss, "name", _BY_NAME)  # in files: { name = "huber", threshold = 1.0 }
 
 
 def by_name(name: str, **shape: float) -> Loss:

@@ -25,7 +25,6 @@ T = TypeVar("T")
 Table: TypeAlias = Mapping[str, object]
 Chooser: TypeAlias = Callable[[dict[str, Any]], tuple[type[Any], dict[str, Any]]]
 
-_TABLE, _LIST = "a table", "a list"
 _UNIONS = (Union, UnionType)
 _CHOOSERS: dict[type[Any], Chooser] = {}
 _MAKERS: dict[type[Any], Callable[[str], Any]] = {}
@@ -206,10 +205,10 @@ def _structured(value: object, kind: Any, place: _Place, finite: bool, full: boo
 def _converter(finite: bool, full: bool) -> "Converter":
     """A converter with our readers. Exact types only: none of them takes a subclass of what it is for."""
     from cattrs import Converter
-    from cattrs.gen import make_dict_structure_fn
+    from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn
 
     converter = Converter()
-    as_tuple, as_dict = converter.get_structure_hook(tuple), converter.get_structure_hook(dict[str, int])
+    as_tuple = converter.get_structure_hook(tuple)
 
     def union(hint: Any) -> Callable[[Any, Any], Any]:
         parts = {part: converter.get_structure_hook(part) for part in get_args(hint) if part is not NoneType}
@@ -220,28 +219,31 @@ def _converter(finite: bool, full: bool) -> "Converter":
         known, required = _keys(kind, full)
 
         def structure(value: Any, _: Any) -> Any:
-            _check_table(value, known, required)
+            told = _odd_keys(_mapping(value), known, required)
+            if told is not None:
+                raise _Mistake(lambda place: told(place.what))
             return inside(value, kind)
 
         return structure
 
     def chosen(value: Any, hint: Any) -> Any:
-        if not isinstance(value, Mapping):
-            raise _expected(_TABLE, value)
-        kind, rest = _CHOOSERS[_base(hint)](dict(value))
+        kind, rest = _CHOOSERS[_base(hint)](dict(_mapping(value)))
         return converter.structure(rest, kind)
 
     def items(value: Any, hint: Any) -> Any:
         wanted = get_args(hint)
         size = None if len(wanted) == 2 and wanted[1] is ... else len(wanted)
         if not isinstance(value, list | tuple) or (size is not None and len(value) != size):
-            raise _expected(_LIST if size is None else f"{_LIST} of {size}", value)
+            raise _expected("a list" if size is None else f"a list of {size}", value)
         return as_tuple(value, hint)
 
-    def entries(value: Any, hint: Any) -> Any:
-        if not isinstance(value, Mapping):
-            raise _expected(_TABLE, value)
-        return as_dict(value, hint)
+    def entries(hint: Any) -> Callable[[Any, Any], Any]:
+        inside = make_mapping_structure_fn(hint, converter)
+
+        def structure(value: Any, _: Any) -> Any:
+            return inside(_mapping(value), hint)
+
+        return structure
 
     readers: list[tuple[Any, Callable[[Any, Any], Any]]] = [
         (str, lambda value, _: _plain(value, str, "text")),
@@ -254,7 +256,7 @@ def _converter(finite: bool, full: bool) -> "Converter":
         converter.register_structure_hook(kind, reader)
     converter.register_structure_hook_func(lambda hint: _base(hint) is Literal, _read_literal)
     converter.register_structure_hook_func(lambda hint: _base(hint) is tuple, items)
-    converter.register_structure_hook_func(lambda hint: _base(hint) is dict, entries)
+    converter.register_structure_hook_factory(lambda hint: _base(hint) is dict, entries)
     converter.register_structure_hook_factory(lambda hint: _base(hint) in _UNIONS, union)
     converter.register_structure_hook_factory(lambda hint: is_dataclass(_base(hint)), table)
     converter.register_structure_hook_func(lambda hint: _base(hint) in _CHOOSERS, chosen)
@@ -275,12 +277,10 @@ def _keys(kind: Any, full: bool) -> tuple[list[str], list[str]]:
     return names, [name for name in names if name not in (absent if full else given)]
 
 
-def _check_table(value: object, known: list[str], required: list[str]) -> None:
+def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _expected(_TABLE, value)
-    told = _odd_keys(value, known, required)
-    if told is not None:
-        raise _Mistake(lambda place: told(place.what))
+        raise _expected("a table", value)
+    return value
 
 
 def _plain(value: Any, kind: type[Any], words: str) -> Any:
