@@ -16,7 +16,7 @@ from sottovoce.settings.reading import (
     typed,
     untag,
 )
-from sottovoce.settings.toml import load, multiline, pairs, parse, toml
+from sottovoce.settings.toml import load, multiline, pairs, parse, toml, underscored
 
 __all__ = [
     "Table",
@@ -33,5 +33,6 @@ __all__ = [
     "tagged",
     "toml",
     "typed",
+    "underscored",
     "untag",
 ]
