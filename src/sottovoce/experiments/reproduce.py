@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from time import perf_counter
 
@@ -16,6 +15,7 @@ from sottovoce.experiments.panels import FULL, QUICK, Panel, Scale
 from sottovoce.experiments.store import Runner, Store, Watcher
 from sottovoce.experiments.suite import PANELS
 from sottovoce.experiments.verdict import Claim
+from sottovoce.settings import check_choice
 
 TUNED = "fig3b"
 # In the order of the report.
@@ -47,10 +47,7 @@ def chosen(only: str | None) -> tuple[str, ...]:
         return NAMES
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     for name in wanted:
-        if name not in NAMES:
-            close = get_close_matches(name, NAMES, n=1)
-            advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(NAMES)}."
-            raise InputError(f"Expected --only with names of figures, got {name!r}. {advice}")
+        check_choice("--only", name, NAMES)
     if not wanted:
         raise InputError(f"Expected --only with names of figures, got none. Known: {', '.join(NAMES)}.")
     return tuple(name for name in NAMES if name in wanted)

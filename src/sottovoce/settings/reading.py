@@ -159,7 +159,9 @@ def _odd_keys(table: Table, known: list[str], required: Collection[str]) -> Call
     # Unknown keys first: one that is misspelt also is one that lacks.
     for key in table:
         if key not in known:
-            return lambda what: f"Expected {what}, got {brief(key)}. {_advice(key, known, str)}"
+            near = _nearest(key, known)
+            advice = f"Known: {', '.join(known) or 'none'}." if near is None else f"Did you mean {near}?"
+            return lambda what: f"Expected {what}, got {brief(key)}. {advice}"
     missing = [name for name in known if name in required and name not in table]
     return (lambda what: _missing(what, missing)) if missing else None
 
@@ -169,14 +171,13 @@ def _missing(what: str, names: list[str]) -> str:
 
 
 def _among(place: _Place, value: object, known: Collection[str]) -> str:
-    advice = _advice(value, known, repr) if isinstance(value, str) else ""
-    advice = "" if advice.startswith("Known") else f" {advice}".rstrip()
+    near = _nearest(value, known)
+    advice = "" if near is None else f" Did you mean {near!r}?"
     return f"Expected {place.path} among {', '.join(map(str, known))}, got {place.name}={brief(value)}.{advice}"
 
 
-def _advice(name: object, known: Collection[str], shown: Callable[[str], str]) -> str:
-    close = get_close_matches(str(name)[:80].lower(), list(map(str, known)), n=3)
-    return f"Did you mean {' or '.join(map(shown, close))}?" if close else f"Known: {', '.join(known) or 'none'}."
+def _nearest(name: object, known: Collection[str]) -> str | None:
+    return next(iter(get_close_matches(str(name)[:80].lower(), list(map(str, known)), n=1)), None)
 
 
 # -- cattrs -----------------------------------------------------------------------------------------------------------
