@@ -54,7 +54,7 @@ WRONG = {
     "unknown setting in a grid": ('[[algorithm]]\nname = "ipadmm"\ngrid = { foo = [1] }\n', "'foo'"),
     "bad value": ('[[algorithm]]\nname = "ipadmm"\nsettings = { diameter = -1 }\n', "diameter"),
     "bad value in a grid": ('[[algorithm]]\nname = "ipadmm"\ngrid = { diameter = [1, -1] }\n', "diameter"),
-    "grid without a list": ('[[algorithm]]\nname = "ipadmm"\ngrid = { diameter = 3 }\n', "a list for algorithm.ipadmm.grid"),
+    "grid without a list": ('[[algorithm]]\nname = "ipadmm"\ngrid = { diameter = 3 }\n', "a list for algorithm.ipadmm"),
     "unknown form": ('[[algorithm]]\nname = "ipadmm"\nform = "fare"\n', "form='fare'"),
     "form of a baseline": ('[[algorithm]]\nname = "admm"\nform = "published"\n', "form='published'"),
     "same label twice": ('[[algorithm]]\nname = "admm"\n[[algorithm]]\nname = "admm"\n', "label"),

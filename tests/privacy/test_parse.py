@@ -115,8 +115,8 @@ LAW = {"law": "PoissonRuns", "rate": 2.0}
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (None, "a table with an event, got None"),
-        ([GAUSSIAN], "a table with an event"),
+        (None, "a table for an event, got data=None"),
+        ([GAUSSIAN], "a table for an event"),
         ({}, "an event in full, got no kind"),
         ({"kind": 3}, "text for kind, got kind=3"),
         ({"kind": "Oracle"}, "kind among NonPrivate, Gaussian, .* got kind='Oracle'"),

@@ -4,7 +4,7 @@ Strictly: no key that is unknown, none that is missing, no text where a number b
 whole number will do where a number is expected. What is wrong is named by its place in the file, as in
 columns.age.bounds[2], and what is misspelt comes with a suggestion.
 
-cattrs walks the classes; it is imported with the first table that is read. The words are ours.
+cattrs walks the classes and knows the way to a mistake; it is imported with the first table that is read.
 """
 
 import math
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Table: TypeAlias = Mapping[str, object]
 Chooser: TypeAlias = Callable[[dict[str, Any]], tuple[type[Any], dict[str, Any]]]
+Hook: TypeAlias = Callable[[Any, Any], Any]
 
-_UNIONS = (Union, UnionType)
+# Where a value is, is known only on the way back from a mistake. Until then these stand for it in the message: the
+# path, the name alone, and what the table there should hold.
+_PATH, _NAME, _WHAT = "\0path", "\0name", "\0what"
 _CHOOSERS: dict[type[Any], Chooser] = {}
 _MAKERS: dict[type[Any], Callable[[str], Any]] = {}
 
@@ -44,8 +47,7 @@ def tagged(base: type[Any], tag: str, kinds: Mapping[str, type[Any]]) -> None:
 
     def chooser(table: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
         name, rest = untag(table, tag)
-        if name not in kinds:
-            raise _Mistake(lambda place: _among(place.key(tag), name, list(kinds)))
+        check_choice(f"{_PATH}.{tag}", name, kinds)
         return kinds[name], rest
 
     choose(base, chooser)
@@ -53,11 +55,11 @@ def tagged(base: type[Any], tag: str, kinds: Mapping[str, type[Any]]) -> None:
 
 def untag(table: dict[str, Any], tag: str) -> tuple[str, dict[str, Any]]:
     """(the text at the key `tag`, the other keys)."""
-    if tag not in table:
-        raise _Mistake(lambda place: _missing(place.what, [tag]))
-    if not isinstance(table[tag], str):
-        raise _Mistake(lambda place: _wrong("text", place.key(tag), table[tag]))
-    return table[tag], {key: value for key, value in table.items() if key != tag}
+    check_keys(table, [*table, tag], (tag,), _WHAT)
+    name = table[tag]
+    if not isinstance(name, str):
+        raise InputError(f"Expected text for {_PATH}.{tag}, got {tag}={brief(name)}.")
+    return name, {key: value for key, value in table.items() if key != tag}
 
 
 def made_by(kind: type[Any], make: Callable[[str], Any]) -> None:
@@ -79,25 +81,36 @@ def read(kind: type[T], table: object, what: str, *, finite: bool = True, full: 
         finite: refuse infinite numbers.
         full: leave nothing to a default but None.
     """
-    return cast("T", _structured(table, kind, _Place("", "", what), finite, full))
+    return cast("T", _structured(table, kind, "", what, finite, full))
 
 
 def typed(name: str, value: object, hint: Any, *, finite: bool = True) -> Any:
     """One value as the type of its field."""
-    return _structured(value, hint, _Place(name, name, name), finite, False)
+    return _structured(value, hint, name, name, finite, False)
 
 
 def check_keys(table: Table, known: Iterable[str], required: Collection[str], what: str) -> None:
     """Refuse a key that nobody knows, and the absence of one that is needed."""
-    told = _odd_keys(table, list(known), required)
-    if told is not None:
-        raise InputError(told(what))
+    names = list(known)
+    # Unknown keys first: one that is misspelt also is one that lacks.
+    for key in table:
+        if key not in names:
+            near = _nearest(key, names)
+            advice = f"Known: {', '.join(names) or 'none'}." if near is None else f"Did you mean {near}?"
+            raise InputError(f"Expected {what}, got {brief(key)}. {advice}")
+    missing = [name for name in names if name in required and name not in table]
+    if missing:
+        add = "Add it." if len(missing) == 1 else "Add them."
+        raise InputError(f"Expected {what} in full, got no {', '.join(missing)}. {add}")
 
 
-def check_choice(name: str, value: object, known: Collection[str]) -> None:
+def check_choice(path: str, value: object, known: Collection[Any]) -> None:
     """Refuse a name that is not among those known."""
-    if value not in known:
-        raise InputError(_among(_Place(name, name, name), value, known))
+    if not any(type(value) is type(choice) and value == choice for choice in known):
+        near = _nearest(value, known)
+        advice = "" if near is None else f" Did you mean {near!r}?"
+        name = _NAME if path == _PATH else path.rpartition(".")[2]
+        raise InputError(f"Expected {path} among {', '.join(map(str, known))}, got {name}={brief(value)}.{advice}")
 
 
 def brief(value: object) -> str:
@@ -113,152 +126,102 @@ def brief(value: object) -> str:
         return f"a {type(value).__name__} that is too long to show"
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-class _Place:
-    """Where a value is: its path in the file, its own name, and what a table there should hold."""
-
-    def __init__(self, path: str, name: str, what: str = "") -> None:
-        self.path, self.name, self.what = path, name, what or f"keys of {path}"
-
-    def key(self, name: str) -> "_Place":
-        """The value at a key of this table."""
-        return _Place(f"{self.path}.{name}" if self.path else name, name)
-
-    def item(self, index: int, value: object) -> "_Place":
-        """An item of this list: by its own name if it has one, and by its number, from 1, if not."""
-        own = value.get("name") if isinstance(value, Mapping) else None
-        if isinstance(own, str) and own.isprintable() and 0 < len(own) < 100:
-            return _Place(f"{self.path}.{own}", own)
-        return _Place(f"{self.path}[{index + 1}]", f"{self.name}[{index + 1}]")
-
-
-class _Mistake(Exception):  # noqa: N818
-    """Something is wrong; how to say it, once it is known where."""
-
-    def __init__(self, told: Callable[[_Place], str]) -> None:
-        super().__init__()
-        self.told = told
-
-
-def _expected(words: str, value: object) -> _Mistake:
-    mistake = _Mistake(lambda place: _wrong(words, place, value))
-    mistake.args = (words,)
-    return mistake
-
-
-def _wrong(words: str, place: _Place, value: object) -> str:
-    if not place.path:
-        return f"Expected {words} with {place.what}, got {brief(value)}."
-    return f"Expected {words} for {place.path}, got {place.name}={brief(value)}."
-
-
-def _odd_keys(table: Table, known: list[str], required: Collection[str]) -> Callable[[str], str] | None:
-    """What is to be said of the keys of a table, given what it should hold; None if they are fine."""
-    # Unknown keys first: one that is misspelt also is one that lacks.
-    for key in table:
-        if key not in known:
-            near = _nearest(key, known)
-            advice = f"Known: {', '.join(known) or 'none'}." if near is None else f"Did you mean {near}?"
-            return lambda what: f"Expected {what}, got {brief(key)}. {advice}"
-    missing = [name for name in known if name in required and name not in table]
-    return (lambda what: _missing(what, missing)) if missing else None
-
-
-def _missing(what: str, names: list[str]) -> str:
-    return f"Expected {what} in full, got no {', '.join(names)}. Add {'it' if len(names) == 1 else 'them'}."
-
-
-def _among(place: _Place, value: object, known: Collection[str]) -> str:
-    near = _nearest(value, known)
-    advice = "" if near is None else f" Did you mean {near!r}?"
-    return f"Expected {place.path} among {', '.join(map(str, known))}, got {place.name}={brief(value)}.{advice}"
-
-
-def _nearest(name: object, known: Collection[str]) -> str | None:
+def _nearest(name: object, known: Collection[Any]) -> str | None:
     return next(iter(get_close_matches(str(name)[:80].lower(), list(map(str, known)), n=1)), None)
 
 
-# -- cattrs -----------------------------------------------------------------------------------------------------------
+# -- by cattrs --------------------------------------------------------------------------------------------------------
 
 
-def _structured(value: object, kind: Any, place: _Place, finite: bool, full: bool) -> Any:
-    from cattrs import BaseValidationError
+class _UnfitError(InputError):
+    """A value of another type than the one in `words`."""
 
+    def __init__(self, words: str, value: object) -> None:
+        super().__init__(f"Expected {words} for {_PATH}, got {_NAME}={brief(value)}.")
+        self.words = words
+
+
+def _structured(value: Any, kind: Any, path: str, what: str, finite: bool, full: bool) -> Any:
+    from cattrs import AttributeValidationNote, BaseValidationError
+
+    found: Exception
     try:
         return _converter(finite, full).structure(value, kind)
-    except (_Mistake, BaseValidationError) as error:
-        found: Exception = error
-    # The first mistake of the outermost table, down to where it is.
+    except (InputError, BaseValidationError) as error:
+        found = error
+    name = path or "data"
+    # The first mistake of every table, down to the value that is wrong.
     while isinstance(found, BaseValidationError):
         found = found.exceptions[0]
         for note in getattr(found, "__notes__", ())[-1:]:
-            step = getattr(note, "name", getattr(note, "index", None))
-            value = cast("Any", value)[step]
-            place = place.item(step, value) if isinstance(step, int) else place.key(str(step))
-    if isinstance(found, _Mistake):
-        raise InputError(found.told(place)) from None
-    raise found
+            step = note.name if isinstance(note, AttributeValidationNote) else note.index
+            value = value[step]
+            name, path = _step(name, path, step, value)
+            what = f"keys of {path}"
+    if not isinstance(found, InputError) or "\0" not in str(found):
+        raise found
+    told = str(found).replace(f"{_PATH}.", f"{path}." if path else "").replace(_PATH, path or what)
+    raise InputError(told.replace(_NAME, name).replace(_WHAT, what)) from None
+
+
+def _step(name: str, path: str, step: int | str, value: object) -> tuple[str, str]:
+    """(name, path) of what is within. Items of a list go by their own name, or else by their number, from 1."""
+    if isinstance(step, str):
+        return step, f"{path}.{step}" if path else step
+    own = value.get("name") if isinstance(value, Mapping) else None
+    if isinstance(own, str) and own.isprintable() and 0 < len(own) < 100:
+        return own, f"{path}.{own}"
+    return f"{name}[{step + 1}]", f"{path}[{step + 1}]"
 
 
 @cache
 def _converter(finite: bool, full: bool) -> "Converter":
-    """A converter with our readers. Exact types only: none of them takes a subclass of what it is for."""
+    """cattrs with readers that are stricter than its own, and with our words."""
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn
 
     converter = Converter()
     as_tuple = converter.get_structure_hook(tuple)
 
-    def union(hint: Any) -> Callable[[Any, Any], Any]:
-        parts = {part: converter.get_structure_hook(part) for part in get_args(hint) if part is not NoneType}
-        return lambda value, _: _read_union(value, parts, NoneType in get_args(hint))
-
-    def table(kind: Any) -> Callable[[Any, Any], Any]:
-        inside = make_dict_structure_fn(kind, converter)
-        known, required = _keys(kind, full)
+    def table(kind: Any) -> Hook:
+        inside, (known, required) = make_dict_structure_fn(kind, converter), _keys(kind, full)
 
         def structure(value: Any, _: Any) -> Any:
-            told = _odd_keys(_mapping(value), known, required)
-            if told is not None:
-                raise _Mistake(lambda place: told(place.what))
+            check_keys(_mapping(value), known, required, _WHAT)
             return inside(value, kind)
 
         return structure
+
+    def entries(hint: Any) -> Hook:
+        inside = make_mapping_structure_fn(hint, converter)
+        return lambda value, _: inside(_mapping(value), hint)
+
+    def union(hint: Any) -> Hook:
+        parts = {part: converter.get_structure_hook(part) for part in get_args(hint) if part is not NoneType}
+        return lambda value, _: None if value is None and NoneType in get_args(hint) else _first(parts, value)
 
     def chosen(value: Any, hint: Any) -> Any:
         kind, rest = _CHOOSERS[_base(hint)](dict(_mapping(value)))
         return converter.structure(rest, kind)
 
     def items(value: Any, hint: Any) -> Any:
-        wanted = get_args(hint)
-        size = None if len(wanted) == 2 and wanted[1] is ... else len(wanted)
+        size = None if get_args(hint)[-1] is ... else len(get_args(hint))
         if not isinstance(value, list | tuple) or (size is not None and len(value) != size):
-            raise _expected("a list" if size is None else f"a list of {size}", value)
+            raise _UnfitError("a list" if size is None else f"a list of {size}", value)
         return as_tuple(value, hint)
 
-    def entries(hint: Any) -> Callable[[Any, Any], Any]:
-        inside = make_mapping_structure_fn(hint, converter)
-
-        def structure(value: Any, _: Any) -> Any:
-            return inside(_mapping(value), hint)
-
-        return structure
-
-    readers: list[tuple[Any, Callable[[Any, Any], Any]]] = [
-        (str, lambda value, _: _plain(value, str, "text")),
-        (bool, lambda value, _: _plain(value, bool, "true or false")),
-        (int, lambda value, _: _plain(value, int, "a whole number")),
-        (float, lambda value, _: _read_number(value, finite)),
-        *((kind, lambda value, _, make=make: make(_plain(value, str, "text"))) for kind, make in _MAKERS.items()),
-    ]
-    for kind, reader in readers:
-        converter.register_structure_hook(kind, reader)
-    converter.register_structure_hook_func(lambda hint: _base(hint) is Literal, _read_literal)
+    plain: dict[Any, Hook] = {
+        str: lambda value, _: _exactly(str, value, "text"),
+        bool: lambda value, _: _exactly(bool, value, "true or false"),
+        int: lambda value, _: _exactly(int, value, "a whole number"),
+        float: lambda value, _: _number(value, finite),
+    }
+    for kind, hook in (plain | {kind: _maker(make) for kind, make in _MAKERS.items()}).items():
+        converter.register_structure_hook(kind, hook)
+    converter.register_structure_hook_func(lambda hint: _base(hint) is Literal, _among)
     converter.register_structure_hook_func(lambda hint: _base(hint) is tuple, items)
     converter.register_structure_hook_factory(lambda hint: _base(hint) is dict, entries)
-    converter.register_structure_hook_factory(lambda hint: _base(hint) in _UNIONS, union)
+    converter.register_structure_hook_factory(lambda hint: _base(hint) in (Union, UnionType), union)
     converter.register_structure_hook_factory(lambda hint: is_dataclass(_base(hint)), table)
     converter.register_structure_hook_func(lambda hint: _base(hint) in _CHOOSERS, chosen)
     return converter
@@ -271,57 +234,55 @@ def _base(hint: Any) -> Any:
 
 def _keys(kind: Any, full: bool) -> tuple[list[str], list[str]]:
     """(the keys of a class, those that must be there)."""
-    hints = get_type_hints(kind)
-    absent = [f.name for f in fields(kind) if NoneType in get_args(hints[f.name])]
-    given = [f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING]
-    names = [f.name for f in fields(kind)]
-    return names, [name for name in names if name not in (absent if full else given)]
+    hints, own = get_type_hints(kind), fields(kind)
+    absent = [f.name for f in own if NoneType in get_args(hints[f.name])]
+    default = [f.name for f in own if f.default is not MISSING or f.default_factory is not MISSING]
+    return [f.name for f in own], [f.name for f in own if f.name not in (absent if full else default)]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _expected("a table", value)
+        raise _UnfitError("a table", value)
     return value
 
 
-def _plain(value: Any, kind: type[Any], words: str) -> Any:
+def _exactly(kind: type[Any], value: Any, words: str) -> Any:
     # bool is an int to Python, but nobody means `rounds = true`.
     if type(value) is not kind:
-        raise _expected(words, value)
+        raise _UnfitError(words, value)
     return value
 
 
-def _read_number(value: Any, finite: bool) -> float:
-    words = "a finite number" if finite else "a number"
+def _maker(make: Callable[[str], Any]) -> Hook:
+    return lambda value, _: make(_exactly(str, value, "text"))
+
+
+def _number(value: Any, finite: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _expected("a number", value)
+        raise _UnfitError("a number", value)
     if isinstance(value, int) and abs(value) >= 2**1023:
-        raise _expected("a smaller number", value)
+        raise _UnfitError("a smaller number", value)
     if math.isnan(value) or (finite and math.isinf(value)):
-        raise _expected(words, value)
+        raise _UnfitError("a finite number" if finite else "a number", value)
     return float(value) + 0.0  # -0.0 becomes 0.0: one number, one digest
 
 
-def _read_literal(value: Any, hint: Any) -> Any:
-    known = get_args(hint)
-    if not any(type(value) is type(choice) and value == choice for choice in known):
-        raise _Mistake(lambda place: _among(place, value, known))
+def _among(value: Any, hint: Any) -> Any:
+    check_choice(_PATH, value, get_args(hint))
     return value
 
 
-def _read_union(value: Any, parts: Mapping[Any, Callable[[Any, Any], Any]], optional: bool) -> Any:
-    if value is None and optional:
-        return None
-    if type(value) in parts:
-        return parts[type(value)](value, type(value))
-    mistakes = []
-    for part, reader in parts.items():
+def _first(parts: Mapping[Any, Hook], value: Any) -> Any:
+    """The value as the type that it has, or else as the first that fits."""
+    if type(value) in parts or len(parts) == 1:
+        kind = type(value) if type(value) in parts else next(iter(parts))
+        return parts[kind](value, kind)
+    words = []
+    for kind, hook in parts.items():
         try:
-            return reader(value, part)
-        except _Mistake as mistake:
-            mistakes.append(mistake)
-    if len(mistakes) == 1:
-        raise mistakes[0]
-    words = [mistake.args[0] if mistake.args else " or ".join(map(repr, get_args(part)))
-             for mistake, part in zip(mistakes, parts, strict=True)]  # fmt: skip
-    raise _expected(" or ".join(words), value)
+            return hook(value, kind)
+        except _UnfitError as error:
+            words.append(error.words)
+        except InputError:  # a name that is not known
+            words.append(" or ".join(map(repr, get_args(kind))))
+    raise _UnfitError(" or ".join(words), value)
