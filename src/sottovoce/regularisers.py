@@ -5,7 +5,7 @@ the mean loss; lambda and n are not known here.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, final
 
@@ -113,9 +113,4 @@ settings.tagged(Regulariser, "name", _BY_NAME)
 
 def by_name(name: str, **options: float) -> Regulariser:
     """The regulariser of that name; `by_name("elastic-net", mix=0.2)` sets its option."""
-    expect(name in _BY_NAME, f"a regulariser among {', '.join(NAMES)}", name=name)
-    kind = _BY_NAME[name]
-    known = [field.name for field in fields(kind)]
-    for option in options:
-        expect(option in known, f"an option of {name}: {', '.join(known) or 'it has none'}", option=option)
-    return kind(**options)
+    return settings.read(Regulariser, {"name": name, **options}, f"options of {name}")  # type: ignore[type-abstract]

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
-from sottovoce.schema import parse, toml
+from sottovoce.schema import parse
 from sottovoce.schema.column import Column
 from sottovoce.schema.labels import ClassLabel, Label
 from sottovoce.schema.values import brief, check_word
@@ -155,7 +155,7 @@ class Schema:
 
     def dumps(self) -> str:
         """As a schema file."""
-        return toml.render(self.to_dict(), {})
+        return parse.render(self.to_dict(), {})
 
     @classmethod
     def loads(cls, text: str) -> "Schema":
