@@ -17,7 +17,7 @@ from sottovoce.engines.network.identity import SigningKey
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
 from sottovoce.losses import Huber, Softmax
 from sottovoce.regularisers import ElasticNet
-from sottovoce.settings import multiline, toml
+from sottovoce.settings.toml import inline, multiline
 
 SCHEMA = """
 version = 1
@@ -118,7 +118,7 @@ def test_everything_else_matters():
 @given(st.text(), st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**60), 2**60))
 def test_toml_reads_back_what_was_written(text, number, whole):
     table = {"text": text, "number": number, "list": [text, number, whole], "within": {"x": number}}
-    lines = "".join(f"{key} = {toml(value)}\n" for key, value in table.items()) + f"long = {multiline(text)}\n"
+    lines = "".join(f"{key} = {inline(value)}\n" for key, value in table.items()) + f"long = {multiline(text)}\n"
     assert tomllib.loads(lines) == table | {"long": text}
 
 

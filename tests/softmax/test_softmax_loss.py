@@ -139,7 +139,7 @@ def test_by_name_and_fields():
     assert type(Softmax(np.int64(4)).classes) is int
     with pytest.raises(InputError, match="options of softmax in full, got no classes"):
         losses.by_name("softmax")
-    with pytest.raises(InputError, match="options of softmax, got 'width'. Known: classes"):
+    with pytest.raises(InputError, match=r"options of softmax, got 'width'. Known: classes"):
         losses.by_name("softmax", width=1.0)
     for wrong in (1, 0, -3, 2.5, 3.0, math.nan, True):
         with pytest.raises(InputError, match=f"whole number of at least 2, got classes={wrong}"):

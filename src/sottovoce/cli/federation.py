@@ -45,7 +45,7 @@ def new(draft: Path | None = None, out: Path | None = None, **given: Any) -> Non
     """
     from sottovoce.cli import draft as drafts
     from sottovoce.engines.network import agreement_file
-    from sottovoce.settings import load
+    from sottovoce.settings.toml import load
 
     lists = {"site": given.pop("site"), "edge": given.pop("edge")}
     agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))

@@ -63,7 +63,7 @@ def compare(
     docs/how-to/compare.toml is an example that explains every setting.
     """
     from sottovoce.experiments import compare as experiment
-    from sottovoce.settings import load
+    from sottovoce.settings.toml import load
 
     settings = load(config)
     try:

@@ -11,7 +11,7 @@ import typer
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
 from sottovoce.experiments.config import TrainConfig
-from sottovoce.settings import load
+from sottovoce.settings.toml import load
 
 _PANEL = "Files and output"
 

@@ -205,5 +205,4 @@ def _graph(graph: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A graph is a name, or a table of a name and options."""
     more = dict(graph) if isinstance(graph, dict) else {"name": graph}
     name = more.pop("name", None)
-    check_choice("graph", name, graphs.NAMES)
     return str(name), more

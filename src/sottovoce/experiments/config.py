@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import toml
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import Algorithm
@@ -101,7 +102,7 @@ class TrainConfig:
     @classmethod
     def from_toml(cls, text: str) -> "TrainConfig":
         """Read settings from TOML text: the option names at top level."""
-        return cls.read(settings.parse(text))
+        return cls.read(toml.parse(text))
 
     def with_overrides(self, table: Mapping[str, Any]) -> "TrainConfig":
         """The same with some settings changed."""
@@ -118,7 +119,7 @@ class TrainConfig:
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
-        return "\n".join(settings.pairs({f.name: getattr(self, f.name) for f in fields(self)})) + "\n"
+        return "\n".join(toml.pairs({f.name: getattr(self, f.name) for f in fields(self)})) + "\n"
 
 
 @cache
@@ -127,7 +128,7 @@ def _hints() -> dict[str, Any]:
 
 
 def _spelt(table: Mapping[str, Any]) -> dict[str, Any]:
-    found = settings.underscored(table)
+    found = toml.underscored(table)
     for name in found:
         if name in NOT_IN_A_FILE:
             raise InputError(f"Expected settings of train, got {name!r}. Give --{name} on the command line.")

@@ -12,6 +12,7 @@ from sottovoce.errors import InputError
 from sottovoce.schema.column import Column
 from sottovoce.schema.columns import Boolean, Categorical, Numeric
 from sottovoce.schema.labels import ClassLabel, Label, NumberLabel
+from sottovoce.settings import toml
 
 VERSION = 1
 MISSING_VALUES = ("", "?", "NA")
@@ -38,7 +39,7 @@ def read_text(path: Path) -> str:
 
 def plain(text: str) -> dict[str, Any]:
     """The tables of a schema's text."""
-    return settings.parse(text, "a schema in TOML", LARGEST_FILE)
+    return toml.parse(text, "a schema in TOML", LARGEST_FILE)
 
 
 def fields(data: object) -> object:
@@ -78,7 +79,7 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     """
     top = {key: value for key, value in data.items() if key not in ("label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
-    lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {settings.toml(data['unreviewed'], spread=True)}", ""]
+    lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
     for column in data["columns"]:
         lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]
@@ -91,7 +92,7 @@ def _comment(remarks: Mapping[str, str], place: str) -> list[str]:
 
 
 def _pairs(table: Mapping[str, Any]) -> list[str]:
-    return settings.pairs({key: _short(value) for key, value in table.items()})
+    return toml.pairs({key: _short(value) for key, value in table.items()})
 
 
 def _short(value: Any) -> Any:

@@ -46,10 +46,10 @@ def underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def pairs(table: Mapping[str, Any]) -> list[str]:
     """The lines of a table. What is None is left out."""
-    return [f"{key} = {toml(value)}" for key, value in table.items() if value is not None]
+    return [f"{key} = {inline(value)}" for key, value in table.items() if value is not None]
 
 
-def toml(value: Any, *, spread: bool = False) -> str:
+def inline(value: Any, *, spread: bool = False) -> str:
     """A value as TOML: text, a truth, a number, a list, or a table on one line. `spread`: a list's entries, one a line.
 
     Python writes numbers as TOML reads them: inf, and the fewest digits that read back as the same double.
@@ -59,13 +59,13 @@ def toml(value: Any, *, spread: bool = False) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {inline(item)}" for key, item in value.items()) + " }"
     if not isinstance(value, list | tuple):
         return repr(value)
-    line = f"[{', '.join(map(toml, value))}]"
+    line = f"[{', '.join(map(inline, value))}]"
     if not value or (len(line) <= _LONGEST_LINE and not spread):
         return line
-    return "[\n" + "".join(f"    {toml(item)},\n" for item in value) + "]"
+    return "[\n" + "".join(f"    {inline(item)},\n" for item in value) + "]"
 
 
 def multiline(text: str) -> str:

@@ -9,7 +9,7 @@ from sottovoce.algorithms import PrivateAlgorithm
 from sottovoce.engines.network.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
 from sottovoce.engines.network.identity import PublicKey, write_public
 from sottovoce.errors import InputError, expect
-from sottovoce.settings.toml import LARGEST_TEXT
+from sottovoce.settings import toml
 
 settings.made_by(PublicKey, PublicKey.from_text)
 
@@ -53,7 +53,7 @@ class _File:
 def load(path: Path) -> Agreement:
     """The agreement in a file."""
     with path.open("rb") as file:
-        content = file.read(LARGEST_TEXT + 1)
+        content = file.read(toml.LARGEST_TEXT + 1)
     try:
         return loads(content.decode("utf-8"))
     except UnicodeDecodeError:
@@ -69,7 +69,7 @@ def save(agreement: Agreement, path: Path) -> None:
 
 def loads(text: str) -> Agreement:
     """The agreement that a TOML text describes. What is unknown, missing or of another type is refused."""
-    table = settings.parse(text)
+    table = toml.parse(text)
     version = table.pop("format", None)
     if version != FORMAT or type(version) is not int:
         raise InputError(
@@ -103,13 +103,13 @@ def dumps(agreement: Agreement) -> str:
     lines = [
         "# What the sites of this federation agree on. All of it is public.",
         "# Do not edit after signing: each site's signature is over exactly this content.",
-        *settings.pairs({key: content[key] for key in ("format", "run", "name", "created")}),
-        f"edges = {settings.toml(content['edges'], spread=True)}",
+        *toml.pairs({key: content[key] for key in ("format", "run", "name", "created")}),
+        f"edges = {toml.inline(content['edges'], spread=True)}",
     ]
     for site in content["sites"]:
-        lines += ["", "[[sites]]", *settings.pairs(site)]
+        lines += ["", "[[sites]]", *toml.pairs(site)]
     for key in ("data", "algorithm", "noise", "messages", "lost_neighbour"):
         schema = content[key].pop("schema", None)
-        lines += ["", f"[{key}]", *settings.pairs(content[key])]
-        lines += [] if schema is None else [f"schema = {settings.multiline(schema)}"]
+        lines += ["", f"[{key}]", *toml.pairs(content[key])]
+        lines += [] if schema is None else [f"schema = {toml.multiline(schema)}"]
     return "\n".join(lines) + "\n"
