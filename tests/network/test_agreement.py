@@ -160,7 +160,7 @@ TEXT = agreement_file.dumps(agreement(name="study"))
         ('calibration = "exact"', 'calibration = "paper"', "calibration='exact' at real sites"),
         ('schedule = "monotone"', 'schedule = "fast"', "schedule among paper, monotone, constant, got schedule='fast'"),
         ("rounds = 3", "rounds = 0", "rounds >= 1"),
-        ("rounds = 3", 'rounds = 3\nsampling = "poisson"', "a batch_size with sampling, got sampling='poisson'"),
+        ("rounds = 3", 'rounds = 3\nsampling = "poisson"', "a batch_size with sampling='poisson', got none"),
         ("rounds = 3", "rounds = 3\nbatch_size = 4", "got no sampling"),
         ('{ name = "logistic" }', '"logistic"', "a table for algorithm.loss, got loss='logistic'"),
         ('{ name = "logistic" }', '{ name = "logistic", threshold = 1 }', "keys of algorithm.loss, got 'threshold'"),

@@ -15,7 +15,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from sottovoce import settings
-from sottovoce.algorithms import IPADMM, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
@@ -112,7 +112,7 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[st
     name, given = settings.untag(table, "name")
     kind = kind_of(name)
     if "batch_size" not in given:
-        expect("sampling" not in given, "a batch_size with sampling", sampling=given.get("sampling"))
+        registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
         given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
     return kind, given
 
