@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import check_choice, check_keys
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -397,10 +398,8 @@ def by_name(name: str, n: int, seed: int = 0, **options: float) -> Graph:
 
     Only random graphs use the seed.
     """
-    expect(name in _BY_NAME, f"a graph among {', '.join(NAMES)}", name=name)
+    check_choice("graph", name, NAMES)
     build = _BY_NAME[name]
     known = [key for key in signature(build).parameters if key != "n"]
-    own = [key for key in known if key != "seed"]
-    for option in options:
-        expect(option in own, f"an option of {name}: {', '.join(own) or 'it has none'}", option=option)
+    check_keys(options, [key for key in known if key != "seed"], (), f"options of the graph {name}")
     return build(n, **options, **({"seed": seed} if "seed" in known else {}))

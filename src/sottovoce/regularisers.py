@@ -5,12 +5,13 @@ loss; lambda and n are not known here. A regulariser reads no row, so it has no 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, final
 
 import numpy as np
 
+from sottovoce import settings
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
 
@@ -116,13 +117,9 @@ class ElasticNet(Regulariser):
 
 _BY_NAME: dict[str, type[Regulariser]] = {kind.name: kind for kind in (L2, L1, ElasticNet)}
 NAMES: tuple[str, ...] = tuple(_BY_NAME)
+settings.tagged(Regulariser, "name", _BY_NAME)
 
 
 def by_name(name: str, **options: float) -> Regulariser:
     """The regulariser of that name; `by_name("elastic-net", mix=0.2)` sets its option."""
-    expect(name in _BY_NAME, f"a regulariser among {', '.join(NAMES)}", name=name)
-    kind = _BY_NAME[name]
-    known = [field.name for field in fields(kind)]
-    for option in options:
-        expect(option in known, f"an option of {name}: {', '.join(known) or 'it has none'}", option=option)
-    return kind(**options)
+    return settings.read(Regulariser, {"name": name, **options}, f"options of {name}")  # type: ignore[type-abstract]

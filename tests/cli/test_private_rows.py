@@ -15,6 +15,7 @@ from scipy.stats import norm
 from cli.conftest import QUICK, TINY
 from sottovoce import models, simulate
 from sottovoce import noise as noise_module
+from sottovoce.experiments.build import build
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.run import train
 from sottovoce.privacy import HOLDER_ONLY
@@ -61,7 +62,7 @@ def test_what_a_row_says_does_not_decide_whose_it_is(given, tmp_path, cli, dealt
 def test_a_changed_row_moves_no_other(clinic, tmp_path):
     def dealt():
         config = TrainConfig(data=str(clinic), schema=str(tmp_path / "schema.toml"), nodes=4)
-        sites = config.build().sites
+        sites = build(config).sites
         return sites.counts, sites.rows.matrix.toarray(), sites.labels
 
     counts, rows, labels = dealt()
@@ -132,7 +133,7 @@ class Words:
 
 def built_from(given, **more):
     settings = {name[2:].replace("-", "_"): value for name, value in zip(given[1::2], given[2::2], strict=True)}
-    built = TrainConfig().with_overrides(settings | {"data": str(given[2]), "schema": str(given[4]), **more}).build()
+    built = build(TrainConfig.read(settings | {"data": str(given[2]), "schema": str(given[4]), **more}))
     assert built.sites.private
     return built
 

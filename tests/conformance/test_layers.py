@@ -7,7 +7,7 @@ import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
 LAYERS = [
-    ("errors", "arrays", "disk"),
+    ("errors", "arrays", "disk", "settings"),
     ("losses", "regularisers", "graphs", "privacy", "datasets", "schema"),
     ("kernels",),
     ("noise", "sampler", "secure", "rows"),

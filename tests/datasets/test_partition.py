@@ -153,9 +153,9 @@ def test_by_number():
         (lambda: LabelSkew(1.0, 60)(TOY, 2, 0), "nodes [*] minimum = 120 rows, got rows=103"),
         (lambda: ByColumn("site")(TOY, 4, 0), "at most 3 nodes, one for each site present, got nodes=4"),
         (lambda: ByColumn("hour")(TOY, 2, 0), "age, site, got column='hour'"),
-        (lambda: partition.by_name("odd"), "even, sizes, shares, dirichlet, column, got name='odd'"),
-        (lambda: partition.by_name("even", alpha=1.0), "it has none"),
-        (lambda: partition.by_name("column"), "the option column for the partition column"),
+        (lambda: partition.by_name("odd"), "even, sizes, shares, dirichlet, column, got partition='odd'"),
+        (lambda: partition.by_name("even", alpha=1.0), "partition even, got 'alpha'. Known: none"),
+        (lambda: partition.by_name("column"), "options of the partition column in full, got no column"),
     ],
 )
 def test_refusals(make, message):

@@ -45,16 +45,16 @@ def test_one_epsilon_shows_graphs_side_by_side(cli, tmp_path, monkeypatch):
 
 
 WRONG = {
-    "no algorithm": ("", "[[algorithm]]"),
+    "no algorithm": ("", "got no algorithm"),
     "unknown algorithm": ('[[algorithm]]\nname = "ipadm"\n', "'ipadm'. Did you mean 'ipadmm'?"),
-    "no name": ('[[algorithm]]\nlabel = "x"\n', "a name in every [[algorithm]]"),
+    "no name": ('[[algorithm]]\nlabel = "x"\n', "keys of algorithm[1] in full, got no name"),
     "unknown key": ('epsilon = 1\n[[algorithm]]\nname = "admm"\n', "Did you mean epsilons?"),
     "unknown key of an algorithm": ('[[algorithm]]\nname = "admm"\ngird = {}\n', "Did you mean grid?"),
     "unknown setting": ('[[algorithm]]\nname = "ipadmm"\nsettings = { diamter = 3 }\n', "Did you mean diameter?"),
     "unknown setting in a grid": ('[[algorithm]]\nname = "ipadmm"\ngrid = { foo = [1] }\n', "'foo'"),
     "bad value": ('[[algorithm]]\nname = "ipadmm"\nsettings = { diameter = -1 }\n', "diameter"),
     "bad value in a grid": ('[[algorithm]]\nname = "ipadmm"\ngrid = { diameter = [1, -1] }\n', "diameter"),
-    "grid without a list": ('[[algorithm]]\nname = "ipadmm"\ngrid = { diameter = 3 }\n', "a table of lists"),
+    "grid without a list": ('[[algorithm]]\nname = "ipadmm"\ngrid = { diameter = 3 }\n', "a list for algorithm.ipadmm"),
     "unknown form": ('[[algorithm]]\nname = "ipadmm"\nform = "fare"\n', "form='fare'"),
     "form of a baseline": ('[[algorithm]]\nname = "admm"\nform = "published"\n', "form='published'"),
     "same label twice": ('[[algorithm]]\nname = "admm"\n[[algorithm]]\nname = "admm"\n', "label"),

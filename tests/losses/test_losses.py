@@ -201,8 +201,8 @@ def test_label_sets():
             lambda: losses.by_name("squared"),
             "logistic, hinge, smoothed-hinge, absolute, huber, quantile, softmax.*'squared'",
         ),
-        (lambda: losses.by_name("huber", width=1.0), "option of huber: threshold, got option='width'"),
-        (lambda: losses.by_name("hinge", width=1.0), "it has none"),
+        (lambda: losses.by_name("huber", width=1.0), "options of huber, got 'width'. Known: threshold"),
+        (lambda: losses.by_name("hinge", width=1.0), "options of hinge, got 'width'. Known: none"),
     ],
 )
 def test_refusals(make, message):

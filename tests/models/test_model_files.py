@@ -142,9 +142,9 @@ FORGERIES = {
     "no JSON": ({"header": {"loss": "{"}}, "expected JSON"),
     "an infinity in JSON": ({"header": {"offset": "Infinity"}}, "expected JSON"),
     "deep JSON": ({"header": {"provenance": "[" * 100_000}}, "expected JSON"),
-    "unknown loss": ({"header": {"loss": {"name": "exec"}}}, "a loss among"),
-    "loss with odd options": ({"header": {"loss": {"name": "logistic", "x": 1}}}, "an option of logistic"),
-    "names that are numbers": ({"header": {"names": [1, 2, 3]}}, "names as a list of texts"),
+    "unknown loss": ({"header": {"loss": {"name": "exec"}}}, "loss.name among"),
+    "loss with odd options": ({"header": {"loss": {"name": "logistic", "x": 1}}}, "keys of loss, got 'x'"),
+    "names that are numbers": ({"header": {"names": [1, 2, 3]}}, "text for names[1]"),
     "provenance as a list": ({"header": {"provenance": []}}, "provenance"),
     "offset as text": ({"header": {"offset": '"nan"'}}, "offset"),
     "float32": ({"tensors": {"weights": np.zeros((3, 1), dtype=np.float32)}}, "float64 matrix"),
@@ -158,7 +158,7 @@ FORGERIES = {
     ),
     "another unit": ({"header": {"privacy": lied(unit="one user")}}, "the unit"),
     "a negative delta": ({"header": {"privacy": lied(delta=-1e-5)}}, "delta"),
-    "no statement": ({"header": {"privacy": "null"}}, "a privacy statement"),
+    "no statement": ({"header": {"privacy": "null"}}, "a table for privacy"),
     "a schema that is none": ({"header": {"schema": {"columns": 3}}}, ""),
 }  # fmt: skip
 

@@ -82,7 +82,7 @@ def test_single_precision_is_kept(phi):
         (lambda: L2().lipschitz(-1.0, 3), "radius=-1.0"),
         (lambda: L2().lipschitz(1.0, 0), "d=0"),
         (lambda: regularisers.by_name("l3"), "l2, l1, elastic-net, got name='l3'"),
-        (lambda: regularisers.by_name("l2", mix=0.1), "it has none"),
+        (lambda: regularisers.by_name("l2", mix=0.1), "options of l2, got 'mix'. Known: none"),
     ],
 )
 def test_refusals(make, message):

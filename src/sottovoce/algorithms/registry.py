@@ -7,15 +7,15 @@ algorithm is tuned harder than another.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from itertools import product
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast, get_args, get_type_hints
+from typing import Any, Literal, TypeAlias, cast
 
 from sottovoce.algorithms.base import Algorithm
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import check_choice, check_keys, read
 
 Group: TypeAlias = Literal["paper", "beyond", "bound"]
 Value: TypeAlias = float | int | str | bool
@@ -37,6 +37,7 @@ class Entry:
         settings: what it is given beyond the common settings.
         forms: what each form changes.
         not_at_sites: why real sites may not run it; None if they may. Unless its line says that they may, they may not.
+        planned: the settings that the planner may fill in; none if it does not know the algorithm.
         private: whether it adds noise; if not, one run says all.
         exact: whether it minimises exactly in every round, which needs double precision.
     """
@@ -51,6 +52,7 @@ class Entry:
         default_factory=lambda: MappingProxyType({"fair": {"form": "fair"}, "published": {"form": "published"}})
     )
     not_at_sites: str | None = "its noise has no exact discrete form here"
+    planned: tuple[str, ...] = ()
     private: bool = True
     exact: bool = False
 
@@ -85,7 +87,8 @@ _BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": _DI
 # fmt: off
 REGISTRY: dict[str, Entry] = {
     "ipadmm": Entry(at="ipadmm.IPADMM", label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
-                    grid=_BY_BOTH, settings={"local_steps": 10}, not_at_sites=None),
+                    grid=_BY_BOTH, settings={"local_steps": 10}, not_at_sites=None,
+                    planned=("rounds", "local_steps", "rho", "diameter")),
     "admm": Entry(at="admm.ADMM", label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
                   grid=_BY_RHO, private=False, exact=True, not_at_sites="it is not private"),
     "pvp": Entry(at="pvp.PVP", label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),
@@ -114,37 +117,31 @@ REGISTRY: dict[str, Entry] = {
 
 def entry(name: str) -> Entry:
     """The line of that name, or an error that suggests one."""
-    if name not in REGISTRY:
-        close = get_close_matches(name.lower(), REGISTRY, n=1)
-        advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(REGISTRY)}."
-        raise InputError(f"Expected the name of an algorithm, got {name!r}. {advice}")
+    check_choice("algorithm", name, REGISTRY)
     return REGISTRY[name]
+
+
+def expect_own(name: str, given: Mapping[str, object]) -> None:
+    """Refuse what would be of no use to the algorithm: who gives a setting believes that it does something."""
+    own = {f.name for f in fields(entry(name).kind)}
+    for setting, value in given.items():
+        if setting not in own:
+            raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
+    if given.get("sampling") is not None and given.get("batch_size") is None:
+        came = f"sampling={given['sampling']!r}"
+        raise InputError(f"Expected a batch_size with {came}, got none. Give both or neither.")
 
 
 def settings_of(name: str, form: str, common: Settings, own: Settings) -> dict[str, Value]:
     """All settings to hand over: the line's, the form's, the experiment's where there is such a field, then `own`."""
     line = entry(name)
-    if form not in line.forms:
-        raise InputError(f"Expected a form of {name} among {', '.join(line.forms)}, got form={form!r}.")
-    known = {f.name for f in fields(line.kind)}
-    for key in own:
-        if key not in known:
-            close = get_close_matches(key, known, n=1)
-            advice = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(known))}."
-            raise InputError(f"Expected a setting of {name}, got {key!r}. {advice}")
+    check_choice("form", form, line.forms)
+    known = [f.name for f in fields(line.kind)]
+    check_keys(own, known, (), f"settings of {name}")
     kept = {key: value for key, value in common.items() if key in known}
     return {**line.settings, **line.forms[form], **kept, **own}
 
 
 def make(name: str, settings: Settings) -> Algorithm[Any]:
-    """The algorithm with exactly these settings."""
-    kind = entry(name).kind
-    # Files write whole numbers where a class wants any number.
-    given: dict[str, Any] = {key: _as_field(kind, key, value) for key, value in settings.items()}
-    return kind(**given)
-
-
-def _as_field(kind: type[Algorithm[Any]], key: str, value: Value) -> Value:
-    hint = get_type_hints(kind)[key]
-    kinds = {hint, *get_args(hint)}
-    return float(value) if type(value) is int and float in kinds and int not in kinds else value
+    """The algorithm with exactly these settings, as a file or a grid gives them."""
+    return read(entry(name).kind, settings, f"settings of {name}", finite=False)

@@ -70,7 +70,7 @@ class AccountCommand(HelpfulCommand):
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
         """The private algorithms' own."""
         from sottovoce.algorithms import IPADMM
-        from sottovoce.experiments.build import CHOICES
+        from sottovoce.experiments.choices import CHOICES
 
         return {name: getattr(IPADMM, name) for name in ("delta", "calibration", "sampling")}, CHOICES
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+from sottovoce import settings
 from sottovoce.errors import InputError, expect
 from sottovoce.experiments.config import option
 
@@ -15,10 +16,7 @@ if TYPE_CHECKING:
     from sottovoce.schema import Schema
 
 _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
-LISTS = ("site", "edge")
-# What the planner chooses, unless it is given.
-_PLANNED = ("rounds", "local_steps", "rho", "diameter")
-_SETTINGS = (*_PLANNED, "schedule", "batch_size", "sampling", "radius")
+_SETTINGS = ("rounds", "local_steps", "rho", "diameter", "schedule", "batch_size", "sampling", "radius")
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
 _NUMBERS = ("huber", "absolute", "quantile")
@@ -60,20 +58,17 @@ class Draft:
     wait_seconds: float | None = option(None, _LOST, "How long a neighbour may be silent.")
     go_on_after_round: int | None = option(None, _LOST, "With go-on: the last round that waits for everyone.")
 
-
-def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Draft, dict[str, list[str]]]:
-    """What a draft file says, overridden by what was given: the wishes, and the lists of sites and edges."""
-    from sottovoce.engines.network.tables import listed, refuse_odd, typed
-
-    hints = get_type_hints(Draft)
-    refuse_odd(file, (*hints, *LISTS), (), "settings of a draft")
-    both = dict(file) | {key: value for key, value in given.items() if value not in (None, [])}
-    wishes = {key: typed(key, value, hints[key]) for key, value in both.items() if key in hints}
-    lists = {key: [typed(key, item, str) for item in listed(both, key, 100_000)] for key in LISTS if key in both}
-    return Draft(**wishes), {key: lists.get(key, []) for key in LISTS}
+    site: tuple[str, ...] = ()
+    edge: tuple[str, ...] = ()
 
 
-def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agreement":
+def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
+    """What a draft file says, overridden by what was given."""
+    table = dict(file) | {key: value for key, value in given.items() if value not in (None, [])}
+    return settings.read(Draft, table, "settings of a draft")
+
+
+def agreement(draft: Draft) -> "Agreement":
     """The agreement that the wishes lead to, with a new run id."""
     from sottovoce.engines.network.agreement import Agreement, LostNeighbour, new_run, timestamp
     from sottovoce.schema import Schema
@@ -83,7 +78,7 @@ def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agre
             raise InputError(
                 f"Expected --{needed}: how much privacy each site gives up is for people to say, got none."
             )
-    members = tuple(_member(text) for text in sites)
+    members = tuple(_member(text) for text in draft.site)
     schema = None if draft.schema is None else Schema.load(draft.schema)
     features, data_norm = _shape(draft, schema)
     # Everything but the settings that are still to be chosen, checked.
@@ -92,7 +87,7 @@ def agreement(draft: Draft, sites: Sequence[str], edges: Sequence[str]) -> "Agre
         created=timestamp(),
         name=draft.name or "",
         sites=members,
-        edges=_edges([member.name for member in members], draft.graph, edges),
+        edges=_edges([member.name for member in members], draft.graph, draft.edge),
         features=features,
         data_norm=data_norm,
         schema=None if schema is None else schema.dumps(),
@@ -179,33 +174,31 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
 
 
 def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]":
-    """The algorithm with all its settings. What was not given is planned for IPADMM, and left to the class else."""
+    """The algorithm with all its settings. What was not given is planned where it can be, else left to the class."""
+    from sottovoce.algorithms import registry
     from sottovoce.engines.network.terms import kind_of
 
     name, promise = draft.algorithm or "ipadmm", open_terms.algorithm
     kind = kind_of(name)
     own = {field.name for field in fields(kind)}
     given = _given(draft, _SETTINGS)
-    for setting, value in given.items():
-        # Who gives an option believes that it does something.
-        if setting not in own:
-            raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
-    if draft.sampling is not None and draft.batch_size is None:
-        raise InputError(f"Expected a batch_size with sampling={draft.sampling!r}, got none. Give both or neither.")
-    if name == "ipadmm" and not set(_PLANNED) <= set(given):
-        given |= _planned(open_terms, given)
+    registry.expect_own(name, given)
+    planned = registry.entry(name).planned
+    if not set(planned) <= set(given):
+        found = _planned(open_terms, given)
+        given |= {key: found[key] for key in planned}
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
     shared = {key: getattr(promise, key) for key in _PROMISED}
     return kind(**given, **shared)
 
 
-def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> dict[str, Any]:
+def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the planner would set, from public numbers alone."""
     from sottovoce.plan import plan
 
     promise = open_terms.algorithm
-    found: Mapping[str, Any] = plan(
+    return plan(
         sizes=[site.rows for site in open_terms.sites],
         d=open_terms.features,
         graph=open_terms.graph,
@@ -216,7 +209,6 @@ def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> dict[str, Any
         lam=promise.lam,
         fixed=dict(given),
     ).settings
-    return {name: found[name] for name in _PLANNED}
 
 
 def _given(draft: Draft, names: Iterable[str]) -> dict[str, Any]:

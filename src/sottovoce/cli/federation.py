@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce.cli.draft import LISTS, Draft
+from sottovoce.cli.draft import Draft
 from sottovoce.cli.federation_demo import demo
 from sottovoce.cli.options import signature_of, values
 from sottovoce.errors import InputError
@@ -46,11 +46,10 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     """
     from sottovoce.cli import draft as drafts
     from sottovoce.engines.network import agreement_file
-    from sottovoce.experiments.config import read
+    from sottovoce.settings.toml import load
 
-    lists = {key: given.pop(key) for key in LISTS}
-    wishes, listed = drafts.merged({} if draft is None else read(draft), values(Draft, given) | lists)
-    agreement = drafts.agreement(wishes, listed["site"], listed["edge"])
+    lists = {"site": given.pop("site"), "edge": given.pop("edge")}
+    agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))
     path = _FEDERATION if out is None else out
     agreement_file.save(agreement, path)
     print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")

@@ -99,8 +99,9 @@ def _agree(out: Path, rounds: int) -> "Agreement":
     wishes = draft.Draft(
         name="Demonstration on Adult", graph="ring", schema=str(schema), epsilon=EPSILON, delta=DELTA, rounds=rounds,
         local_steps=LOCAL_STEPS, rho=RHO, policy="stop", wait_seconds=WAIT,
+        site=tuple(f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES),
     )  # fmt: skip
-    agreement = draft.agreement(wishes, [f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES], ())
+    agreement = draft.agreement(wishes)
     file = out / "federation.toml"
     agreement_file.save(agreement, file)
     for name in NAMES:

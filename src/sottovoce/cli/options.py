@@ -45,9 +45,9 @@ def _read(name: str, text: str, kind: type[Any]) -> Any:
 
 
 def _kinds(config: type[Any]) -> dict[str, type[Any]]:
-    """int, float or str for every field, whether it may be None or not."""
+    """int, float or str for every field that is an option, whether it may be None or not."""
     hints = get_type_hints(config)
-    return {f.name: (get_args(hints[f.name]) or (hints[f.name],))[0] for f in fields(config)}
+    return {f.name: (get_args(hints[f.name]) or (hints[f.name],))[0] for f in fields(config) if f.metadata}
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Parameter:

@@ -63,9 +63,9 @@ def compare(
     docs/how-to/compare.toml is an example that explains every setting.
     """
     from sottovoce.experiments import compare as experiment
-    from sottovoce.experiments.config import read
+    from sottovoce.settings.toml import load
 
-    settings = read(config)
+    settings = load(config)
     try:
         comparison = experiment.read_comparison(settings)
     except InputError as error:

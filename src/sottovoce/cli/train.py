@@ -10,7 +10,8 @@ import typer
 
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.experiments.config import TrainConfig, read
+from sottovoce.experiments.config import TrainConfig
+from sottovoce.settings.toml import load
 
 _PANEL = "Files and output"
 
@@ -20,7 +21,7 @@ class TrainCommand(HelpfulCommand):
 
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
         """What a run without any option would use."""
-        from sottovoce.experiments.build import CHOICES, PLANNED
+        from sottovoce.experiments.choices import CHOICES, PLANNED
 
         known = asdict(TrainConfig().resolved())
         return {name: value for name, value in known.items() if name not in PLANNED}, CHOICES
@@ -36,8 +37,7 @@ def train(
 ) -> None:
     """Simulate a network of sites that learn one model, and say how good and how private it is."""
     # Merged before anything is checked: an option may mend what the file alone would get wrong.
-    settings = ({} if config is None else read(config)) | values(TrainConfig, given)
-    chosen = TrainConfig().with_overrides(settings)
+    chosen = TrainConfig.read(({} if config is None else load(config)) | values(TrainConfig, given))
 
     from sottovoce.cli import output
     from sottovoce.experiments import run

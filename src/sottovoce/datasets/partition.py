@@ -21,6 +21,7 @@ import numpy as np
 from sottovoce.arrays import Floats, Ints
 from sottovoce.datasets.dataset import Dataset
 from sottovoce.errors import PrivacyError, expect
+from sottovoce.settings import check_choice, check_keys
 
 MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
 
@@ -224,12 +225,8 @@ def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
 
 def by_name(name: str, **options: Any) -> Partition:
     """The partition of that name: `by_name("dirichlet", alpha=0.1)`, `by_name("column", column="sex")`."""
-    expect(name in _BY_NAME, f"a partition among {', '.join(NAMES)}", name=name)
+    check_choice("partition", name, NAMES)
     parameters = signature(_BY_NAME[name]).parameters
-    for option in options:
-        known = ", ".join(parameters) or "it has none"
-        expect(option in parameters, f"an option of {name}: {known}", option=option)
-    for key, parameter in parameters.items():
-        given = key in options or parameter.default is not parameter.empty
-        expect(given, f"the option {key} for the partition {name}", options=options)
+    needed = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    check_keys(options, parameters, needed, f"options of the partition {name}")
     return _BY_NAME[name](**options)

@@ -5,26 +5,27 @@ tests no claims.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from sottovoce import graphs
+from sottovoce import graphs, settings
 from sottovoce.algorithms import registry
+from sottovoce.algorithms.registry import Value
 from sottovoce.datasets import partition
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.errors import InputError, expect
 from sottovoce.experiments import tuning
-from sottovoce.experiments.build import CHOICES
 from sottovoce.experiments.cells import Problem
+from sottovoce.experiments.choices import CHOICES
 from sottovoce.experiments.panels import Panel, StudySize, add_point
 from sottovoce.experiments.reproduce import Study
 from sottovoce.experiments.store import CellStore, ProgressWatcher, Runner
 from sottovoce.experiments.tuning import NOT_PRIVATE, Contestant
+from sottovoce.settings import check_choice
 
 _FRESH = 1000  # how far the seed of the judged runs is from that of the tuning
 
@@ -34,10 +35,18 @@ class Entrant:
     """One algorithm of a comparison. A grid has its best point chosen, at every graph and epsilon."""
 
     name: str
-    label: str
+    label: str = ""  # left out: the registry's
     form: str = "fair"
-    settings: Any = field(default_factory=dict)
-    grid: Any = field(default_factory=dict)
+    settings: dict[str, Value] = field(default_factory=dict)
+    grid: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", registry.entry(self.name).label)
+        expect(all(self.grid.values()), "at least one value for every setting of a grid", grid=self.grid)
+        # Every point is made once, so that a bad setting is refused before any work is done.
+        for point in self.points():
+            registry.make(self.name, registry.settings_of(self.name, self.form, {}, {**self.settings, **point}))
 
     def points(self) -> list[dict[str, Any]]:
         """The grid, point by point."""
@@ -48,16 +57,16 @@ class Entrant:
 class ComparisonFile:
     """What a file says, checked. Settings that are not given are the paper's."""
 
-    algorithm: Sequence[Entrant]
+    algorithm: tuple[Entrant, ...]
     dataset: str = "adult"
     split: str = "all"
     every: int = 1
     nodes: int = 100
-    graphs: Any = field(default_factory=lambda: ["complete"])
+    graphs: tuple[str | dict[str, Any], ...] = ("complete",)
     partition: str = "even"
     partition_alpha: float | None = None
     partition_column: str | None = None
-    epsilons: Any = field(default_factory=lambda: [1.0])
+    epsilons: tuple[float, ...] = (1.0,)
     delta: float = 1e-5
     rounds: int = 100
     rho: float = 1e-3
@@ -65,6 +74,23 @@ class ComparisonFile:
     runs: int = 10
     tuning_runs: int = 3
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in {**dict.fromkeys(("nodes", "every", "rounds", "runs", "tuning_runs"), 1), "seed": 0}.items():
+            expect(getattr(self, name) >= least, f"{name} >= {least}", **{name: getattr(self, name)})
+        for name in ("delta", "rho", "lam"):
+            expect(math.isfinite(getattr(self, name)), f"a finite number for {name}", **{name: getattr(self, name)})
+        positive = bool(self.epsilons) and min(self.epsilons) > 0
+        expect(positive, "epsilons as a list of numbers > 0", epsilons=list(self.epsilons))
+        for name in ("dataset", "split"):
+            check_choice(name, getattr(self, name), CHOICES[name])
+        expect(bool(self.graphs), "at least one of graphs", graphs=[])
+        labels = [entrant.label for entrant in self.algorithm]
+        expect(bool(labels), "at least one [[algorithm]]", algorithm=[])
+        expect(len(set(labels)) == len(labels), "a different label for every algorithm", labels=labels)
+        for problem in self.problems().values():
+            options: dict[str, Any] = dict(problem.graph_options)
+            graphs.by_name(problem.graph, problem.nodes, **options)  # refuses what does not fit
 
     def scale(self) -> StudySize:
         """The same numbers as panels want them."""
@@ -91,15 +117,9 @@ class ComparisonFile:
         return found
 
 
-def read_comparison(settings: Mapping[str, Any]) -> ComparisonFile:
+def read_comparison(table: Mapping[str, Any]) -> ComparisonFile:
     """A comparison from the content of a TOML file; whatever is wrong with it is refused by name."""
-    _check_keys(settings, ComparisonFile, "compare")
-    entrants = settings.get("algorithm")
-    if not isinstance(entrants, list) or not entrants or not all(isinstance(e, dict) for e in entrants):
-        raise InputError("Expected at least one [[algorithm]] with a name, got none. Add one.")
-    made = ComparisonFile(**{**settings, "algorithm": [_entrant(entrant) for entrant in entrants]})
-    _check(made)
-    return made
+    return settings.read(ComparisonFile, table, "settings of compare", finite=False)
 
 
 def run_comparison(
@@ -199,63 +219,8 @@ def _epsilon(x: float | str) -> str:
     return f"{x:g}" if isinstance(x, float) else x
 
 
-def _entrant(given: Mapping[str, Any]) -> Entrant:
-    """One [[algorithm]] of the file, checked down to every point of its grid."""
-    _check_keys(given, Entrant, "[[algorithm]]")
-    expect("name" in given, "a name in every [[algorithm]]", algorithm=dict(given))
-    expect(isinstance(given["name"], str), "text for name", name=given["name"])
-    line = registry.entry(given["name"])
-    made = Entrant(**{"label": line.label, **given})
-    expect(isinstance(made.settings, dict), "a table for settings", settings=made.settings)
-    lists = isinstance(made.grid, dict) and all(isinstance(v, list) and v for v in made.grid.values())
-    expect(lists, "a table of lists for grid", grid=made.grid)
-    # Every point is made once, so that a bad setting is refused before any work is done.
-    for point in made.points():
-        registry.make(made.name, registry.settings_of(made.name, made.form, {}, {**made.settings, **point}))
-    return made
-
-
-def _check(c: ComparisonFile) -> None:
-    """Refuse what is no number, no list or no known name, each by its key in the file."""
-    for name in ("nodes", "every", "rounds", "runs", "tuning_runs", "seed"):
-        value = getattr(c, name)
-        least = 0 if name == "seed" else 1
-        expect(type(value) is int and value >= least, f"a whole number {name} >= {least}", **{name: value})
-    for name in ("delta", "rho", "lam"):
-        value = getattr(c, name)
-        expect(type(value) in (int, float) and math.isfinite(value), f"a number for {name}", **{name: value})
-    positive = (
-        isinstance(c.epsilons, list) and c.epsilons and all(type(e) in (int, float) and e > 0 for e in c.epsilons)
-    )
-    expect(bool(positive), "epsilons as a list of numbers > 0", epsilons=c.epsilons)
-    for name in ("dataset", "split"):
-        expect(
-            getattr(c, name) in CHOICES[name], f"{name} among {', '.join(CHOICES[name])}", **{name: getattr(c, name)}
-        )
-    expect(isinstance(c.graphs, list) and bool(c.graphs), "graphs as a list", graphs=c.graphs)
-    labels = [entrant.label for entrant in c.algorithm]
-    expect(len(set(labels)) == len(labels), "a different label for every algorithm", labels=labels)
-    for problem in c.problems().values():
-        options: dict[str, Any] = dict(problem.graph_options)
-        graphs.by_name(problem.graph, problem.nodes, **options)  # refuses what does not fit
-
-
-def _graph(graph: Any) -> tuple[str, dict[str, Any]]:
+def _graph(graph: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A graph is a name, or a table of a name and options."""
     more = dict(graph) if isinstance(graph, dict) else {"name": graph}
     name = more.pop("name", None)
-    if name not in graphs.NAMES:
-        close = get_close_matches(str(name), graphs.NAMES, n=1)
-        advice = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"Expected a graph among {', '.join(graphs.NAMES)}, got {name!r}.{advice}")
-    return name, more
-
-
-def _check_keys(given: Mapping[str, Any], kind: type[Any], where: str) -> None:
-    """Refuse a key that this table does not have, with the nearest one that it has."""
-    known = [f.name for f in fields(kind)]
-    for name in given:
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            advice = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(known)}."
-            raise InputError(f"Expected a setting of {where}, got {name!r}. {advice}")
+    return str(name), more

@@ -1,23 +1,20 @@
 """All settings of one training experiment, in one frozen object that a TOML file or a command line can fill.
 
 This module imports nothing heavy, since the command line reads its options off `TrainConfig`. What the names stand for
-is in `build`, which is imported when a configuration is made.
+is in `choices`, which is imported when a configuration is made; the objects that it describes are in `build`.
 """
 
-import json
-import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+from sottovoce import settings
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import toml
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import Algorithm
-    from sottovoce.experiments.build import Built
 
 T = TypeVar("T")
 
@@ -87,97 +84,53 @@ class TrainConfig:
     dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast. With a file: float64.")
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(TrainConfig).items():
-            object.__setattr__(self, name, _typed(name, getattr(self, name), hint))
+        for name, hint in _hints().items():
+            object.__setattr__(self, name, settings.typed(name, getattr(self, name), hint, finite=False))
         expect(self.nodes is None or self.nodes >= 1, "nodes >= 1", nodes=self.nodes)
         expect(self.runs is None or self.runs >= 1, "runs >= 1", runs=self.runs)
         expect(self.seed is None or self.seed >= 0, "seed >= 0", seed=self.seed)
         expect(self.record >= 1, "record >= 1", record=self.record)
-        from sottovoce.experiments.build import check
+        from sottovoce.experiments.choices import check
 
         check(self)
 
     @classmethod
-    def from_toml(cls, text: str) -> "TrainConfig":
-        """Read settings from TOML text: the option names, with - or _, at top level."""
-        return cls().with_overrides(parse(text))
+    def read(cls, table: Mapping[str, Any]) -> "TrainConfig":
+        """From settings that may be spelt with - or _. Unknown ones are refused by name."""
+        return cls(**_spelt(table))
 
-    def with_overrides(self, settings: Mapping[str, Any]) -> "TrainConfig":
-        """The same with some settings changed; they may be spelt with - or _. Unknown ones are refused by name."""
-        known = [f.name for f in fields(self)]
-        changes = {name.replace("-", "_"): value for name, value in settings.items()}
-        for name in changes:
-            if name not in known:
-                raise InputError(f"Expected a setting of train, got {name!r}. {_advice(name, known)}")
-        return replace(self, **changes)
+    @classmethod
+    def from_toml(cls, text: str) -> "TrainConfig":
+        """Read settings from TOML text: the option names at top level."""
+        return cls.read(toml.parse(text))
+
+    def with_overrides(self, table: Mapping[str, Any]) -> "TrainConfig":
+        """The same with some settings changed."""
+        return replace(self, **_spelt(table))
 
     def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
         """The same with the defaults written out, so that it means the same when they change.
 
         `algorithm` is the one that was built; without it, one without a look at the data.
         """
-        from sottovoce.experiments.build import defaults
+        from sottovoce.experiments.choices import defaults
 
         return replace(self, **{k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in given.items() if value is not None)
-
-    def build(self) -> "Built":
-        """(source, sites, graph, algorithm), ready to simulate."""
-        from sottovoce.experiments.build import build
-
-        return build(self)
+        return "\n".join(toml.pairs({f.name: getattr(self, f.name) for f in fields(self)})) + "\n"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file."""
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Expected a TOML file, got config={str(path)!r}: {error.strerror}.") from error
-    except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{str(error).rstrip('.')}, in config={str(path)!r}.") from error
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(TrainConfig)
 
 
-def parse(text: str) -> dict[str, Any]:
-    """TOML text as a dictionary, names spelt with _."""
-    try:
-        settings = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"Expected TOML, got a mistake: {error}.") from error
-    spelt = {name.replace("-", "_"): value for name, value in settings.items()}
-    expect(len(spelt) == len(settings), "every setting once, with - or with _", settings=list(settings))
-    return spelt
-
-
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    """The value as its field's type; a whole number will do where a number is expected."""
-    kinds = get_args(hint) or (hint,)
-    if value is None and type(None) in kinds:
-        return None
-    if float in kinds and type(value) in (int, float):
-        # A whole number may be too large to be a float.
-        expect(isinstance(value, float) or abs(value) < 2**1023, f"a smaller {name}", digits=len(str(value)))
-        expect(not math.isnan(value), f"a number for {name}", **{name: value})
-        return float(value)
-    words = {str: "text", int: "a whole number", float: "a number"}[kinds[0]]
-    # bool is an int to Python, but nobody means `nodes = true`.
-    expect(type(value) is kinds[0], f"{words} for {name}", **{name: value})
-    return value
-
-
-def _advice(name: str, known: list[str]) -> str:
-    if name in NOT_IN_A_FILE:
-        return f"Give --{name} on the command line."
-    close = get_close_matches(name, known, n=3)
-    return f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(known)}."
-
-
-def _toml(value: str | float) -> str:
-    # JSON's escapes are TOML's, except that TOML also wants DEL escaped. Python writes numbers as TOML reads them.
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
+def _spelt(table: Mapping[str, Any]) -> dict[str, Any]:
+    found = toml.underscored(table)
+    for name in found:
+        if name in NOT_IN_A_FILE:
+            raise InputError(f"Expected settings of train, got {name!r}. Give --{name} on the command line.")
+    settings.check_keys(found, _hints(), (), "settings of train")
+    return found

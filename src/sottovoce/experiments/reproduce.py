@@ -4,7 +4,6 @@ first run.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from time import perf_counter
 
@@ -18,6 +17,7 @@ from sottovoce.experiments.panels import FULL, QUICK, Panel, StudySize
 from sottovoce.experiments.store import CellStore, ProgressWatcher, Runner
 from sottovoce.experiments.suite import PANELS
 from sottovoce.experiments.verdict import Claim
+from sottovoce.settings import check_choice
 
 TUNED = "fig3b"
 # In the order of the report.
@@ -49,10 +49,7 @@ def chosen_panels(only: str | None) -> tuple[str, ...]:
         return NAMES
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     for name in wanted:
-        if name not in NAMES:
-            close = get_close_matches(name, NAMES, n=1)
-            advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(NAMES)}."
-            raise InputError(f"Expected --only with names of figures, got {name!r}. {advice}")
+        check_choice("--only", name, NAMES)
     if not wanted:
         raise InputError(f"Expected --only with names of figures, got none. Known: {', '.join(NAMES)}.")
     return tuple(name for name in NAMES if name in wanted)

@@ -17,7 +17,7 @@ from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.history import OUTPUTS, by_node, measure, scored_nodes
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.engines.simulate import Progress, Result, simulate
-from sottovoce.experiments.build import Built
+from sottovoce.experiments.build import Built, build
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.graphs import complete
 from sottovoce.losses import Reals
@@ -173,7 +173,7 @@ class Trained:
 def train(config: TrainConfig, progress: Progress | None = None, charge: Charge | None = None) -> Trained:
     """Run the experiment. `charge` is called with what it will cost, before a row is touched; it may refuse."""
     started = perf_counter()
-    built = config.build()
+    built = build(config)
     chosen = config.resolved(built.algorithm)
     runs = chosen.runs or 1
     if charge is not None:

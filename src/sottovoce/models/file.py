@@ -15,7 +15,7 @@ import base64
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,7 +23,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from sottovoce import losses
+from sottovoce import settings
 from sottovoce.arrays import Floats
 from sottovoce.disk import writable, write_whole
 from sottovoce.errors import InputError, SottovoceError
@@ -39,6 +39,24 @@ MOST_BYTES = 2**30
 MOST_HEADER_BYTES = 2**24
 _CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
 _PARTS = (*_CONTENT, "signature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Signature:
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Header:
+    loss: Loss
+    names: tuple[str, ...]
+    classes: tuple[str, ...] | None
+    offset: float
+    privacy: dict[str, Any]
+    schema: dict[str, Any] | None
+    provenance: dict[str, Any]
+    signature: _Signature | None
 
 
 def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
@@ -85,7 +103,8 @@ def load(path: Path) -> Model:
     except SafetensorError as error:
         _refuse(path, f"not in the safetensors format ({error})")
     try:
-        return replace(_model(weights, header), signed_by=_signer(weights, texts, header["signature"]))
+        read = settings.read(_Header, header, "a header", full=True)
+        return replace(_model(weights, read), signed_by=_signer(weights, texts, read.signature))
     except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InputError(f"Expected a model file, got {str(path)!r}: {str(error).rstrip('.')}.") from error
 
@@ -114,15 +133,15 @@ def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, s
         _refuse(path, f"expected JSON in its header ({error})")
 
 
-def _signer(weights: Floats, texts: Mapping[str, str], entry: Any) -> str | None:
+def _signer(weights: Floats, texts: Mapping[str, str], entry: "_Signature | None") -> str | None:
     """The key that the file was signed with; refused if its signature is wrong."""
     if entry is None:
         return None
     from sottovoce.engines.network.identity import Context, PublicKey
 
-    key = PublicKey.from_text(entry["key"])
-    signature = base64.b64decode(entry["signature"], validate=True)
-    if entry != {"key": str(key), "signature": base64.b64encode(signature).decode("ascii")}:
+    key = PublicKey.from_text(entry.key)
+    signature = base64.b64decode(entry.signature, validate=True)
+    if (entry.key, entry.signature) != (str(key), base64.b64encode(signature).decode("ascii")):
         raise InputError("Expected a key and a signature, written in one way.")  # nothing can be hidden in them
     if not key.verify(signature, _signed_bytes(weights, texts), Context.MODEL):
         raise InputError("Expected a model as its site signed it, got one that was changed since.")
@@ -140,34 +159,19 @@ def _weights(path: Path, file: Any) -> Floats:
     return weights
 
 
-def _model(weights: Floats, header: Mapping[str, Any]) -> Model:
+def _model(weights: Floats, header: _Header) -> Model:
     from sottovoce.schema import Schema
 
-    schema = None if header["schema"] is None else Schema.from_dict(header["schema"])
-    if not isinstance(header["provenance"], dict):
-        raise InputError("Expected a table of provenance.")
     return Model(
         weights=weights,
-        loss=_loss(header["loss"]),
-        names=_texts("names", header["names"]),
-        classes=None if header["classes"] is None else _texts("classes", header["classes"]),
-        privacy=PrivacyStatement.from_dict(header["privacy"]),
-        schema=schema,
-        provenance=header["provenance"],
-        offset=float(header["offset"]),
+        loss=header.loss,
+        names=header.names,
+        classes=header.classes,
+        privacy=PrivacyStatement.from_dict(header.privacy),
+        schema=None if header.schema is None else Schema.from_dict(header.schema),
+        provenance=header.provenance,
+        offset=header.offset,
     )
-
-
-def _loss(data: Any) -> Loss:
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise InputError("Expected the loss as a table with a name.")
-    return losses.by_name(**data)
-
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InputError(f"Expected {name} as a list of texts.")
-    return tuple(values)
 
 
 def _no_constant(text: str) -> NoReturn:

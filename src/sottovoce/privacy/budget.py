@@ -20,7 +20,7 @@ from math import inf, isclose, isfinite
 from pathlib import Path
 from threading import Lock, RLock
 from types import TracebackType
-from typing import NamedTuple, NoReturn, Self, final
+from typing import Any, NamedTuple, NoReturn, Self, final
 
 from sottovoce.disk import write_whole
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError, expect
@@ -32,6 +32,7 @@ from sottovoce.privacy.filter import Charges, Filter, order_for
 from sottovoce.privacy.gaussian import epsilon_of_mu
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+from sottovoce.settings import typed
 
 FORMAT = "sottovoce budget"
 # Read by `load`, which says what becomes of older files.
@@ -197,14 +198,13 @@ class BudgetAccountant:
     def load(cls, path: Path | str) -> "BudgetAccountant":
         """What `save` wrote. InputError unless all is as it was written, and costs what is written there."""
         data = _read(Path(path))
-        limit = inf if data["epsilon"] is None else _number(data, "epsilon")
-        accountant = cls(limit, _number(data, "delta"))
+        limit = inf if data["epsilon"] is None else typed("epsilon", data["epsilon"], float)
+        accountant = cls(limit, typed("delta", data["delta"], float))
         if accountant._filter is not None and data["order"] is not None:
-            accountant._filter = Filter(*accountant._limit, _number(data, "order"))
-        accountant._events = tuple(event_from_dict(event) for event in _listed(data, "events"))
-        # Before it is priced: what no proof covers has no total.
+            accountant._filter = Filter(*accountant._limit, typed("order", data["order"], float))
+        accountant._events = tuple(event_from_dict(event) for event in typed("events", data["events"], tuple[Any, ...]))
         accountant._expect_proved(path)
-        real, written = accountant._price(), None if data["spent"] is None else _number(data, "spent")
+        real, written = accountant._price(), typed("spent", data["spent"], float | None)
         expect(
             _same(real, written),
             f"a total of spent={real!r}, which is what the events of path={str(path)!r} cost. Was the file changed?",
@@ -384,19 +384,3 @@ def _same(real: float | None, written: float | None) -> bool:
     if real is None or written is None:
         return real is written
     return isclose(real, written, rel_tol=1e-6, abs_tol=1e-12)
-
-
-def _listed(data: dict[str, object], name: str) -> list[object]:
-    """A list from the file."""
-    value = data[name]
-    if not isinstance(value, list):
-        raise InputError(f"Expected {name} to be a list, got {name} of type {type(value).__name__}.")
-    return value
-
-
-def _number(data: dict[str, object], name: str) -> float:
-    """A number from the file, no larger than doubles keep whole."""
-    value = data[name]
-    if not isinstance(value, float) and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53):
-        raise InputError(f"Expected {name} to be a number, got {name} of type {type(value).__name__}.")
-    return float(value)

@@ -8,18 +8,20 @@ one run, or of several that were seen together.
 import json
 from dataclasses import dataclass, replace
 from math import exp, inf, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from sottovoce.errors import expect
 from sottovoce.privacy.accounting import epsilon, pure_epsilon
-from sottovoce.privacy.calibration import CALIBRATIONS, Calibration
+from sottovoce.privacy.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated
 from sottovoce.privacy.parse import event_from_dict
+from sottovoce.settings import check_keys, typed
 
 if TYPE_CHECKING:
     import dp_accounting
 
 UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
+LONGEST_TEXT = 10_000  # of a statement from a file
 # Goes with every figure that was computed from private rows and is no release.
 HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only; not covered by the guarantee."
 
@@ -104,32 +106,25 @@ class PrivacyStatement:
         Formal guarantees: every field has its type, and the event is priced anew: a statement whose epsilon is below
         what its own event costs is refused. What was not written down at all cannot be noticed here.
         """
-        fields = {"private", "epsilon", "target_epsilon", "delta", "calibration", "sigma", "unit", "released"}
-        fields |= {"public", "notes", "event", "prose", "runs"}
-        if isinstance(data, dict):
-            data = {"runs": 1, **data}  # files from before several runs were counted
-        expect(isinstance(data, dict) and set(data) == fields, "a privacy statement", fields=_named(data))
-        made = cls(
-            event=event_from_dict(data["event"]),
-            epsilon=inf if data["epsilon"] is None else _number("epsilon", data["epsilon"]),
-            target_epsilon=inf if data["target_epsilon"] is None else _number("target_epsilon", data["target_epsilon"]),
-            delta=_number("delta", data["delta"]),
-            calibration=data["calibration"],
-            sigma=None if data["sigma"] is None else _number("sigma", data["sigma"]),
-            released=_text("released", data["released"]),
-            unit=_text("unit", data["unit"]),
-            public=tuple(_text("public", part) for part in data["public"]),
-            notes=tuple(_text("notes", part) for part in data["notes"]),
-            runs=data["runs"],
-        )
-        expect(type(made.runs) is int and made.runs >= 1, "a whole number of runs >= 1", runs=made.runs)
-        expect(made.calibration in (None, *CALIBRATIONS), "a known calibration", calibration=made.calibration)
+        hints = get_type_hints(cls)
+        table = {"runs": 1, **data} if isinstance(data, dict) else {}  # files from before several runs were counted
+        check_keys(table, [*hints, "private", "prose"], (*hints, "private", "prose"), "a statement")
+        for name in ("epsilon", "target_epsilon"):
+            table[name] = inf if table[name] is None else typed(name, table[name], float)
+        read = {name: typed(name, table[name], hint, finite=False) for name, hint in hints.items() if name != "event"}
+        made = cls(event=event_from_dict(table["event"]), **read)
+        for name in ("epsilon", "target_epsilon", "delta", "sigma"):
+            number = getattr(made, name)
+            expect(number is None or number >= 0, f"a number {name} >= 0", **{name: number})
+        longest = max(map(len, (made.released, *made.public, *made.notes)))
+        expect(longest <= LONGEST_TEXT, f"texts of at most {LONGEST_TEXT} characters", longest=longest)
+        expect(made.runs >= 1, "runs >= 1", runs=made.runs)
         expect(made.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=made.unit)
         # The one number of a stranger that could mislead is computed anew.
         cost = _price(made.event, made.delta)
         honest = made.epsilon >= cost * (1 - 1e-9)
         expect(honest, f"an epsilon of at least {cost:.6g}, which its event costs", epsilon=made.epsilon)
-        expect(data["private"] is made.private, f"private = {made.private}", private=data["private"])
+        expect(table["private"] is made.private, f"private = {made.private}", private=table["private"])
         return made
 
     def to_json(self) -> str:
@@ -191,24 +186,6 @@ class PrivacyStatement:
 def _price(event: Event, delta: float) -> float:
     """At that delta; a total with delta = 0 is a sum of pure epsilons."""
     return epsilon(event, delta) if delta > 0 else pure_epsilon(event)
-
-
-def _named(data: Any) -> object:
-    """What came instead of a statement: the names of its fields, or its type. Never its content."""
-    return sorted(map(str, data))[:20] if isinstance(data, dict) else type(data).__name__
-
-
-def _number(name: str, value: Any) -> float:
-    """A finite number of at least 0 from a file; True is none."""
-    expect(type(value) in (int, float) and isfinite(value) and value >= 0, f"a number {name} >= 0", **{name: value})
-    return float(value)
-
-
-def _text(name: str, value: Any) -> str:
-    """A text of a reasonable length from a file."""
-    expect(isinstance(value, str) and len(value) <= 10_000, f"text for {name}", **{name: type(value).__name__})
-    text: str = value
-    return text
 
 
 def _up(value: float) -> str:

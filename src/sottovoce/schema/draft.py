@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 
 from sottovoce.errors import InputError, expect
-from sottovoce.schema import toml
+from sottovoce.schema import parse
 from sottovoce.schema.column import Column, MissingPolicy
 from sottovoce.schema.columns import FALSE, TRUE, Boolean, Categorical, Numeric
 from sottovoce.schema.friendly import bounds_around, edges_between
@@ -37,7 +37,7 @@ class Draft:
         if self.schema.classes is not None and len(self.schema.classes) == 2:
             remarks["label"] = "The second class is the one that counts as +1."
         left = "\n".join(f"Left out: {brief(name)}, {reason}." for name, reason in self.left_out.items())
-        return toml.render(data, remarks | {"end": left} if left else remarks)
+        return parse.render(data, remarks | {"end": left} if left else remarks)
 
 
 def draft(path: str | Path, label: str, bins: int | None = None) -> Draft:

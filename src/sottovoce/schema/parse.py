@@ -1,20 +1,23 @@
-"""Schema files read strictly: every key is known and of the right type, or the file is refused by the key's name."""
+"""Schema files: read strictly, by the type hints of `Schema`, its columns and its label; written with remarks for the
+person who reviews them.
+"""
 
-import tomllib
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sottovoce import settings
 from sottovoce.errors import InputError
 from sottovoce.schema.column import Column
-from sottovoce.schema.columns import FALSE, TRUE, Boolean, Categorical, Numeric
-from sottovoce.schema.keys import Keys
+from sottovoce.schema.columns import Boolean, Categorical, Numeric
 from sottovoce.schema.labels import ClassLabel, Label, NumberLabel
-from sottovoce.schema.values import brief, number
+from sottovoce.settings import toml
 
 VERSION = 1
 MISSING_VALUES = ("", "?", "NA")
+_EXACT = 2.0**53
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # not allowed in a comment; remarks may quote a file
 LARGEST_FILE = 64 * 2**20  # bytes; a schema of a million categories is smaller
 
 
@@ -34,102 +37,66 @@ def read_text(path: Path) -> str:
         raise InputError(f"Expected a schema file in UTF-8, got schema={str(path)!r}: {error.reason}.") from error
 
 
-def read_toml(text: str) -> dict[str, Any]:
-    """The tables of a TOML text."""
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:  # also numbers with too many digits
-        raise InputError(f"Expected a schema in TOML, got: {error}.") from error
-    except RecursionError:
-        raise InputError("Expected a schema in TOML, got lists or tables nested too deeply.") from None
+def plain(text: str) -> dict[str, Any]:
+    """The tables of a schema's text."""
+    return toml.parse(text, "a schema in TOML", LARGEST_FILE)
 
 
-def fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `Schema`."""
-    keys = Keys(data, "")
-    version = keys.raw("version", VERSION)
+def fields(data: object) -> object:
+    """The fields of `Schema`, as they are read: without the version, and an intercept of true or false as a number."""
+    if not isinstance(data, Mapping):
+        return data
+    found = {key: float(value) if key == "intercept" and isinstance(value, bool) else value
+             for key, value in data.items()}  # fmt: skip
+    version = found.pop("version", VERSION)
     if isinstance(version, bool) or version != VERSION:
         raise InputError(
-            f"Expected version = {VERSION}, got version={brief(version)}. Use the sottovoce that wrote it."
+            f"Expected version = {VERSION}, got version={settings.brief(version)}. Use the sottovoce that wrote it."
         )
-    found = {
-        "name": keys.text("name", "table"),
-        "intercept": _intercept(keys.raw("intercept", True)),
-        "row_norm": _row_norm(keys.raw("row_norm", "bound")),
-        "missing_values": keys.texts("missing_values", MISSING_VALUES),
-        "unreviewed": keys.texts("unreviewed", ()),
-        "label": _label(Keys(keys.raw("label"), "label")),
-        "columns": tuple(_column(table, i) for i, table in enumerate(keys.tables("columns"), start=1)),
-    }
-    keys.finish()
     return found
 
 
-def _intercept(value: object) -> float:
-    found = float(value) if isinstance(value, bool) else number(value)
-    if found is None:
-        raise InputError(f"Expected intercept to be true, false or a number, got {brief(value)}.")
-    return found
-
-
-def _row_norm(value: object) -> float | str:
-    found = value if isinstance(value, str) else number(value)
-    if found is None:
-        raise InputError(f'Expected row_norm to be "bound" or a number, got {brief(value)}.')
-    return found
-
-
-def _label(keys: Keys) -> Label:
-    column, missing = keys.text("column"), keys.text("missing", "refuse")
-    classes, bounds = keys.texts("classes", None), keys.bounds("bounds", None)
-    keys.finish()
+def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
+    """A label has classes or bounds."""
+    settings.check_keys(table, ("column", "missing", "classes", "bounds"), ("column",), "keys of label")
+    classes, bounds = table.get("classes"), table.get("bounds")
     if (classes is None) == (bounds is None):
-        raise InputError(f"Expected one of label.classes and label.bounds, got {brief(classes)} and {brief(bounds)}.")
-    if bounds is None:
-        return ClassLabel(column=column, missing=missing, classes=classes)
-    return NumberLabel(column=column, missing=missing, bounds=bounds)
+        came = f"{settings.brief(classes)} and {settings.brief(bounds)}"
+        raise InputError(f"Expected one of label.classes and label.bounds, got {came}.")
+    return ClassLabel if bounds is None else NumberLabel, table
 
 
-def _column(table: object, position: int) -> Column:
-    keys = Keys(table, f"columns[{position}]")
-    keys.path = f"columns.{keys.text('name')}"
-    name = keys.path.removeprefix("columns.")
-    kind = keys.text("kind")
-    if kind not in _KINDS:
-        near = get_close_matches(kind, _KINDS, 1)
-        advice = f"Did you mean {near[0]!r}?" if near else "Correct it."
-        raise InputError(f"Expected {keys.of('kind')} among {', '.join(_KINDS)}, got {brief(kind)}. {advice}")
-    common = {"name": name, "missing": keys.text("missing", "refuse"), "fill": _fill(keys)}
-    make, read = _KINDS[kind]
-    own = read(keys)
-    keys.finish()  # before anything is checked: a key that is misspelt also is one that lacks
-    return make(**common, **own)
+settings.tagged(Column, "kind", {kind.kind(): kind for kind in (Numeric, Categorical, Boolean)})
+settings.choose(Label, _label)
 
 
-def _fill(keys: Keys) -> float | str | bool | None:
-    value = keys.raw("fill", None)
-    if value is None or isinstance(value, str | bool):
-        return value
-    found = number(value)
-    if found is None:
-        raise InputError(f"Expected {keys.of('fill')} to be a number, a text or a truth value, got {brief(value)}.")
-    return found
+def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
+    """The text of a schema file.
+
+    Args:
+        data: what `Schema.to_dict` gives.
+        remarks: comments by place: "" on top, "end", "unreviewed", "label", or "columns.NAME".
+    """
+    top = {key: value for key, value in data.items() if key not in ("label", "columns", "unreviewed")}
+    lines = [*_comment(remarks, ""), *_pairs(top), ""]
+    lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
+    lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
+    for column in data["columns"]:
+        lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]
+    ending = _comment(remarks, "end")
+    return "\n".join(lines + (["", *ending] if ending else [])) + "\n"
 
 
-def _numeric(keys: Keys) -> dict[str, Any]:
-    return {"bounds": keys.bounds("bounds"), "scale": keys.text("scale", None), "edges": keys.numbers("edges", None)}
+def _comment(remarks: Mapping[str, str], place: str) -> list[str]:
+    return [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in remarks.get(place, "").splitlines()]
 
 
-def _categorical(keys: Keys) -> dict[str, Any]:
-    return {"categories": keys.texts("categories"), "other": keys.truth("other", False)}
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return toml.pairs({key: _short(value) for key, value in table.items()})
 
 
-def _boolean(keys: Keys) -> dict[str, Any]:
-    return {"true_values": keys.texts("true_values", TRUE), "false_values": keys.texts("false_values", FALSE)}
-
-
-_KINDS: dict[str, tuple[Callable[..., Column], Callable[[Keys], dict[str, Any]]]] = {
-    Numeric.kind(): (Numeric, _numeric),
-    Categorical.kind(): (Categorical, _categorical),
-    Boolean.kind(): (Boolean, _boolean),
-}
+def _short(value: Any) -> Any:
+    """Whole numbers are written as such."""
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    return int(value) if isinstance(value, float) and value == int(value) and abs(value) < _EXACT else value

@@ -18,8 +18,9 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
 
+from sottovoce import settings
 from sottovoce.errors import InputError, expect
-from sottovoce.schema import parse, toml
+from sottovoce.schema import parse
 from sottovoce.schema.column import Column
 from sottovoce.schema.labels import ClassLabel, Label
 from sottovoce.schema.values import brief, check_word
@@ -150,16 +151,16 @@ class Schema:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Schema":
         """The inverse of `to_dict`; refuses what it does not know."""
-        return cls(**parse.fields(data))
+        return settings.read(cls, parse.fields(data), "keys of a schema")
 
     def dumps(self) -> str:
         """As a schema file."""
-        return toml.render(self.to_dict(), {})
+        return parse.render(self.to_dict(), {})
 
     @classmethod
     def loads(cls, text: str) -> "Schema":
         """From the text of a schema file."""
-        return cls.from_dict(parse.read_toml(text))
+        return cls.from_dict(parse.plain(text))
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":

@@ -3,14 +3,9 @@
 from math import inf, isfinite
 
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import brief
 
-_LONGEST = 100  # characters of a value in a message
-
-
-def brief(value: object) -> str:
-    """A value for a message, cut short."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+__all__ = ["brief", "check_bounds", "check_word", "check_words", "number"]
 
 
 def number(value: object) -> float | None:

@@ -1,17 +1,18 @@
 """What the sites of a federation agree on, before anyone computes anything. All of it is public.
 
 An agreement is a TOML file that every site reads, and countersigns (`countersign`) if it agrees. Its digest is the
-SHA-256 of a canonical encoding of its content (`tables.canonical`), so comments, spaces and the order of keys do not
+SHA-256 of a canonical encoding of its content (`canonical`), so comments, spaces and the order of keys do not
 matter and everything else does. Every message of a run carries the digest.
 
 Noise and steps of a site follow from agreed numbers alone: `public_oracle` has no data in it and gives them.
 """
 
 import hashlib
+import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,7 +25,6 @@ from sottovoce import graphs
 from sottovoce.algorithms import DPDSGD, PrivateAlgorithm
 from sottovoce.engines.network import terms
 from sottovoce.engines.network.identity import PublicKey, check_site_name
-from sottovoce.engines.network.tables import canonical
 from sottovoce.errors import InputError, expect
 from sottovoce.graphs import Graph
 from sottovoce.losses import Reals
@@ -261,6 +261,15 @@ class Agreement:
     def digest(self) -> bytes:
         """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
         return hashlib.sha256(b"sottovoce agreement\0" + canonical(self.to_dict())).digest()
+
+
+def canonical(table: Mapping[str, object]) -> bytes:
+    """The one encoding that digests are taken of: equal tables have equal bytes, and different ones different.
+
+    JSON with sorted keys, no spaces, ASCII only. A float is written as the shortest decimal that reads back as the same
+    double, always with a point or an exponent; a whole number without.
+    """
+    return json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
 def new_run() -> str:

@@ -9,18 +9,16 @@ A setting that is None has no entry in the table. `sampling` has one only where 
 """
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 
-from sottovoce import losses, regularisers
-from sottovoce.algorithms import IPADMM, PrivateAlgorithm
+from sottovoce import settings
+from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
-from sottovoce.engines.network.tables import Table, refuse_odd, typed
 from sottovoce.errors import InputError, expect
 from sottovoce.oracle import Oracle
 
@@ -88,7 +86,7 @@ def diameter_of(algorithm: PrivateAlgorithm[Any]) -> float:
 
 
 def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
-    """All settings as a table, from which `build` makes the same algorithm."""
+    """All settings as a table, from which `settings.read` makes the same algorithm."""
     table: dict[str, object] = {"name": name_of(algorithm)} | _plain(algorithm)
     for piece in (algorithm.loss, algorithm.regulariser):
         what = "loss" if piece is algorithm.loss else "regulariser"
@@ -98,48 +96,25 @@ def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
     return table
 
 
-def _plain(settings: Any) -> dict[str, object]:
-    """The fields that are text or numbers, as exactly the types that `build` reads them as."""
-    hints, plain = get_type_hints(type(settings)), dict[str, object]()
-    for field in fields(settings):
-        value = getattr(settings, field.name)
+def _plain(piece: Any) -> dict[str, object]:
+    """The fields that are text or numbers, as exactly the types that they are read as."""
+    hints, plain = get_type_hints(type(piece)), dict[str, object]()
+    for field in fields(piece):
+        value = getattr(piece, field.name)
         if isinstance(value, str | int | float | np.number):
             number = value.item() if isinstance(value, np.number) else value
-            plain[field.name] = typed(field.name, number, hints[field.name])
+            plain[field.name] = settings.typed(field.name, number, hints[field.name])
     return plain
 
 
-def build(table: Table) -> PrivateAlgorithm[Any]:
-    """The algorithm that a table describes. Every setting must be there, and nothing else."""
-    settings = dict(table)
-    name = settings.pop("name", None)
-    if not isinstance(name, str):
-        raise InputError(f"Expected the name of an algorithm, got name={name!r}. Choose among {', '.join(ALLOWED)}.")
+def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[str, Any]]:
+    """The class that a table is of, and its settings. Without a batch, how it would be drawn is no setting."""
+    name, given = settings.untag(table, "name")
     kind = kind_of(name)
-    hints = get_type_hints(kind)
-    known = [field.name for field in fields(kind)]
-    required = {field for field in known if field in _NEEDED or type(None) not in get_args(hints[field])}
-    if "batch_size" not in settings:
-        required.discard("sampling")
-        known = [field for field in known if field != "sampling"]
-    refuse_odd(settings, known, required, f"settings of {name}")
-    pieces = {"loss": losses.by_name, "regulariser": regularisers.by_name}
-    given: dict[str, Any] = {
-        key: _piece(key, value, pieces[key]) if key in pieces else typed(key, value, hints[key])
-        for key, value in settings.items()
-    }
-    algorithm = kind(**given)
-    check(algorithm)
-    return algorithm
+    if "batch_size" not in given:
+        registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
+        given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
+    return kind, given
 
 
-def _piece(what: str, table: object, by_name: Callable[..., Any]) -> Any:
-    """A loss or a regulariser from a table such as { name = "huber", threshold = 1.0 }."""
-    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise InputError(f'Expected a table such as {what} = {{ name = "..." }}, got {what}={table!r}.')
-    name, options = table["name"], {key: value for key, value in table.items() if key != "name"}
-    numbers = {key: value if type(value) is int else typed(key, value, float) for key, value in options.items()}
-    kind = type(by_name(name, **numbers))
-    known, hints = [field.name for field in fields(kind)], get_type_hints(kind)
-    refuse_odd(options, known, known, f"options of the {what} {name}")
-    return by_name(name, **{key: typed(key, value, hints[key]) for key, value in options.items()})
+settings.choose(PrivateAlgorithm, _choose)
