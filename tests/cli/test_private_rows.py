@@ -16,7 +16,7 @@ from cli.conftest import QUICK, TINY
 from sottovoce import models, simulate
 from sottovoce import noise as noise_module
 from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import train
+from sottovoce.experiments.run import bind, train
 from sottovoce.privacy import HOLDER_ONLY
 
 ONLY = "for the holder of the rows only; not covered by the guarantee"
@@ -61,7 +61,7 @@ def test_what_a_row_says_does_not_decide_whose_it_is(given, tmp_path, cli, dealt
 def test_a_changed_row_moves_no_other(clinic, tmp_path):
     def dealt():
         config = TrainConfig(data=str(clinic), schema=str(tmp_path / "schema.toml"), nodes=4)
-        sites = config.build().sites
+        sites = bind(config).problem.sites
         return sites.counts, sites.rows.matrix.toarray(), sites.labels
 
     counts, rows, labels = dealt()
@@ -132,9 +132,10 @@ class Words:
 
 def built_from(given, **more):
     settings = {name[2:].replace("-", "_"): value for name, value in zip(given[1::2], given[2::2], strict=True)}
-    built = TrainConfig().with_overrides(settings | {"data": str(given[2]), "schema": str(given[4]), **more}).build()
-    assert built.sites.private
-    return built
+    config = TrainConfig.of(settings | {"data": str(given[2]), "schema": str(given[4]), **more})
+    problem, algorithm = bind(config)
+    assert problem.sites.private
+    return algorithm, problem.sites, problem.graph
 
 
 def test_the_system_s_words_are_the_system_s(monkeypatch):
@@ -156,7 +157,7 @@ def test_noise_is_the_system_s(given, answer, monkeypatch, dealt):
         return np.stack([z.reshape(3, 7, 2).transpose(2, 0, 1) for z in steps[5 * (k - 1) : 5 * k]], axis=2)
 
     built = built_from(given, **dealt)
-    again = simulate(built.algorithm, built.sites, built.graph, runs=2, noise=noise)
+    again = simulate(*built, runs=2, noise=noise)
     for name, value in again.risk().items():
         assert said["risk"][name] == pytest.approx(value, rel=1e-12)
     assert again.seed is None
@@ -172,8 +173,8 @@ def test_batches_are_the_system_s(given, answer, monkeypatch, sampling):
     options = ["--nodes", 3, "--batch-size", 30, "--sampling", sampling, "--runs", 2]
     built = built_from(given, nodes=3, **more)
     said = risk(5, lambda: answer(*given, *options)["risk"])
-    again = risk(5, lambda: simulate(built.algorithm, built.sites, built.graph, runs=2).risk())
-    other = risk(6, lambda: simulate(built.algorithm, built.sites, built.graph, runs=2).risk())
+    again = risk(5, lambda: simulate(*built, runs=2).risk())
+    other = risk(6, lambda: simulate(*built, runs=2).risk())
     assert said == pytest.approx(again, rel=1e-12)
     assert said != pytest.approx(other, rel=1e-6)
 

@@ -37,7 +37,7 @@ def train(
     """Simulate a network of sites that learn one model, and say how good and how private it is."""
     # Merged before anything is checked: an option may mend what the file alone would get wrong.
     settings = ({} if config is None else read(config)) | values(TrainConfig, given)
-    chosen = TrainConfig().with_overrides(settings)
+    chosen = TrainConfig.of(settings)
 
     from sottovoce.cli import output
     from sottovoce.experiments import run

@@ -8,6 +8,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +18,6 @@ from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import Algorithm
-    from sottovoce.experiments.build import Built
 
 T = TypeVar("T")
 
@@ -100,16 +100,16 @@ class TrainConfig:
     @classmethod
     def from_toml(cls, text: str) -> "TrainConfig":
         """Read settings from TOML text: the option names, with - or _, at top level."""
-        return cls().with_overrides(parse(text))
+        return cls.of(parse(text))
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "TrainConfig":
+        """Settings by name, spelt with - or _. Unknown ones are refused by name."""
+        return cls(**_known(settings))
 
     def with_overrides(self, settings: Mapping[str, Any]) -> "TrainConfig":
-        """The same with some settings changed; they may be spelt with - or _. Unknown ones are refused by name."""
-        known = [f.name for f in fields(self)]
-        changes = {name.replace("-", "_"): value for name, value in settings.items()}
-        for name in changes:
-            if name not in known:
-                raise InputError(f"Expected a setting of train, got {name!r}. {_advice(name, known)}")
-        return replace(self, **changes)
+        """The same with some settings changed."""
+        return replace(self, **_known(settings))
 
     def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
         """The same with the defaults written out, so that it means the same when they change.
@@ -118,18 +118,14 @@ class TrainConfig:
         """
         from sottovoce.experiments.build import defaults
 
-        return replace(self, **{k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
+        made = copy(self)  # what is filled in is an algorithm's own, and checked there: it need not be again
+        vars(made).update({k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
+        return made
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return "".join(f"{name} = {_toml(value)}\n" for name, value in given.items() if value is not None)
-
-    def build(self) -> "Built":
-        """(source, sites, graph, algorithm), ready to simulate."""
-        from sottovoce.experiments.build import build
-
-        return build(self)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -167,6 +163,15 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     # bool is an int to Python, but nobody means `nodes = true`.
     expect(type(value) is kinds[0], f"{words} for {name}", **{name: value})
     return value
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    known = [f.name for f in fields(TrainConfig)]
+    changes = {name.replace("-", "_"): value for name, value in settings.items()}
+    for name in changes:
+        if name not in known:
+            raise InputError(f"Expected a setting of train, got {name!r}. {_advice(name, known)}")
+    return changes
 
 
 def _advice(name: str, known: list[str]) -> str:

@@ -102,5 +102,4 @@ def _all_cells(panels: dict[str, Panel], scale: Scale, entered: Sequence[tuning.
 
 
 def _optimum(scale: Scale) -> float | None:
-    sites, _ = scale.problem().build()
-    return pooled_optimum(sites, registry.make("ipadmm", {"lam": scale.lam}))
+    return pooled_optimum(scale.problem().build().sites, registry.make("ipadmm", {"lam": scale.lam}))
