@@ -15,8 +15,12 @@ from scipy.stats import norm
 from cli.conftest import QUICK, TINY
 from sottovoce import models, simulate
 from sottovoce import noise as noise_module
+from sottovoce.compiled import CompiledOracle
+from sottovoce.engines import devices
+from sottovoce.errors import UnsupportedError
 from sottovoce.experiments.config import TrainConfig
 from sottovoce.experiments.run import bind, train
+from sottovoce.oracle import Oracle
 from sottovoce.privacy import HOLDER_ONLY
 
 ONLY = "for the holder of the rows only; not covered by the guarantee"
@@ -284,6 +288,28 @@ def test_single_precision_is_refused_before_anything_is_charged(given, tmp_path,
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "Expected dtype='float64' with private rows, got dtype='float32'" in err
     assert answer("budget", "show", budget)["spent"] == 0
+
+
+def test_a_device_that_refuses_costs_nothing(given, tmp_path, cli, answer, monkeypatch):
+    def refuse(*_):
+        raise UnsupportedError("Expected a device that works, got none. Use another.")
+
+    budget = tmp_path / "budget.json"
+    cli("budget", "new", budget, "--epsilon", 20)
+    monkeypatch.setattr(devices.Cpu, "oracle", refuse)
+    code, out, err = cli(*given, "--nodes", 3, "--budget", budget)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert answer("budget", "show", budget)["spent"] == 0
+
+
+def test_everything_is_made_once(given, tmp_path, cli, monkeypatch):
+    made = []
+    for kind in (Oracle, TrainConfig):
+        check = kind.__post_init__
+        monkeypatch.setattr(kind, "__post_init__", lambda self, check=check: (made.append(type(self)), check(self)))
+    cli("budget", "new", tmp_path / "budget.json", "--epsilon", 20)
+    assert cli(*given, "--nodes", 3, "--budget", tmp_path / "budget.json", "--out", tmp_path / "run")[0] == 0
+    assert made == [TrainConfig, CompiledOracle]
 
 
 def test_a_pure_total_is_counted_and_can_be_read_back(given, clinic, tmp_path, answer):
