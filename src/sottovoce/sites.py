@@ -76,7 +76,11 @@ class Sites:
         """
         if data.private:
             refuse_reading(partition)
-        parts = partition(data, nodes, seed)
+        return cls.dealt(data, partition(data, nodes, seed), clip=clip)
+
+    @classmethod
+    def dealt(cls, data: Dataset, parts: list[Ints], *, clip: bool = False) -> "Sites":
+        """The rows of one data set, each with its owner: part i holds the numbers of node i's rows."""
         sites = cls.__new__(cls)
         sites.private = data.private
         labels = np.asarray(data.labels, dtype=np.float64)[np.concatenate(parts)]

@@ -6,8 +6,8 @@ import pytest
 
 from sottovoce import ADMM, IPADMM
 from sottovoce.errors import InputError
-from sottovoce.experiments.build import build
 from sottovoce.experiments.config import TrainConfig
+from sottovoce.experiments.run import bind
 from sottovoce.plan import plan
 
 CONFIGS = [
@@ -32,9 +32,9 @@ SET = {"rounds": 100, "local_steps": 10, "rho": 1e-3, "diameter": 80.0}
 
 
 def test_nothing_of_the_algorithms_is_repeated():
-    algorithm = build(TrainConfig(**SET)).algorithm
+    algorithm = bind(TrainConfig(**SET)).algorithm
     assert algorithm == IPADMM(**SET)
-    assert build(TrainConfig(algorithm="admm")).algorithm == ADMM()
+    assert bind(TrainConfig(algorithm="admm")).algorithm == ADMM()
     assert TrainConfig().epsilon is None
     resolved = TrainConfig(**SET).resolved()
     ours = {f.name for f in fields(TrainConfig)} - {"sampling", "loss", "regulariser"}
@@ -44,13 +44,14 @@ def test_nothing_of_the_algorithms_is_repeated():
 
 def test_what_is_not_given_is_planned_and_what_is_given_stays():
     config = TrainConfig(nodes=4, graph="ring", rounds=7, epsilon=2.0)
-    _, sites, graph, algorithm, _ = build(config)
-    found = plan(sizes=sites.counts.tolist(), d=sites.d, graph=graph, epsilon=2.0, fixed={"rounds": 7})
+    problem, algorithm = bind(config)
+    sizes, d = problem.sites.counts.tolist(), problem.sites.d
+    found = plan(sizes=sizes, d=d, graph=problem.graph, epsilon=2.0, fixed={"rounds": 7})
     assert algorithm == found.algorithm()
     assert (algorithm.rounds, algorithm.epsilon) == (7, 2.0)
     assert config.resolved(algorithm).diameter == algorithm.diameter
     # Without noise there is nothing to plan for.
-    assert build(TrainConfig(nodes=4, epsilon=math.inf)).algorithm == IPADMM(epsilon=math.inf)
+    assert bind(TrainConfig(nodes=4, epsilon=math.inf)).algorithm == IPADMM(epsilon=math.inf)
 
 
 def test_overrides_win_and_may_be_spelt_either_way():
@@ -80,8 +81,9 @@ def test_refusals_name_the_setting():
 
 
 def test_build_deals_out_what_was_asked(few_rows):
-    source, sites, graph, algorithm, names = build(TrainConfig(nodes=4, graph="star", split="official", lam=0.5))
-    assert (len(source.learnt), len(source.test)) == (few_rows.n_train, len(few_rows) - few_rows.n_train)
-    assert names == ("site-1", "site-2", "site-3", "site-4")
+    problem, algorithm = bind(TrainConfig(nodes=4, graph="star", split="official", lam=0.5))
+    sites = problem.sites
+    assert (len(sites.labels), len(problem.test)) == (few_rows.n_train, len(few_rows) - few_rows.n_train)
+    assert problem.names == ("site-1", "site-2", "site-3", "site-4")
     assert (sites.n, sites.counts.sum()) == (4, few_rows.n_train)
-    assert (graph.name, algorithm.lam) == ("star", 0.5)
+    assert (problem.graph.name, algorithm.lam) == ("star", 0.5)

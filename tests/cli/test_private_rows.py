@@ -15,9 +15,12 @@ from scipy.stats import norm
 from cli.conftest import QUICK, TINY
 from sottovoce import models, simulate
 from sottovoce import noise as noise_module
-from sottovoce.experiments.build import build
+from sottovoce.compiled import CompiledOracle
+from sottovoce.engines import devices
+from sottovoce.errors import UnsupportedError
 from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import train
+from sottovoce.experiments.run import bind, train
+from sottovoce.oracle import Oracle
 from sottovoce.privacy import HOLDER_ONLY
 
 ONLY = "for the holder of the rows only; not covered by the guarantee"
@@ -62,7 +65,7 @@ def test_what_a_row_says_does_not_decide_whose_it_is(given, tmp_path, cli, dealt
 def test_a_changed_row_moves_no_other(clinic, tmp_path):
     def dealt():
         config = TrainConfig(data=str(clinic), schema=str(tmp_path / "schema.toml"), nodes=4)
-        sites = build(config).sites
+        sites = bind(config).problem.sites
         return sites.counts, sites.rows.matrix.toarray(), sites.labels
 
     counts, rows, labels = dealt()
@@ -133,9 +136,10 @@ class Words:
 
 def built_from(given, **more):
     settings = {name[2:].replace("-", "_"): value for name, value in zip(given[1::2], given[2::2], strict=True)}
-    built = build(TrainConfig.read(settings | {"data": str(given[2]), "schema": str(given[4]), **more}))
-    assert built.sites.private
-    return built
+    config = TrainConfig.read(settings | {"data": str(given[2]), "schema": str(given[4]), **more})
+    problem, algorithm = bind(config)
+    assert problem.sites.private
+    return algorithm, problem.sites, problem.graph
 
 
 def test_the_system_s_words_are_the_system_s(monkeypatch):
@@ -157,7 +161,7 @@ def test_noise_is_the_system_s(given, answer, monkeypatch, dealt):
         return np.stack([z.reshape(3, 7, 2).transpose(2, 0, 1) for z in steps[5 * (k - 1) : 5 * k]], axis=2)
 
     built = built_from(given, **dealt)
-    again = simulate(built.algorithm, built.sites, built.graph, runs=2, noise=noise)
+    again = simulate(*built, runs=2, noise=noise)
     for name, value in again.risk().items():
         assert said["risk"][name] == pytest.approx(value, rel=1e-12)
     assert again.seed is None
@@ -173,8 +177,8 @@ def test_batches_are_the_system_s(given, answer, monkeypatch, sampling):
     options = ["--nodes", 3, "--batch-size", 30, "--sampling", sampling, "--runs", 2]
     built = built_from(given, nodes=3, **more)
     said = risk(5, lambda: answer(*given, *options)["risk"])
-    again = risk(5, lambda: simulate(built.algorithm, built.sites, built.graph, runs=2).risk())
-    other = risk(6, lambda: simulate(built.algorithm, built.sites, built.graph, runs=2).risk())
+    again = risk(5, lambda: simulate(*built, runs=2).risk())
+    other = risk(6, lambda: simulate(*built, runs=2).risk())
     assert said == pytest.approx(again, rel=1e-12)
     assert said != pytest.approx(other, rel=1e-6)
 
@@ -284,6 +288,28 @@ def test_single_precision_is_refused_before_anything_is_charged(given, tmp_path,
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "Expected dtype='float64' with private rows, got dtype='float32'" in err
     assert answer("budget", "show", budget)["spent"] == 0
+
+
+def test_a_device_that_refuses_costs_nothing(given, tmp_path, cli, answer, monkeypatch):
+    def refuse(*_):
+        raise UnsupportedError("Expected a device that works, got none. Use another.")
+
+    budget = tmp_path / "budget.json"
+    cli("budget", "new", budget, "--epsilon", 20)
+    monkeypatch.setattr(devices.Cpu, "oracle", refuse)
+    code, out, err = cli(*given, "--nodes", 3, "--budget", budget)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert answer("budget", "show", budget)["spent"] == 0
+
+
+def test_everything_is_made_once(given, tmp_path, cli, monkeypatch):
+    made = []
+    for kind in (Oracle, TrainConfig):
+        check = kind.__post_init__
+        monkeypatch.setattr(kind, "__post_init__", lambda self, check=check: (made.append(type(self)), check(self)))
+    cli("budget", "new", tmp_path / "budget.json", "--epsilon", 20)
+    assert cli(*given, "--nodes", 3, "--budget", tmp_path / "budget.json", "--out", tmp_path / "run")[0] == 0
+    assert made == [TrainConfig, CompiledOracle]
 
 
 def test_a_pure_total_is_counted_and_can_be_read_back(given, clinic, tmp_path, answer):

@@ -147,7 +147,7 @@ def test_interrupted_while_learning(cli, place, monkeypatch, json):
         raise KeyboardInterrupt
 
     before = listing(place)
-    monkeypatch.setattr(run, "simulate", interrupt)
+    monkeypatch.setattr(run, "solve", interrupt)
     code, out, err = cli("train", *TINY, "--out", "new/run", *json)
     assert (code, out, err) == (130, "", "sottovoce: interrupted; an unfinished run writes nothing\n")
     assert listing(place) == before
@@ -169,7 +169,7 @@ def test_too_large_for_memory(cli, monkeypatch):
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(run, "simulate", fail)
+    monkeypatch.setattr(run, "solve", fail)
     code, _, err = cli("train", *TINY)
     assert (code, err.count("\n")) == (2, 1)
 
@@ -196,6 +196,6 @@ def test_a_bug_is_not_hidden(cli, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run, "simulate", fail)
+    monkeypatch.setattr(run, "solve", fail)
     with pytest.raises(ZeroDivisionError):
         cli("train", *TINY)

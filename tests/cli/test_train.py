@@ -11,8 +11,8 @@ from pyarrow import parquet
 from cli.conftest import TINY
 from sottovoce.engines.history import COLUMNS
 from sottovoce.engines.simulate import simulate
-from sottovoce.experiments.build import build
 from sottovoce.experiments.config import TrainConfig
+from sottovoce.experiments.run import bind
 
 KEYS = {
     "algorithm", "dataset", "nodes", "graph", "rounds", "local_steps", "epsilon", "delta", "sigma", "calibration",
@@ -38,8 +38,8 @@ def test_json_says_what_was_run_and_what_came_out(answer):
 def test_json_figures_are_those_of_the_library(answer):
     said = answer("train", *TINY, "--seed", 3)
     config = TrainConfig(nodes=5, rounds=2, local_steps=2, runs=2, rho=0.001, diameter=80.0, seed=3)
-    _, sites, graph, algorithm, _ = build(config)
-    result = simulate(algorithm, sites, graph, runs=2, seed=3)
+    problem, algorithm = bind(config)
+    result = simulate(algorithm, problem.sites, problem.graph, runs=2, seed=3)
     assert said["risk"] == result.risk()
     assert said["accuracy"] == result.accuracy()
     assert said["risk_std"]["last"] == np.std(result.history.final("risk_last"), ddof=1)

@@ -12,6 +12,7 @@ LAYERS = [
     ("kernels",),
     ("noise", "sampler", "secure", "rows"),
     ("sites", "argmin", "evaluation"),
+    ("problem",),
     ("oracle",),
     ("compiled", "cuda"),
     ("algorithms",),

@@ -98,4 +98,7 @@ def test_a_model_file_and_its_figures_say_the_same(tmp_path):
 
 
 def test_the_demo_s_simulated_accuracy_is_by_the_same_rule():
-    assert demo_scores._accuracies(WEIGHTS.T, ROWS, losses.Logistic(), np.ones(3)).tolist() == [1, 2 / 3, 1, 1]
+    site = CompiledOracle(
+        sv.Sites([ROWS], [np.ones(3)]), np.array([0]), 1, losses.Logistic(), sv.regularisers.L2(), 0.1
+    )
+    assert demo_scores.mean_scores(site, WEIGHTS[None]).accuracy.tolist() == [1, 2 / 3, 1, 1]

@@ -108,13 +108,13 @@ def test_two_fits_differ(two, quick):
 
 def test_rows_are_private_unless_a_seed_says_that_this_is_a_test(two, quick, monkeypatch):
     seen = []
-    engine = training.simulate
+    engine = training.solve
 
-    def simulate(algorithm, sites, *rest, **more):
-        seen.append((sites.private, more["seed"]))
-        return engine(algorithm, sites, *rest, **more)
+    def solve(problem, *rest, **more):
+        seen.append((problem.sites.private, more["seed"]))
+        return engine(problem, *rest, **more)
 
-    monkeypatch.setattr(training, "simulate", simulate)
+    monkeypatch.setattr(training, "solve", solve)
     public = {**quick, "data_norm": 3.0, "classes": ["no", "yes"]}
     PrivateLogisticRegression(1.0, **public).fit(*two)
     with pytest.warns(PrivacyLeakWarning, match="noise came from a seed"):
@@ -241,6 +241,6 @@ def test_gradients_can_be_clipped(two, quick):
 def test_a_run_that_costs_more_than_asked_is_refused(two, quick, monkeypatch):
     honest = IPADMM.sigma
     monkeypatch.setattr(IPADMM, "sigma", lambda self, site: honest(self, site) * 0.99)
-    monkeypatch.setattr(training, "simulate", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(IPADMM, "release", lambda *_, **__: pytest.fail("computed"))
     with pytest.raises(PrivacyError, match=r"Expected a run within epsilon=1\.0"):
         PrivateLogisticRegression(1.0, **quick, data_norm=3.0, classes=["no", "yes"]).fit(*two)

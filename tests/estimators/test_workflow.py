@@ -14,9 +14,9 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sottovoce import graphs
+from sottovoce import IPADMM, graphs
 from sottovoce.errors import BudgetError, InputError, PrivacyError
-from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, training
+from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor
 from sottovoce.privacy import BudgetAccountant
 
 PUBLIC = {"data_norm": 3.0, "classes": ["no", "yes"]}
@@ -28,7 +28,7 @@ def test_a_fit_is_charged_before_it_is_computed(two, quick, monkeypatch):
     accountant = BudgetAccountant(1.5, 1e-5)
     model = PrivateLogisticRegression(1.0, **quick, **PUBLIC, accountant=accountant).fit(*two)
     assert accountant.events == (model.privacy_.event,)
-    monkeypatch.setattr(training, "simulate", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(IPADMM, "release", lambda *_, **__: pytest.fail("computed"))
     with pytest.raises(BudgetError, match=r"at most epsilon=1\.5"):
         model.set_params(epsilon=1.4).fit(*two)
     assert len(accountant) == 1
@@ -38,7 +38,7 @@ def test_a_fit_is_charged_before_it_is_computed(two, quick, monkeypatch):
 
 def test_what_fails_on_the_way_is_paid_for(two, quick, monkeypatch):
     accountant = BudgetAccountant(1.5, 1e-5)
-    monkeypatch.setattr(training, "simulate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(IPADMM, "release", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         PrivateLogisticRegression(1.0, **quick, **PUBLIC, accountant=accountant).fit(*two)
     assert len(accountant) == 1

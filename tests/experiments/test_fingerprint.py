@@ -6,13 +6,13 @@ import pytest
 
 from sottovoce.algorithms import registry
 from sottovoce.experiments import cells, fingerprint
-from sottovoce.experiments.cells import Problem, cell
+from sottovoce.experiments.cells import ProblemSpec, cell
 
 STARTS = ("sottovoce.experiments.measured", "sottovoce.algorithms.ipadmm")
 
 
 def key():
-    return cell("ipadmm", Problem(nodes=4), {"rounds": 5}, runs=2, seed=0).key
+    return cell("ipadmm", ProblemSpec(nodes=4), {"rounds": 5}, runs=2, seed=0).key
 
 
 @pytest.fixture(name="copy")

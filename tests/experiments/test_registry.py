@@ -10,7 +10,7 @@ from sottovoce.algorithms import Algorithm, registry
 from sottovoce.algorithms.registry import COMMON, REGISTRY, Entry
 from sottovoce.errors import InputError
 from sottovoce.experiments import cells
-from sottovoce.experiments.cells import Problem, cell
+from sottovoce.experiments.cells import ProblemSpec, cell
 from sottovoce.experiments.panels import QUICK, Panel, add_point
 
 
@@ -61,7 +61,7 @@ def test_a_setting_that_an_algorithm_does_not_have_is_refused_by_name(monkeypatc
 
 def made(name="ipadmm", problem=None, own=None, **changes):
     common = {"epsilon": 1.0, "delta": 1e-5, "rounds": 5, "rho": 0.1, "lam": 0.1}
-    return cell(name, problem or Problem(nodes=4), common, own, **{"runs": 2, "seed": 0, **changes})
+    return cell(name, problem or ProblemSpec(nodes=4), common, own, **{"runs": 2, "seed": 0, **changes})
 
 
 def test_a_content_hash_depends_on_all_that_matters():
@@ -72,7 +72,7 @@ def test_a_content_hash_depends_on_all_that_matters():
         made(seed=1).key,
         made(record=(1, 2)).key,
         made(form="published").key,
-        made(problem=Problem(nodes=5)).key,
+        made(problem=ProblemSpec(nodes=5)).key,
     }
     assert len(keys) == 7
     assert made().key == made().key == made(record=()).key

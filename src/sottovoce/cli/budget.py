@@ -64,13 +64,13 @@ def show_budget(file: _File, json: _Json = False) -> None:
 
 
 def charging(file: Path) -> Callable[[Any], None]:
-    """Charges the file with an event: on disk before this returns, so that a crash can only count too much."""
+    """Charges the file with a statement: on disk before this returns, so that a crash can only count too much."""
     from sottovoce.privacy import BudgetAccountant
 
     accountant = BudgetAccountant.load(file)
 
-    def charge(event: Any) -> None:
-        accountant.spend(event)
+    def charge(statement: Any) -> None:
+        accountant.spend(statement.event)
         accountant.save(file)
 
     return charge

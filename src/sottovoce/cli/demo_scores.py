@@ -15,14 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce import models
-from sottovoce.arrays import Floats
+from sottovoce.algorithms import Algorithm
 from sottovoce.cli.output import up
-from sottovoce.datasets import Dataset
+from sottovoce.engines.history import mean_scores
 from sottovoce.engines.network.agreement import Agreement
-from sottovoce.engines.simulate import simulate
-from sottovoce.losses import Loss
-from sottovoce.schema import Schema, files
-from sottovoce.sites import Sites
+from sottovoce.engines.simulate import solve
+from sottovoce.problem import Problem
 
 
 @final
@@ -72,7 +70,10 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
     """Score every site's model file, and simulated runs on the sites' rows, on the test file."""
     schema = agreement.encoding
     assert schema is not None
-    tested = files.encode(test, schema)
+    ordered = {name: rows[name] for name in agreement.names}
+    problem = Problem.from_site_files(ordered, schema, agreement.graph, test)
+    tested = problem.test
+    assert tested is not None
     right = agreement.algorithm.loss.labels.numbers(tested.labels)
     learnt = {name: models.load(path) for name, path in results.items()}
     answers = {name: model.decide(tested.features) for name, model in learnt.items()}
@@ -87,34 +88,18 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
         )
         for name, model in learnt.items()
     )
-    simulated = _simulated(agreement, _sites(agreement, schema, rows), tested, runs)
+    simulated = _simulated(problem, agreement.algorithm, runs)
     majority = float(max(right.mean(), 1 - right.mean()))
     return Scores(scored, simulated, majority, len(right))
 
 
-def _sites(agreement: Agreement, schema: Schema, rows: Mapping[str, Path]) -> Sites:
-    data = [files.encode(rows[name], schema) for name in agreement.names]
-    return Sites([part.features for part in data], [part.labels for part in data], data_norm=schema.data_norm)
-
-
-def _simulated(agreement: Agreement, sites: Sites, tested: Dataset, runs: int) -> Simulated:
-    result = simulate(agreement.algorithm, sites, agreement.graph, runs=runs, record=1)
-    learnt = [_model(result.last, agreement, i) for i in range(len(agreement.names))]
-    loss = agreement.algorithm.loss
-    accuracies = np.stack([_accuracies(weights, tested.features, loss, tested.labels) for weights in learnt])
-    by_run = accuracies.mean(axis=0)
+def _simulated(problem: Problem, algorithm: Algorithm[Any], runs: int) -> Simulated:
+    """What sites would end with: the mean of their last broadcast and their neighbours'."""
+    solved = solve(problem, algorithm, runs=runs, record=1)
+    last, neighbours = solved.result.last, problem.graph.neighbours
+    models = np.stack([last[:, [i, *neighbours(i)]].mean(axis=1).T for i in range(problem.sites.n)])
+    by_run = mean_scores(solved.test_site, models).accuracy
     return Simulated(runs, float(by_run.mean()), float(by_run.std(ddof=1)))
-
-
-def _model(last: Any, agreement: Agreement, i: int) -> Floats:
-    """What site i would end with: the mean of its last broadcast and its neighbours', (runs, d)."""
-    model: Floats = last[:, [i, *agreement.graph.neighbours(i)]].mean(axis=1)
-    return model
-
-
-def _accuracies(weights: Floats, features: Any, loss: Loss, labels: Floats) -> Floats:
-    found: Floats = loss.labels.hits(features @ weights.T, labels[:, None]).mean(axis=0)
-    return found
 
 
 # -- for people -------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def up(value: float) -> str:
 
 
 def _title(trained: Trained) -> Text:
-    c, data, nodes = trained.config, trained.built.source.learnt.name, trained.built.sites.n
+    c, data, nodes = trained.config, trained.problem.title, trained.problem.sites.n
     steps = "" if c.local_steps is None else f" of {c.local_steps} local steps"
     return Text(
         f"{c.algorithm} on {data}: {nodes} nodes, {c.graph} graph, {c.rounds} rounds{steps}, "

@@ -35,8 +35,8 @@ from sottovoce.engines.network.journal import Journal
 from sottovoce.engines.network.seat import committing, damage_from_ledger, owner_of
 from sottovoce.engines.network.stops import DamagedError
 from sottovoce.errors import InputError, expect
-from sottovoce.models.from_site import label_scale
 from sottovoce.privacy.ledger import Ledger
+from sottovoce.problem import encoded
 from sottovoce.schema import Schema
 from sottovoce.sites import Sites
 
@@ -82,13 +82,8 @@ def read_rows(
         expect(data_norm is not None, "a schema, or the bound data_norm on the norm of every row", data_norm=data_norm)
         arrays = _arrays(path, most, features)
         return Sites([arrays[0]], [arrays[1]], data_norm=data_norm or 0.0, private=True)
-    from sottovoce.schema import files
-
-    data = files.encode(path, schema)
-    offset, scale = label_scale(schema)
-    # Numbers are learnt in the unit of the loss, and turned back when the model predicts.
-    labels = data.labels if scale == 1.0 and offset == 0.0 else (data.labels - offset) / scale
-    return Sites([data.features], [labels], data_norm=schema.data_norm, private=True)
+    data, _ = encoded(path, schema)
+    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True)
 
 
 def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:

@@ -64,17 +64,17 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
     consensus = outputs.last.mean(axis=0)
     distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
     line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
-    per_node = {
-        "average": outputs.average[chosen],
-        "last": outputs.last[chosen],
-        "consensus": consensus[None],
-    }
-    for name, models in per_node.items():
-        nodes, d, runs = models.shape
-        scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
-        line[f"risk_{name}"] = scores.risk.reshape(nodes, runs).mean(axis=0)
-        line[f"accuracy_{name}"] = scores.accuracy.reshape(nodes, runs).mean(axis=0)
+    models = outputs.average[chosen], outputs.last[chosen], consensus[None]
+    for name, stack in zip(OUTPUTS, models, strict=True):
+        line[f"risk_{name}"], line[f"accuracy_{name}"] = mean_scores(site, stack)
     return line
+
+
+def mean_scores(site: Oracle, models: Array) -> Scores:
+    """How good models (nodes, d, runs) are on the oracle's rows: of every run the mean over nodes."""
+    nodes, d, runs = models.shape
+    scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
+    return Scores(*(column.reshape(nodes, runs).mean(axis=0) for column in scores))
 
 
 def by_node(site: Oracle, models: Array) -> Scores:

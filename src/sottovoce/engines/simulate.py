@@ -1,25 +1,34 @@
-"""The simulator: a whole network, many runs at once, in one process."""
+"""The simulator: a whole network, many runs at once, in one process.
+
+There is one way from a problem and an algorithm to a result, and it is `solve`: it binds the rows to the objective,
+states what the runs cost, has them paid for, and makes them. `simulate` is the same for sites and a graph in hand.
+"""
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from sottovoce.algorithms.base import Algorithm, Outputs
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Floats
 from sottovoce.engines import devices
 from sottovoce.engines.devices import DeviceName, Precision
-from sottovoce.engines.history import NODES_SCORED, History, measure, scored_nodes
+from sottovoce.engines.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes
 from sottovoce.errors import PrivacyError, expect
-from sottovoce.graphs import Graph
+from sottovoce.graphs import Graph, complete
 from sottovoce.noise import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
+from sottovoce.oracle import Oracle
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.problem import Problem
 from sottovoce.sites import Sites
 
 Progress: TypeAlias = Callable[[int, int], None]
+# Told what all runs together cost, before a row is looked at; raises where that does not fit into a budget.
+Charge: TypeAlias = Callable[[PrivacyStatement], None]
 
 # What a statement about private rows must say of noise that was not drawn here.
 HANDED_IN = (
@@ -47,11 +56,41 @@ class Result:
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
-        return {name: float(self.history.final(f"risk_{name}").mean()) for name in ("average", "last", "consensus")}
+        return {name: float(self.history.final(f"risk_{name}").mean()) for name in OUTPUTS}
 
     def accuracy(self) -> dict[str, float]:
         """The same for the share of right answers."""
-        return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in ("average", "last", "consensus")}
+        return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in OUTPUTS}
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A finished run with all that it was made of, so that nobody builds it again. It holds the rows."""
+
+    problem: Problem
+    algorithm: Algorithm[Any]
+    site: Oracle  # the rows, bound to the objective on the device of the run
+    result: Result
+
+    @property
+    def weights(self) -> Floats:
+        """The consensus of the first run, (features, outputs), in the units that it was learnt in."""
+        flat: Floats = self.result.consensus[0].astype(np.float64)
+        return flat.reshape(self.problem.sites.d, self.algorithm.loss.outputs)
+
+    @cached_property
+    def test_site(self) -> Oracle:
+        """The test rows, bound to the same objective."""
+        test = self.problem.test
+        assert test is not None  # whoever asks knows that there are some
+        sites = Sites([test.features], [test.labels], data_norm=test.data_norm, private=test.private)
+        return devices.by_name("cpu").oracle(self.algorithm, sites, complete(1), "float64")
+
+    def tested(self) -> dict[str, Array]:
+        """Scores of the final models on the test rows, one entry per run."""
+        # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
+        outputs = Outputs(*(models.transpose(1, 2, 0) for models in (self.result.average, self.result.last)))
+        return measure(outputs, self.test_site, scored_nodes(self.problem.sites.n))
 
 
 def simulate(
@@ -86,23 +125,42 @@ def simulate(
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
         dtype: "float64", or "float32", which is about twice as fast and differs by rounding; refused with private rows.
     """
+    return solve(
+        Problem(sites, graph), algorithm, runs=runs, seed=seed, noise=noise, record=record, scored=scored,
+        progress=progress, device=device, dtype=dtype,
+    ).result  # fmt: skip
+
+
+def solve(
+    problem: Problem, algorithm: Algorithm[Any], *, runs: int = 1, seed: int | None = None,
+    noise: NoiseFunction | None = None, record: int | Iterable[int] | None = None, scored: int = NODES_SCORED,
+    progress: Progress | None = None, device: DeviceName = "cpu", dtype: Precision = "float64",
+    charge: Charge | None = None,
+) -> Solved:  # fmt: skip
+    """Run an algorithm on a problem; arguments as for `simulate`.
+
+    `charge` is called when nothing is left to be refused and nothing but the form of the rows was looked at. If it
+    raises, nothing was computed; what fails later is paid for all the same.
+    """
     expect(runs >= 1, "runs >= 1", runs=runs)
-    expect(graph.n == sites.n, "one site for every node of the graph", nodes=graph.n, sites=sites.n)
-    started = perf_counter()
+    started, sites = perf_counter(), problem.sites
     where = devices.by_name(device)
-    site, exchange = where.oracle(algorithm, sites, graph, dtype), where.exchange(graph)
-    counted = runs if sites.private else 1  # in a study, runs are repetitions of one and the same experiment
-    statement = algorithm.statement(site).of_runs(counted)
-    if sites.private:
+    site, exchange = where.oracle(algorithm, sites, problem.graph, dtype), where.exchange(problem.graph)
+    counted = runs if problem.private else 1  # in a study, runs are repetitions of one and the same experiment
+    one = replace(algorithm.statement(site), unit=problem.unit)
+    statement = one.of_runs(counted)
+    if problem.private:
         refuse_seed(seed)
         statement = statement if noise is None else statement.noting(HANDED_IN)
     seed = secrets.randbits(63) if seed is None else seed
     shape = Shape(sites.n, site.d, runs, dtype=site.dtype.type)
-    drawn = SystemNoise(shape) if sites.private else SeededNoise(seed, shape)
+    drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
     source = drawn if noise is None else GivenNoise(noise, drawn)
     recorded, history = _rounds_to_record(record, algorithm.rounds), History()
-
     state = algorithm.start(site, runs)
+    if charge is not None:
+        charge(one.of_runs(runs))
+
     for k in range(1, algorithm.rounds + 1):
         message, state = algorithm.release(k, state, site, source)
         state = algorithm.absorb(k, state, site, exchange(message))
@@ -115,15 +173,16 @@ def simulate(
             progress(k, algorithm.rounds)
 
     models = _public_layout(*map(where.to_host, algorithm.outputs(algorithm.rounds, state)))
-    return Result(
+    result = Result(
         average=models.average,
         last=models.last,
         consensus=models.last.mean(axis=1),
         history=history,
-        privacy=statement,
+        privacy=statement.noting(*problem.notes),
         seed=seed if isinstance(source, SeededNoise) else None,
         seconds=perf_counter() - started,
     )
+    return Solved(problem, algorithm, site, result)
 
 
 def refuse_seed(seed: int | None) -> None:

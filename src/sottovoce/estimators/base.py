@@ -4,9 +4,9 @@ Nothing is inherited from scikit-learn's linear models, whose internals change f
 
     reads its target            labels, and what their scale is                   (each estimator for itself)
     bounds the rows             `scaling`
-    deals them out to sites     `dealing`
+    deals them out to sites     `dealing`, and binds them as a `Problem`
     chooses an algorithm        `training`, from public numbers
-    pays and runs               `training`
+    pays and runs               `training`, as all do, by `solve`
     keeps                       the model, the statement and the plan; nothing else that was computed from the rows
 """
 
@@ -14,8 +14,8 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,7 +30,7 @@ from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
 from sottovoce.graphs import Graph
 from sottovoce.losses import Loss
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
-from sottovoce.sites import Sites
+from sottovoce.problem import Answers, Problem
 
 if TYPE_CHECKING:
     from sottovoce.models import Model
@@ -44,15 +44,13 @@ class Leak(NamedTuple):
     advice: str
 
 
-class Target(ABC):
-    """Labels as a loss takes them, and what its outputs mean to the caller."""
+class Target(NamedTuple):
+    """Labels as a loss takes them, what they mean to the caller, and the attributes that say so."""
 
     loss: Loss
     labels: Floats
-
-    @abstractmethod
-    def attributes(self, model: Linear) -> dict[str, Any]:
-        """`coef_`, `intercept_` and the like, in the caller's units."""
+    answers: Answers
+    attributes: Mapping[str, Any]
 
 
 def forget(estimator: BaseEstimator) -> None:
@@ -78,41 +76,28 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     privacy_: PrivacyStatement
     n_features_in_: int
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        data_norm: float | None,
-        sites: int,
-        graph: str | Graph,
-        algorithm: training.AlgorithmChoice,
-        rounds: int | None,
-        local_steps: int | None,
-        rho: float | None,
-        diameter: float | None,
-        lam: float,
-        fit_intercept: bool,
-        max_grad_norm: float | None,
-        accountant: BudgetAccountant | None,
-        random_state: RandomState,
-        device: DeviceName,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.sites = sites
-        self.graph = graph
-        self.algorithm = algorithm
-        self.rounds = rounds
-        self.local_steps = local_steps
-        self.rho = rho
-        self.diameter = diameter
-        self.lam = lam
-        self.fit_intercept = fit_intercept
-        self.max_grad_norm = max_grad_norm
-        self.accountant = accountant
-        self.random_state = random_state
-        self.device = device
+    # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
+    epsilon: float
+    delta: float
+    data_norm: float | None
+    sites: int
+    graph: str | Graph
+    algorithm: training.AlgorithmChoice
+    rounds: int | None
+    local_steps: int | None
+    rho: float | None
+    diameter: float | None
+    lam: float
+    fit_intercept: bool
+    max_grad_norm: float | None
+    accountant: BudgetAccountant | None
+    random_state: RandomState
+    device: DeviceName
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keep the arguments of `__init__` as they came, under their names: what is wrong with them a fit says."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     # -- what an estimator says for itself ----------------------------------------------------------------------------
 
@@ -120,10 +105,11 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         """Read the labels; what is read off them goes to `leaks`."""
 
-    @property
+    _label_checks: ClassVar[Mapping[str, Any]] = {}  # what scikit-learn's `validate_data` should check of y
+
     @abstractmethod
-    def _label_checks(self) -> Mapping[str, Any]:
-        """What scikit-learn's `validate_data` should check of y."""
+    def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, Any]:
+        """`coef_` and `intercept_` of a model of what was learnt."""
 
     @abstractmethod
     def row_scores(self, X: Any, y: Any) -> Floats:
@@ -157,24 +143,23 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             )
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = dealing.at_random(self.sites, len(y), draws) if sites is None else dealing.by_labels(sites, len(y))
-        rows = scale.bounded(X)
-        # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
-        private = self.random_state is None
-        split = [rows[part] for part in parts], [target.labels[part] for part in parts]
-        held = Sites(*split, clip=True, private=private)
-        graph = training.graph_of(self.graph, held.n)
-        algorithm, plan = self._choose(target.loss, held, graph)
         self._leaks_of_noise(leaks)
+        # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
+        problem = Problem.from_arrays(
+            scale.bounded(X), target.labels, parts, partial(training.graph_of, self.graph),
+            private=self.random_state is None, answers=target.answers, notes=tuple(leak.note for leak in leaks),
+        )  # fmt: skip
+        algorithm, plan = self._choose(target.loss, problem)
         for leak in leaks:
             warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=2)
 
-        fitted = training.train(algorithm, held, graph, accountant, draws, self.device)
-        notes = (*fitted.privacy.notes, *(leak.note for leak in leaks))
-        self.privacy_ = replace(fitted.privacy, notes=notes)
-        self.loss_, self.plan_, self.n_iter_ = target.loss, plan, fitted.rounds
-        self.n_sites_, self.site_rows_ = held.n, tuple(held.counts.tolist())
-        for name, value in target.attributes(scale.restored(fitted.weights)).items():
+        solved = training.train(problem, algorithm, accountant, draws, self.device)
+        self.privacy_, self.loss_, self.plan_ = solved.result.privacy, target.loss, plan
+        self.n_iter_, self.n_sites_ = algorithm.rounds, problem.sites.n
+        self.site_rows_ = tuple(problem.sites.counts.tolist())
+        for name, value in target.attributes.items():
             setattr(self, name, value)
+        self.coef_, self.intercept_ = self._in_units(scale.restored(solved.weights), target.answers)
         return self
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
@@ -246,10 +231,12 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         longest = float(row_norms(X).max())
         return Scale(longest if longest > 0 else 1.0, constant)
 
-    def _choose(self, loss: Loss, held: Sites, graph: Graph) -> training.Chosen:
-        objective = training.Objective(loss, self.lam, self.max_grad_norm, self.epsilon, self.delta)
+    def _choose(self, loss: Loss, problem: Problem) -> training.Chosen:
         given = {name: getattr(self, name) for name in training.PLANNED}
-        return training.choose(self.algorithm, given, objective, held, graph)
+        objective = {name: getattr(self, name) for name in ("max_grad_norm", "epsilon", "delta")} | {"loss": loss}
+        # Each of n nodes puts a weight of lam / n on the penalty; here lam is its whole weight, however many there are.
+        objective["lam"] = self.lam * problem.sites.n
+        return training.choose(self.algorithm, given, objective, problem)
 
     def _leaks_of_noise(self, leaks: list[Leak]) -> None:
         if math.isinf(self.epsilon):

@@ -5,8 +5,7 @@ one budget pays for all classes.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
@@ -28,26 +27,10 @@ from sottovoce.estimators.training import AlgorithmChoice
 from sottovoce.graphs import Graph
 from sottovoce.losses import Loss, Signs
 from sottovoce.privacy import BudgetAccountant
+from sottovoce.problem import Answers
 
 HingeLoss: TypeAlias = Literal["hinge", "smoothed-hinge"]
 HINGES: tuple[HingeLoss, ...] = ("hinge", "smoothed-hinge")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ClassTarget(Target):
-    """The number of each row's class, as the loss takes it."""
-
-    loss: Loss
-    labels: Floats
-    classes: NDArray[Any]
-
-    def attributes(self, model: Linear) -> dict[str, Any]:
-        """For several classes the mean over them is taken off: it changes no prediction and carries only noise."""
-        coef, intercept = model
-        if len(self.classes) > 2:
-            coef, intercept = coef - coef.mean(axis=1, keepdims=True), intercept - intercept.mean()
-        return {"classes_": self.classes, "coef_": np.ascontiguousarray(coef.T), "intercept_": intercept}
 
 
 class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
@@ -57,10 +40,6 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
     @abstractmethod
     def _loss(self, classes: int) -> Loss:
         """For that many classes, two or more."""
-
-    @property
-    def _label_checks(self) -> Mapping[str, Any]:
-        return {}
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         check_classification_targets(y)
@@ -79,7 +58,15 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
             expect(not unknown, f"labels among classes={classes.tolist()}", labels=unknown[:5])
         expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=classes.tolist())
         loss, numbers = self._loss(len(classes)), np.searchsorted(classes, y).astype(np.float64)
-        return ClassTarget(loss, 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers, classes)
+        labels = 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers
+        return Target(loss, labels, Answers(tuple(map(str, classes.tolist()))), {"classes_": classes})
+
+    def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, Floats]:
+        """For several classes the mean over them is taken off: it changes no prediction and carries only noise."""
+        coef, intercept = model
+        if len(answers.classes or ()) > 2:
+            coef, intercept = coef - coef.mean(axis=1, keepdims=True), intercept - intercept.mean()
+        return np.ascontiguousarray(coef.T), intercept
 
     def _class_names(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.classes_.tolist())
@@ -162,11 +149,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         random_state: RandomState = None,
         device: DeviceName = "cpu",
     ) -> None:
-        super().__init__(
-            epsilon, delta, data_norm, sites, graph, algorithm, rounds, local_steps, rho, diameter, lam, fit_intercept,
-            max_grad_norm, accountant, random_state, device,
-        )  # fmt: skip
-        self.classes = classes
+        self._keep(locals())
 
     def _loss(self, classes: int) -> Loss:
         return losses.Logistic() if classes == 2 else losses.Softmax(classes)
@@ -217,12 +200,7 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         random_state: RandomState = None,
         device: DeviceName = "cpu",
     ) -> None:
-        super().__init__(
-            epsilon, delta, data_norm, sites, graph, algorithm, rounds, local_steps, rho, diameter, lam, fit_intercept,
-            max_grad_norm, accountant, random_state, device,
-        )  # fmt: skip
-        self.loss = loss
-        self.classes = classes
+        self._keep(locals())
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         if self.classes is None and (kind := type_of_target(y, input_name="y")) == "multiclass":

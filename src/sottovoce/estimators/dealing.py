@@ -8,6 +8,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sottovoce.arrays import Ints
 from sottovoce.errors import expect
 from sottovoce.estimators.draws import Draws
+from sottovoce.problem import grouped
 
 
 def by_labels(labels: Any, rows: int) -> list[Ints]:
@@ -17,9 +18,7 @@ def by_labels(labels: Any, rows: int) -> list[Ints]:
     if owners.dtype.kind in "fO":
         missing = [row for row, owner in enumerate(owners.tolist()) if owner is None or owner != owner]
         expect(not missing, "a site for every row", rows_without=missing[:5])
-    _, numbers = np.unique(owners, return_inverse=True)
-    order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+    return grouped(owners)[1]
 
 
 def at_random(sites: Any, rows: int, draws: Draws) -> list[Ints]:

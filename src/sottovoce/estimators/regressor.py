@@ -1,14 +1,13 @@
 """Private regression with losses whose slope is bounded, which privacy needs and outliers reward.
 
-Labels are clipped to public bounds and scaled to -1..1, about their middle if there is an intercept:
+Labels are clipped to public bounds and scaled to -1..1, about their middle if there is an intercept, as `Answers` says:
 
-    b = (y - middle) / half,    y^ = middle + half <w, a>
+    b = (y - offset) / scale,    y^ = offset + scale <w, a>
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, final
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -25,25 +24,9 @@ from sottovoce.estimators.training import AlgorithmChoice
 from sottovoce.graphs import Graph
 from sottovoce.losses import Loss
 from sottovoce.privacy import BudgetAccountant
+from sottovoce.problem import Answers
 
 RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile"]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class NumberTarget(Target):
-    """Labels in units of `half`, counted from `middle`."""
-
-    loss: Loss
-    labels: Floats
-    bounds: tuple[float, float]
-    middle: float
-    half: float
-
-    def attributes(self, model: Linear) -> dict[str, Any]:
-        """In the unit of y."""
-        intercept = self.middle + self.half * float(model.intercept[0])
-        return {"coef_": self.half * model.coef[:, 0], "intercept_": intercept, "y_bounds_": self.bounds}
 
 
 @final
@@ -66,6 +49,7 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
     """
 
+    _label_checks: ClassVar[Mapping[str, Any]] = {"y_numeric": True}
     y_bounds_: tuple[float, float]
 
     def __init__(
@@ -92,25 +76,16 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         random_state: RandomState = None,
         device: DeviceName = "cpu",
     ) -> None:
-        super().__init__(
-            epsilon, delta, data_norm, sites, graph, algorithm, rounds, local_steps, rho, diameter, lam, fit_intercept,
-            max_grad_norm, accountant, random_state, device,
-        )  # fmt: skip
-        self.loss = loss
-        self.threshold = threshold
-        self.quantile = quantile
-        self.y_bounds = y_bounds
-
-    @property
-    def _label_checks(self) -> Mapping[str, Any]:
-        return {"y_numeric": True}
+        self._keep(locals())
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         low, high = self._bounds(y, leaks)
-        middle = low / 2 + high / 2 if self.fit_intercept else 0.0
-        half = max(high - middle, middle - low) or 1.0  # where all labels are alike, any unit will do
+        answers = Answers.between(low, high, centred=self.fit_intercept)
         clipped = np.clip(np.asarray(y, dtype=np.float64), low, high)
-        return NumberTarget(self._loss(), (clipped - middle) / half, (low, high), middle, half)
+        return Target(self._loss(), answers.learnt(clipped), answers, {"y_bounds_": (low, high)})
+
+    def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, float]:
+        return answers.scale * model.coef[:, 0], answers.offset + answers.scale * float(model.intercept[0])
 
     def _bounds(self, y: Any, leaks: list[Leak]) -> tuple[float, float]:
         if self.y_bounds is None:

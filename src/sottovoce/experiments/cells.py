@@ -5,7 +5,7 @@ content hash is the name of its result.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -17,8 +17,7 @@ from sottovoce.engines.devices import Precision
 from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import expect
 from sottovoce.experiments.fingerprint import fingerprint
-from sottovoce.graphs import Graph
-from sottovoce.sites import Sites
+from sottovoce.problem import Problem
 
 # Raised when stored results would no longer mean the same.
 FORMAT = 1
@@ -29,8 +28,10 @@ Pairs: TypeAlias = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """Rows, how they are dealt out, and who hears whom. `seed` is of the partition and of a random graph."""
+class ProblemSpec:
+    """A problem by its names and numbers: which rows, how they are dealt out, and who hears whom. `seed` is of the
+    partition and of a random graph.
+    """
 
     dataset: str = "adult"
     split: str = "all"  # "official" learns from the training rows and is scored on the test rows too
@@ -42,21 +43,17 @@ class Problem:
     partition_options: Pairs = ()
     seed: int = 0
 
-    def data(self) -> Dataset:
-        """The rows of the data set that take part."""
+    def build(self) -> Problem:
+        """The problem. The last few are kept: neighbouring cells mostly share them."""
         expect(self.dataset in BY_NAME, f"a data set among {', '.join(BY_NAME)}", dataset=self.dataset)
-        return _data(BY_NAME[self.dataset], self.every)
-
-    def build(self) -> tuple[Sites, Graph]:
-        """The sites and the graph. The last few are kept: neighbouring cells mostly share them."""
-        return _build(self, self.data())
+        return _build(self, _data(BY_NAME[self.dataset], self.every))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """What to run. `record` are the rounds to score; the last one always is. `scored` are so many nodes."""
 
-    problem: Problem
+    problem: ProblemSpec
     algorithm: str
     settings: Pairs
     runs: int
@@ -95,7 +92,7 @@ class Cell:
 
 def cell(
     name: str,
-    problem: Problem,
+    problem: ProblemSpec,
     common: Settings,
     own: Settings | None = None,
     *,
@@ -132,9 +129,8 @@ def _data(load: Callable[[], Dataset], every: int) -> Dataset:
 
 
 @lru_cache(maxsize=4)
-def _build(problem: Problem, data: Dataset) -> tuple[Sites, Graph]:
-    deal = partition.by_name(problem.partition, **dict(problem.partition_options))
-    learnt = data if problem.split == "all" else data.train
-    options: dict[str, Any] = dict(problem.graph_options)
-    graph = graphs.by_name(problem.graph, problem.nodes, problem.seed, **options)
-    return Sites.split(learnt, problem.nodes, problem.seed, partition=deal), graph
+def _build(spec: ProblemSpec, data: Dataset) -> Problem:
+    deal = partition.by_name(spec.partition, **dict(spec.partition_options))
+    options: dict[str, Any] = dict(spec.graph_options)
+    graph = partial(graphs.by_name, spec.graph, seed=spec.seed, **options)
+    return Problem.dealt(data, spec.nodes, graph, seed=spec.seed, partition=deal, held_out=spec.split != "all")

@@ -1,7 +1,8 @@
 """What the names in a configuration stand for, and which settings go together."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from sottovoce import graphs, losses, regularisers
@@ -12,6 +13,7 @@ from sottovoce.datasets import BY_NAME, Partition, partition
 from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.simulate import refuse_seed
 from sottovoce.errors import InputError
+from sottovoce.graphs import Graph
 from sottovoce.losses import Loss, Softmax
 from sottovoce.oracle import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
@@ -111,3 +113,9 @@ def given(config: "TrainConfig", prefix: str, names: Iterable[str]) -> dict[str,
     """The settings called prefix + name that were given, by name."""
     values = {name: getattr(config, prefix + name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def graph_of(config: "TrainConfig") -> Callable[[int], Graph]:
+    """Who hears whom, once it is known how many nodes there are."""
+    options = given(config, "graph_", ("degree", "probability", "rewire"))
+    return partial(graphs.by_name, config.graph, seed=config.seed or SEED, **options)

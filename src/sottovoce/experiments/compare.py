@@ -19,7 +19,7 @@ from sottovoce.datasets import partition
 from sottovoce.engines.optimum import pooled_optimum
 from sottovoce.errors import InputError, expect
 from sottovoce.experiments import tuning
-from sottovoce.experiments.cells import Problem
+from sottovoce.experiments.cells import ProblemSpec
 from sottovoce.experiments.choices import CHOICES
 from sottovoce.experiments.panels import Panel, StudySize, add_point
 from sottovoce.experiments.reproduce import Study
@@ -101,7 +101,7 @@ class ComparisonFile:
             fresh_seed=self.seed + _FRESH, record=tuple(shown), delta=self.delta, rho=self.rho, lam=self.lam,
         )  # fmt: skip
 
-    def problems(self) -> dict[str, Problem]:
+    def problems(self) -> dict[str, ProblemSpec]:
         """One problem per graph, by the words that a figure shows."""
         options = {"alpha": self.partition_alpha, "column": self.partition_column}
         given = tuple((name, value) for name, value in options.items() if value is not None)
@@ -110,7 +110,7 @@ class ComparisonFile:
         for graph in self.graphs:
             name, more = _graph(graph)
             words = ", ".join([name, *(f"{key} {value}" for key, value in more.items())])
-            found[words] = Problem(
+            found[words] = ProblemSpec(
                 dataset=self.dataset, split=self.split, every=self.every, nodes=self.nodes, graph=name,
                 graph_options=tuple(more.items()), partition=self.partition, partition_options=given,
             )  # fmt: skip
@@ -157,7 +157,7 @@ def run_comparison(
         shape="curves",
         points=[replace(point, facet=f"{point.facet}, epsilon {_epsilon(point.x)}") for point in panel.points],
     )
-    sites, _ = next(iter(comparison.problems().values())).build()
+    problem = next(iter(comparison.problems().values())).build()
     return Study(
         title=title,
         panels={"compare": _by_graph(panel, comparison), "rounds": curves},
@@ -165,7 +165,7 @@ def run_comparison(
         quick=False,
         runs=comparison.runs,
         command=command,
-        optimum=pooled_optimum(sites, registry.make("ipadmm", {"lam": comparison.lam})),
+        optimum=pooled_optimum(problem.sites, registry.make("ipadmm", {"lam": comparison.lam})),
         cells=len({*panel.cells(), *trials}),
         seconds=perf_counter() - started,
     )

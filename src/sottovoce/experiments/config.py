@@ -1,10 +1,11 @@
 """All settings of one training experiment, in one frozen object that a TOML file or a command line can fill.
 
 This module imports nothing heavy, since the command line reads its options off `TrainConfig`. What the names stand for
-is in `choices`, which is imported when a configuration is made; the objects that it describes are in `build`.
+is in `choices`, which is imported when a configuration is made; the objects that it describes are made in `run`.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -115,7 +116,9 @@ class TrainConfig:
         """
         from sottovoce.experiments.choices import defaults
 
-        return replace(self, **{k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
+        made = copy(self)  # what is filled in is an algorithm's own, and checked there: it need not be again
+        vars(made).update({k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
+        return made
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""

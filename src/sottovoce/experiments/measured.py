@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithms import registry
-from sottovoce.algorithms.base import Outputs
 from sottovoce.arrays import Floats
-from sottovoce.compiled import CompiledOracle
-from sottovoce.engines.history import COLUMNS, measure, scored_nodes
-from sottovoce.engines.simulate import Progress, Result, simulate
+from sottovoce.engines.history import COLUMNS
+from sottovoce.engines.simulate import Progress, Solved, solve
 from sottovoce.experiments.cells import Cell
-from sottovoce.graphs import Graph, complete
-from sottovoce.sites import Sites
 
 TESTED = ("test_accuracy_last", "test_accuracy_consensus", "test_risk_last", "test_risk_consensus")
 CONSTANT = ("seconds", "messages", "sigma", "epsilon_target")
@@ -46,12 +42,9 @@ class Measured:
 
 def run(cell: Cell, progress: Progress | None = None) -> Measured:
     """Do the work of a cell."""
-    algorithm = registry.make(cell.algorithm, dict(cell.settings))
-    sites, graph = cell.problem.build()
-    result = simulate(
-        algorithm,
-        sites,
-        graph,
+    solved = solve(
+        cell.problem.build(),
+        registry.make(cell.algorithm, dict(cell.settings)),
         runs=cell.runs,
         seed=cell.seed,
         record=cell.record or 1,
@@ -59,32 +52,23 @@ def run(cell: Cell, progress: Progress | None = None) -> Measured:
         progress=progress,
         dtype=cell.dtype,
     )
-    lines, last = len(result.history["round"]), result.history["round"] == algorithm.rounds
-    columns: dict[str, Any] = {name: result.history[name] for name in COLUMNS}
-    for name, values in _tested(cell, algorithm, result).items():
-        columns[name] = np.full(lines, np.nan)
-        columns[name][last] = values
-    for name, value in _constants(result, algorithm, graph).items():
-        columns[name] = np.full(lines, value)
+    history = solved.result.history
+    last = history["round"] == solved.algorithm.rounds
+    columns: dict[str, Any] = {name: history[name] for name in COLUMNS}
+    tested: Mapping[str, Any] = {} if solved.problem.test is None else solved.tested()
+    for name in TESTED:
+        columns[name] = np.full(len(last), np.nan)
+        columns[name][last] = tested.get(name.removeprefix("test_"), np.nan)
+    for name, value in _constants(solved).items():
+        columns[name] = np.full(len(last), value)
     return Measured(columns)
 
 
-def _tested(cell: Cell, algorithm: Any, result: Result) -> dict[str, Any]:
-    if cell.problem.split == "all":
-        return dict.fromkeys(TESTED, np.nan)
-    test = cell.problem.data().test
-    sites = Sites([test.features], [test.labels], data_norm=test.data_norm)
-    # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
-    outputs = Outputs(result.average.transpose(1, 2, 0), result.last.transpose(1, 2, 0))
-    line = measure(outputs, algorithm.oracle(sites, complete(1), CompiledOracle), scored_nodes(result.last.shape[1]))
-    return {name: line[name.removeprefix("test_")] for name in TESTED}
-
-
-def _constants(result: Result, algorithm: Any, graph: Graph) -> dict[str, float]:
-    sigma = np.nan if result.privacy.sigma is None else result.privacy.sigma
+def _constants(solved: Solved) -> dict[str, float]:
+    privacy, degrees = solved.result.privacy, solved.problem.graph.degrees
     return {
-        "seconds": result.seconds,
-        "messages": float(algorithm.rounds * int(graph.degrees.sum())),
-        "sigma": sigma,
-        "epsilon_target": result.privacy.target_epsilon,
+        "seconds": solved.result.seconds,
+        "messages": float(solved.algorithm.rounds * int(degrees.sum())),
+        "sigma": np.nan if privacy.sigma is None else privacy.sigma,
+        "epsilon_target": privacy.target_epsilon,
     }

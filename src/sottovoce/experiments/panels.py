@@ -9,7 +9,7 @@ from sottovoce.algorithms.registry import Settings
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.engines.history import NODES_SCORED
 from sottovoce.errors import SottovoceError
-from sottovoce.experiments.cells import Cell, Problem, cell
+from sottovoce.experiments.cells import Cell, ProblemSpec, cell
 from sottovoce.experiments.measured import Measured
 from sottovoce.experiments.store import Runner
 
@@ -101,9 +101,9 @@ class StudySize:
     rho: float = 1e-3
     lam: float = 1e-4
 
-    def problem(self, **changes: object) -> Problem:
+    def problem(self, **changes: object) -> ProblemSpec:
         """The paper's problem, or a variation of it."""
-        return replace(Problem(nodes=self.nodes, every=self.every), **changes)  # type: ignore[arg-type]
+        return replace(ProblemSpec(nodes=self.nodes, every=self.every), **changes)  # type: ignore[arg-type]
 
     def common(self, epsilon: float | None = None, rounds: int | None = None) -> dict[str, float | int | str | bool]:
         """The settings that every algorithm of the study is given, where it has such fields."""
@@ -132,7 +132,7 @@ def add_point(
     form: str = "fair",
     facet: str = "",
     series: str | None = None,
-    problem: Problem | None = None,
+    problem: ProblemSpec | None = None,
     own: Settings | None = None,
     rounds: int | None = None,
     record: tuple[int, ...] = (),

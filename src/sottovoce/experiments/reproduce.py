@@ -112,6 +112,4 @@ def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tun
 
 
 def _optimum(scale: StudySize) -> float | None:
-    """The risk of the pooled model without privacy: the yardstick in figures."""
-    sites, _ = scale.problem().build()
-    return pooled_optimum(sites, registry.make("ipadmm", {"lam": scale.lam}))
+    return pooled_optimum(scale.problem().build().sites, registry.make("ipadmm", {"lam": scale.lam}))

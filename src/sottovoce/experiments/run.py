@@ -1,33 +1,36 @@
 """One training experiment from configuration to figures."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Algorithm, Outputs, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, Algorithm, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
-from sottovoce.compiled import CompiledOracle
+from sottovoce.datasets import BY_NAME
 from sottovoce.engines.devices import DeviceName, Precision
-from sottovoce.engines.history import OUTPUTS, by_node, measure, scored_nodes
+from sottovoce.engines.history import OUTPUTS, by_node
 from sottovoce.engines.optimum import pooled_optimum
-from sottovoce.engines.simulate import Progress, Result, simulate
-from sottovoce.experiments.build import Built, build
+from sottovoce.engines.simulate import Charge, Progress, Result, Solved, solve
+from sottovoce.experiments.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.experiments.config import TrainConfig
-from sottovoce.graphs import complete
 from sottovoce.losses import Reals
 from sottovoce.models import Model
-from sottovoce.privacy import HOLDER_ONLY, Event
+from sottovoce.plan import FIXABLE, plan
+from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting import leaves
-from sottovoce.sites import Sites
+from sottovoce.problem import Problem
 
-Charge: TypeAlias = Callable[[Event], None]
-
+# What a summary says of the settings, in this order.
+_SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
+             "delta", "sigma", "calibration", "schedule", "diameter", "rho", "lam", "loss", "regulariser", "batch_size",
+             "runs", "seed")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "optimum_risk", "test", "seconds",
                 "seconds_total")  # fmt: skip
@@ -54,19 +57,72 @@ class Scores:
         }
 
 
+class Bound(NamedTuple):
+    """What a configuration describes, ready to run."""
+
+    problem: Problem
+    algorithm: Algorithm[Any]
+
+
+def bind(config: TrainConfig) -> Bound:
+    """Read the rows and plan the algorithm."""
+    where, nodes = graph_of(config), config.nodes or NODES
+    deal: dict[str, Any] = {"seed": config.seed or SEED, "partition": partition_of(config)}
+    if config.data is None:
+        problem = Problem.dealt(BY_NAME[config.dataset](), nodes, where, held_out=config.split == "official", **deal)
+    else:
+        from sottovoce.schema import Schema
+
+        assert config.schema is not None  # checked when the configuration was made
+        problem = Problem.from_file(
+            config.data, Schema.load(Path(config.schema)), where, nodes=nodes, site_column=config.site_column,
+            test=config.test_data, unreviewed=config.unreviewed == "accept", **deal,
+        )  # fmt: skip
+    return Bound(problem, _planned(config, algorithm_of(config, problem.answers.loss(config.loss)), problem))
+
+
+def _planned(config: TrainConfig, algorithm: Algorithm[Any], problem: Problem) -> Algorithm[Any]:
+    """The same, with what was not given chosen by the planner, from public numbers."""
+    open_ = [name for name in PLANNED if getattr(config, name) is None]
+    if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
+        return algorithm
+    given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
+    if config.batch_size is None:
+        del given["batch_size"], given["sampling"]
+    found = plan(
+        sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
+        delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
+        data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given,
+    )  # fmt: skip
+    return found.algorithm()
+
+
 @dataclass(frozen=True)
 class Trained:
     """A finished experiment. `config` has the defaults written out."""
 
     config: TrainConfig
-    algorithm: Algorithm[Any]
-    result: Result
+    solved: Solved
     learnt: Scores
-    tested: Scores | None
-    built: Built
+    tested: Scores | None  # on the test rows, if there are any
     optimum: float | None  # mean loss of the pooled, non-private model on the rows learnt from
-    diameter: float | None
     seconds: float  # in all; `result.seconds` is the simulation alone
+
+    @property
+    def problem(self) -> Problem:
+        """What was learnt from."""
+        return self.solved.problem
+
+    @property
+    def result(self) -> Result:
+        """What came out."""
+        return self.solved.result
+
+    @property
+    def diameter(self) -> float | None:
+        """D of the steps, where there is one."""
+        algorithm = self.solved.algorithm
+        return algorithm.diameter_for(self.solved.site) if isinstance(algorithm, IPADMM | Stepping) else None
 
     @property
     def steps(self) -> int:
@@ -76,22 +132,21 @@ class Trained:
     @property
     def holder_only(self) -> str | None:
         """What must go with every figure that was computed from private rows; None if anyone may see the rows."""
-        return HOLDER_ONLY if self.built.sites.private else None
+        return HOLDER_ONLY if self.problem.private else None
 
     def model(self) -> Model:
         """The consensus of the first run, as something to keep and to hand on. Its guarantee counts what was seen: of
         private rows, all runs.
         """
-        rows, loss, names = self.built.source, self.algorithm.loss, self.built.source.learnt.names
-        weights = self.result.consensus[0].astype(np.float64).reshape(len(names), loss.outputs)
+        answers, loss = self.problem.answers, self.solved.algorithm.loss
         return Model(
-            weights=rows.scale * weights,
-            offset=rows.offset,
+            weights=answers.scale * self.solved.weights,
+            offset=answers.offset,
             loss=loss,
-            names=names,
-            classes=None if isinstance(loss.labels, Reals) else rows.classes,
+            names=self.problem.features,
+            classes=answers.classes_of(loss),
             privacy=self.result.privacy,
-            schema=rows.schema,
+            schema=self.problem.schema,
             provenance=self._provenance(),
         )
 
@@ -101,26 +156,24 @@ class Trained:
         settings = {f.name: getattr(self.config, f.name) for f in fields(self.config)}
         files = ("data", "schema", "test_data")  # where they lie is nobody's business
         settings = {name: value for name, value in settings.items() if value is not None and name not in files}
-        sizes = dict(zip(self.built.names, self.built.sites.counts.tolist(), strict=True))
         provenance: dict[str, Any] = jsonable(
             {
                 "sottovoce": __version__,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 "settings": settings,
-                "rows": sizes,
+                "rows": dict(zip(self.problem.names, self.problem.sites.counts.tolist(), strict=True)),
             }
         )
         return provenance
 
     def by_site(self) -> dict[str, list[Any]]:
         """How well the models do on each site's own rows, in the first run. Read off the rows: not private."""
-        site = self.algorithm.oracle(self.built.sites, self.built.graph)
         last = np.ascontiguousarray(self.result.last[:1].transpose(1, 2, 0), dtype=np.float64)
         together = np.broadcast_to(last.mean(axis=0), last.shape)
-        own, joint = by_node(site, last), by_node(site, together)
+        own, joint = by_node(self.solved.site, last), by_node(self.solved.site, together)
         return {
-            "site": list(self.built.names),
-            "rows": self.built.sites.counts.tolist(),
+            "site": list(self.problem.names),
+            "rows": self.problem.sites.counts.tolist(),
             "accuracy_last": own.accuracy.tolist(),
             "accuracy_consensus": joint.accuracy.tolist(),
             "risk_last": own.risk.tolist(),
@@ -133,36 +186,23 @@ class Trained:
 
         `epsilon` is what is promised: of private rows for all runs together. `holder_only` names what is not covered.
         """
-        c, private = self.config, isinstance(self.algorithm, PrivateAlgorithm)
-        unprotected = {"why": self.holder_only, "fields": list(_UNPROTECTED)}
-        data = {
-            "algorithm": c.algorithm,
-            "form": c.form,
-            "dataset": self.built.source.learnt.name,
-            "split": c.split,
-            "partition": c.partition,
-            "nodes": self.built.sites.n,
-            "graph": c.graph,
-            "rounds": c.rounds,
-            "local_steps": c.local_steps,
-            "epsilon": self.result.privacy.promised if private else None,
+        c, privacy, private = self.config, self.result.privacy, isinstance(self.solved.algorithm, PrivateAlgorithm)
+        found = {
+            "dataset": self.problem.title,
+            "nodes": self.problem.sites.n,
+            "epsilon": privacy.promised if private else None,
             "delta": c.delta if private else None,
-            "sigma": self.result.privacy.sigma,
-            "calibration": self.result.privacy.calibration,
-            "schedule": c.schedule,
+            "sigma": privacy.sigma,
+            "calibration": privacy.calibration,
             "diameter": self.diameter,
-            "rho": c.rho,
-            "lam": c.lam,
-            "loss": c.loss,
-            "regulariser": c.regulariser,
-            "batch_size": c.batch_size,
-            "runs": c.runs,
-            "seed": c.seed,
+        }
+        data = {
+            **{name: found[name] if name in found else getattr(c, name) for name in _SETTINGS},
             **self.learnt.summary(),
             "optimum_risk": self.optimum,
             "test": None if self.tested is None else self.tested.summary(),
-            "holder_only": None if self.holder_only is None else unprotected,
-            "privacy": self.result.privacy.to_dict(),
+            "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
+            "privacy": privacy.to_dict(),
             "seconds": self.result.seconds,
             "seconds_total": self.seconds,
         }
@@ -173,34 +213,26 @@ class Trained:
 def train(config: TrainConfig, progress: Progress | None = None, charge: Charge | None = None) -> Trained:
     """Run the experiment. `charge` is called with what it will cost, before a row is touched; it may refuse."""
     started = perf_counter()
-    built = build(config)
-    chosen = config.resolved(built.algorithm)
-    runs = chosen.runs or 1
-    if charge is not None:
-        statement = built.algorithm.statement(built.algorithm.oracle(built.sites, built.graph))
-        charge(statement.of_runs(runs).event)
-    result = simulate(
-        built.algorithm,
-        built.sites,
-        built.graph,
-        runs=runs,
+    problem, algorithm = bind(config)
+    chosen = config.resolved(algorithm)
+    solved = solve(
+        problem,
+        algorithm,
+        runs=chosen.runs or 1,
         seed=chosen.seed,
         record=config.record,
         progress=progress,
         device=cast("DeviceName", config.device),  # checked when the configuration was made
         dtype=cast("Precision", config.dtype),
+        charge=charge,
     )
-    result = replace(result, privacy=result.privacy.noting(*built.source.notes))
-    labels, final = built.sites.labels, result.history.final
+    history = solved.result.history
     return Trained(
         config=chosen,
-        algorithm=built.algorithm,
-        result=result,
-        learnt=_scores({name: final(name) for name in result.history}, _majority(built, labels)),
-        tested=_tested(built, result),
-        built=built,
-        optimum=pooled_optimum(built.sites, built.algorithm),
-        diameter=_diameter(built),
+        solved=solved,
+        learnt=_scores(solved, {name: history.final(name) for name in history}, problem.sites.labels),
+        tested=None if problem.test is None else _scores(solved, solved.tested(), problem.test.labels),
+        optimum=pooled_optimum(problem.sites, algorithm),
         seconds=perf_counter() - started,
     )
 
@@ -223,37 +255,18 @@ def jsonable(value: Any) -> Any:
             return value
 
 
-def _scores(columns: Mapping[str, Array], majority: float | None) -> Scores:
+def _scores(solved: Solved, columns: Mapping[str, Array], labels: Floats) -> Scores:
     return Scores(
         risk={name: columns[f"risk_{name}"] for name in OUTPUTS},
         accuracy={name: columns[f"accuracy_{name}"] for name in OUTPUTS},
-        majority=majority,
+        majority=_majority(solved, labels),
     )
 
 
-def _tested(built: Built, result: Result) -> Scores | None:
-    test = built.source.test
-    if test is None:
-        return None
-    sites = Sites([test.features], [test.labels], data_norm=test.data_norm, private=test.private)
-    # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
-    outputs = Outputs(result.average.transpose(1, 2, 0), result.last.transpose(1, 2, 0))
-    site = built.algorithm.oracle(sites, complete(1), CompiledOracle)
-    line = measure(outputs, site, scored_nodes(built.sites.n))
-    return _scores(line, _majority(built, test.labels))
-
-
-def _majority(built: Built, labels: Floats) -> float | None:
+def _majority(solved: Solved, labels: Floats) -> float | None:
     """The share of the label that is most frequent among the rows learnt from."""
-    if isinstance(built.algorithm.loss.labels, Reals):
+    if isinstance(solved.algorithm.loss.labels, Reals):
         return None
-    values, counts = np.unique(built.sites.labels, return_counts=True)
+    values, counts = np.unique(solved.problem.sites.labels, return_counts=True)
     frequent = values[np.flatnonzero(counts == counts.max())[-1]]
     return float(np.mean(labels == frequent))
-
-
-def _diameter(built: Built) -> float | None:
-    algorithm = built.algorithm
-    if not isinstance(algorithm, IPADMM | Stepping):
-        return None
-    return algorithm.diameter_for(algorithm.oracle(built.sites, built.graph))

@@ -12,7 +12,7 @@ import numpy as np
 
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.registry import Settings, Value
-from sottovoce.experiments.cells import Cell, Problem
+from sottovoce.experiments.cells import Cell, ProblemSpec
 from sottovoce.experiments.panels import Panel, Point, StudySize, add_point, in_group
 from sottovoce.experiments.store import Runner
 from sottovoce.experiments.suite import EPSILONS, setting
@@ -32,7 +32,7 @@ class Contestant:
     form: str = "fair"
     epsilon: float = 1.0
     own: Settings | None = None
-    problem: Problem | None = None
+    problem: ProblemSpec | None = None
     facet: str = ""
     series: str | None = None
     x: float | str | None = None

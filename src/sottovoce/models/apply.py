@@ -14,6 +14,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.disk import replacing, writable
 from sottovoce.errors import InputError
 from sottovoce.models.model import Model
+from sottovoce.problem import Answers
 from sottovoce.schema import NumberLabel, Schema
 
 ROW, PREDICTION = "row", "prediction"
@@ -63,7 +64,7 @@ def evaluate(model: Model, path: Path) -> Evaluation:
     z = model.outputs(data.features)
     if isinstance(schema.label, NumberLabel):
         # The loss was trained on labels scaled to [-1, 1]; figures are in the label's own unit, but for the loss.
-        half = (schema.label.bounds[1] - schema.label.bounds[0]) / 2
+        half = Answers.of(schema).scale
         risk = float(np.mean(model.loss.value(z[:, 0] / half, labels / half, model.loss.theta)))
         error = float(np.mean(np.abs(z[:, 0] - labels)))
         return Evaluation(len(labels), risk, None, None, error, None)

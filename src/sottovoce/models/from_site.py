@@ -16,18 +16,9 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.engines.network import terms
 from sottovoce.engines.network.agreement import Agreement
-from sottovoce.losses import Reals
 from sottovoce.models.model import Model
 from sottovoce.privacy import PrivacyStatement
-from sottovoce.schema import NumberLabel, Schema
-
-
-def label_scale(schema: Schema | None) -> tuple[float, float]:
-    """(offset, scale): a label that is a number is learnt as (label - offset) / scale, which lies in [-1, 1]."""
-    if schema is None or not isinstance(schema.label, NumberLabel):
-        return 0.0, 1.0
-    low, high = schema.label.bounds
-    return (low + high) / 2, (high - low) / 2
+from sottovoce.problem import Answers
 
 
 def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
@@ -74,27 +65,18 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -
 def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:
     """The model file's content. `weights` is the flat mean that the site's run ended with."""
     schema, loss = agreement.encoding, agreement.algorithm.loss
-    offset, scale = label_scale(schema)
+    answers = Answers.of(schema, loss.outputs)
     names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
     return Model(
-        weights=scale * np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs),
-        offset=offset,
+        weights=answers.scale * np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs),
+        offset=answers.offset,
         loss=loss,
         names=names,
-        classes=_classes(agreement),
+        classes=answers.classes_of(loss),
         privacy=statement_of(agreement, site),
         schema=schema,
         provenance=_provenance(agreement, site, absent),
     )
-
-
-def _classes(agreement: Agreement) -> tuple[str, ...] | None:
-    loss = agreement.algorithm.loss
-    if isinstance(loss.labels, Reals):
-        return None
-    if agreement.encoding is not None:
-        return agreement.encoding.classes
-    return tuple(str(c) for c in range(loss.outputs)) if loss.outputs > 1 else ("-1", "+1")
 
 
 def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
