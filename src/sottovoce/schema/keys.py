@@ -45,6 +45,13 @@ class Keys:
         """Take true or false."""
         return self._typed(key, default, bool, "true or false")
 
+    def whole(self, key: str, default: Any = REQUIRED) -> Any:
+        """Take a whole number."""
+        value = self.raw(key, default)
+        if value is not default and (isinstance(value, bool) or not isinstance(value, int)):
+            raise InputError(f"Expected {self.of(key)} to be a whole number, got {brief(value)}.")
+        return value
+
     def texts(self, key: str, default: Any = REQUIRED) -> Any:
         """Take a list of texts."""
         values = self._list(key, default)

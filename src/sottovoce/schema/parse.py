@@ -8,9 +8,10 @@ from typing import Any
 
 from sottovoce.errors import InputError
 from sottovoce.schema.column import Column
-from sottovoce.schema.columns import FALSE, TRUE, Boolean, Categorical, Numeric
+from sottovoce.schema.columns import FALSE, TRUE, Age, Boolean, Categorical, Numeric, Seasonal
+from sottovoce.schema.form import USUAL, FileForm
 from sottovoce.schema.keys import Keys
-from sottovoce.schema.labels import ClassLabel, Label, NumberLabel
+from sottovoce.schema.labels import ClassLabel, Label, NumberLabel, positive_last
 from sottovoce.schema.values import brief, number
 
 VERSION = 1
@@ -58,6 +59,7 @@ def fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "row_norm": _row_norm(keys.raw("row_norm", "bound")),
         "missing_values": keys.texts("missing_values", MISSING_VALUES),
         "unreviewed": keys.texts("unreviewed", ()),
+        "file": _file(Keys(keys.raw("file", {}), "file")),
         "label": _label(Keys(keys.raw("label"), "label")),
         "columns": tuple(_column(table, i) for i, table in enumerate(keys.tables("columns"), start=1)),
     }
@@ -79,14 +81,24 @@ def _row_norm(value: object) -> float | str:
     return found
 
 
+def _file(keys: Keys) -> FileForm:
+    delimiter, decimal = keys.text("delimiter", USUAL.delimiter), keys.text("decimal", USUAL.decimal)
+    names = keys.texts("names", None)
+    keys.finish()
+    return FileForm(delimiter, decimal, names)
+
+
 def _label(keys: Keys) -> Label:
     column, missing = keys.text("column"), keys.text("missing", "refuse")
     classes, bounds = keys.texts("classes", None), keys.bounds("bounds", None)
+    positive = keys.text("positive", None)
     keys.finish()
     if (classes is None) == (bounds is None):
         raise InputError(f"Expected one of label.classes and label.bounds, got {brief(classes)} and {brief(bounds)}.")
     if bounds is None:
-        return ClassLabel(column=column, missing=missing, classes=classes)
+        return ClassLabel(column=column, missing=missing, classes=positive_last(classes, positive))
+    if positive is not None:
+        raise InputError(f"Expected label.positive with label.classes only, got positive={brief(positive)}.")
     return NumberLabel(column=column, missing=missing, bounds=bounds)
 
 
@@ -120,8 +132,17 @@ def _numeric(keys: Keys) -> dict[str, Any]:
     return {"bounds": keys.bounds("bounds"), "scale": keys.text("scale", None), "edges": keys.numbers("edges", None)}
 
 
+def _age(keys: Keys) -> dict[str, Any]:
+    return {"on": keys.text("on"), "order": keys.text("order", "ymd"), **_numeric(keys)}
+
+
+def _season(keys: Keys) -> dict[str, Any]:
+    return {"by": keys.text("by"), "order": keys.text("order", "ymd")}
+
+
 def _categorical(keys: Keys) -> dict[str, Any]:
-    return {"categories": keys.texts("categories"), "other": keys.truth("other", False)}
+    return {"first": keys.whole("first", None), "categories": keys.texts("categories"),
+            "other": keys.truth("other", False)}  # fmt: skip
 
 
 def _boolean(keys: Keys) -> dict[str, Any]:
@@ -130,6 +151,8 @@ def _boolean(keys: Keys) -> dict[str, Any]:
 
 _KINDS: dict[str, tuple[Callable[..., Column], Callable[[Keys], dict[str, Any]]]] = {
     Numeric.kind(): (Numeric, _numeric),
+    Age.kind(): (Age, _age),
+    Seasonal.kind(): (Seasonal, _season),
     Categorical.kind(): (Categorical, _categorical),
     Boolean.kind(): (Boolean, _boolean),
 }

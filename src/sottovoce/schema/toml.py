@@ -15,11 +15,13 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
 
     Args:
         data: what `Schema.to_dict` gives.
-        remarks: comments by place: "" on top, "end", "unreviewed", "label", or "columns.NAME".
+        remarks: comments by place: "" on top, "end", "unreviewed", "file", "label", or "columns.NAME".
     """
-    top = {key: value for key, value in data.items() if key not in ("label", "columns", "unreviewed")}
+    top = {key: value for key, value in data.items() if key not in ("file", "label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
     lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {_spread(data['unreviewed'])}", ""]
+    if "file" in data:
+        lines += [*_comment(remarks, "file"), "[file]", *_pairs(data["file"]), ""]
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
     for column in data["columns"]:
         lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]

@@ -4,6 +4,8 @@ from math import inf, isfinite
 
 from sottovoce.errors import InputError, expect
 
+# What files say for "no value", in lower case. A draft counts them as missing; elsewhere they are only recognised.
+EMPTY_WORDS = ("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "nil")
 _LONGEST = 100  # characters of a value in a message
 
 
