@@ -1,10 +1,13 @@
 """`sottovoce schema`: draft a schema from a file, check a file against one, show what follows from one."""
 
 import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sottovoce.schema.form import DELIMITERS, spelt
 
 if TYPE_CHECKING:
     from sottovoce.schema import Schema
@@ -19,6 +22,9 @@ schema_app = typer.Typer(
 
 _File = Annotated[Path, typer.Argument(help="CSV or Parquet file.", metavar="FILE")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+_Delimiter = Annotated[
+    str | None, typer.Option(help="What separates the fields of a CSV file: , ; | or tab. Else what the schema says.")
+]
 _MOST_SHOWN = 20
 
 
@@ -26,30 +32,44 @@ _MOST_SHOWN = 20
 def draft(
     file: _File,
     label: Annotated[str, typer.Option(help="Column to learn.")],
-    out: Annotated[Path, typer.Option(help="Schema file to write.")] = Path("schema.toml"),
+    out: Annotated[Path, typer.Option(help="Schema file to write. - is standard output.")] = Path("schema.toml"),
     bins: Annotated[
         int | None, typer.Option(help="Cut numeric columns into about so many bins at round numbers.")
     ] = None,
+    positive: Annotated[str | None, typer.Option(help="Of two classes the one that is looked for.")] = None,
+    delimiter: _Delimiter = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal sign of a CSV file: . or ,")] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first line is a row. Columns are called column1, column2, ...")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the schema file if it exists.")] = False,
     json: _Json = False,
 ) -> None:
     """Write a first schema, read off a file, for a person to review.
 
-    What was read off is private until someone has looked at it. Each such value is listed under "unreviewed".
+    What was read off is private until someone has looked at it. Each such value is listed under "unreviewed". Delimiter
+    and decimal sign are found out from the first lines if they are not said, and are written into the schema.
     """
-    from sottovoce.disk import check_new, check_other, writable, write_whole
+    from sottovoce.disk import check_new, check_other, remarks, text_out
     from sottovoce.schema.draft import draft as read_off
+    from sottovoce.schema.sniff import sniff
 
     check_other(out, file)
     if not force:
         check_new(out)
-    made = read_off(file, label, bins)
-    with writable(out):
-        write_whole(out, made.text().encode())
+    form = sniff(file, _spelt(delimiter), decimal, header=not no_header)
+    made = read_off(file, label, bins, form, positive)
+    text = made.text()
+    with text_out(out) as written:
+        written.write(text)
     if json:
-        _print({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)})
+        _print({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)}, remarks(out))
         return
-    console = _console()
+    console = _console(remarks(out))
+    if made.schema.file.delimiter != ",":
+        _say(console, f"Fields are separated by {DELIMITERS[made.schema.file.delimiter]}.")
+    if made.schema.file.decimal != ".":
+        _say(console, "The decimal sign is a comma.")
     _say(console, f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.")
     for name, reason in made.left_out.items():
         _say(console, f"Left out: {name!r}, {reason}.")
@@ -60,6 +80,7 @@ def draft(
 def check(
     file: _File,
     schema: Annotated[Path, typer.Option(help="Schema file.")] = Path("schema.toml"),
+    delimiter: _Delimiter = None,
     json: _Json = False,
 ) -> int:
     """Say what of a file does not fit a schema, by row and column. Nothing is trained, nothing is written.
@@ -70,6 +91,8 @@ def check(
     from sottovoce.schema.files import check as compare
 
     agreed = Schema.load(schema)
+    if delimiter is not None:
+        agreed = replace(agreed, file=replace(agreed.file, delimiter=_spelt(delimiter)))
     report = compare(file, agreed)
     if json:
         _print({"file": str(file), "schema": str(schema), "digest": agreed.digest(), **report.to_dict()})
@@ -104,8 +127,12 @@ def _facts(schema: "Schema") -> dict[str, Any]:
     }
 
 
-def _print(data: dict[str, Any]) -> None:
-    print(json_module.dumps(data, indent=2, allow_nan=False))
+def _spelt(delimiter: str | None) -> Any:
+    return None if delimiter is None else spelt(delimiter)
+
+
+def _print(data: dict[str, Any], file: Any = None) -> None:
+    print(json_module.dumps(data, indent=2, allow_nan=False), file=file)
 
 
 def _show_report(report: "Report") -> None:
@@ -146,10 +173,10 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _console() -> Any:
+def _console(file: Any = None) -> Any:
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, file=file)
 
 
 def _table(*headings: str) -> Any:

@@ -16,14 +16,19 @@ _POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*")
 _COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 
 
-def sniff(path: Path, delimiter: str | None = None, decimal: str | None = None) -> FileForm:
-    """What separates the fields, and the decimal sign; what is given is taken as it is."""
+def sniff(path: Path, delimiter: str | None = None, decimal: str | None = None, header: bool = True) -> FileForm:
+    """What separates the fields, and the decimal sign; what is given is taken as it is. Without a header, columns are
+    called column1, column2, ...
+    """
+    if delimiter is not None:
+        FileForm(delimiter)  # refused before it is tried
     with reading(path), opened(path) as file:
         text = file.read(_LOOKED_AT).decode("utf-8-sig", errors="replace")
     found = {sign: _records(text, sign) for sign in ([delimiter] if delimiter else DELIMITERS)}
     # The most fields win, among those that every record has alike; a file of one column has none, and any sign will do.
     best = max(found, key=lambda sign: _fields(found[sign]))
-    return FileForm(best, decimal or _decimal(found[best]))
+    names = None if header else tuple(f"column{i}" for i in range(1, len((found[best] or [[""]])[0]) + 1))
+    return FileForm(best, decimal or _decimal(found[best]), names)
 
 
 def _records(text: str, delimiter: str) -> list[list[str]]:
