@@ -29,6 +29,11 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     return "\n".join(lines + (["", *ending] if ending else [])) + "\n"
 
 
+def written(value: Any, spread: bool = False) -> str:
+    """One value; a list with a line for each entry if it is to be spread."""
+    return _spread(value) if spread else _value(value)
+
+
 def _comment(remarks: Mapping[str, str], place: str) -> list[str]:
     return [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in remarks.get(place, "").splitlines()]
 
