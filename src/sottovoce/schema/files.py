@@ -40,8 +40,11 @@ def encode(path: str | Path, schema: Schema) -> Dataset:
     They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`.
     """
     table = open_table(path, schema.file)
-    parts = [(rows, labels) for _, _, rows, labels in _labelled(table, schema, [])]
-    return _dataset(table, schema, parts)
+    chunks, labels = list[Csr](), list[Floats]()
+    for part in _labelled(table, schema, []):
+        chunks.append(part.features)
+        labels.append(part.labels)
+    return _dataset(table, schema, chunks, labels)
 
 
 def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
@@ -51,11 +54,12 @@ def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[
         site_column not in reserved, "a site column that is neither a feature nor the label", site_column=site_column
     )
     table, sites = open_table(path, schema.file), list[Texts]()
-    parts = []
-    for chunk, kept, rows, labels in _labelled(table, schema, [site_column]):
-        sites.append(_sites(table, chunk, site_column)[kept])
-        parts.append((rows, labels))
-    return _dataset(table, schema, parts), np.concatenate(sites)
+    chunks, labels = list[Csr](), list[Floats]()
+    for part in _labelled(table, schema, [site_column]):
+        sites.append(_sites(table, part.chunk, site_column)[part.kept])
+        chunks.append(part.features)
+        labels.append(part.labels)
+    return _dataset(table, schema, chunks, labels), np.concatenate(sites)
 
 
 def encode_features(path: str | Path, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
@@ -151,8 +155,17 @@ _ADVICE = {
 }
 
 
-def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[tuple[Chunk, Bools, Csr, Floats]]:
-    """Chunks with the columns of the schema and more; which of their rows are kept; features and labels of those."""
+class _Labelled(NamedTuple):
+    """A chunk, which of its rows are kept, and features and labels of those."""
+
+    chunk: Chunk
+    kept: Bools
+    features: Csr
+    labels: Floats
+
+
+def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_Labelled]:
+    """Chunks with the columns of the schema and more, encoded."""
     wanted: list[Column | Label] = [*schema.columns, schema.label]
     names = [*map(_name, wanted), *more]
     _require(table, names)
@@ -161,15 +174,15 @@ def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[tup
         labels = schema.label.encode(chunk.cells[len(schema.columns)])
         _refuse(table, _Checked(chunk, wanted, np.column_stack([encoding.finding, labels.finding])))
         kept = encoding.kept & (labels.finding != Finding.DROPPED)
-        yield chunk, kept, encoding.rows(kept), labels.value[kept]
+        yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept])
 
 
-def _dataset(table: Table, schema: Schema, parts: Sequence[tuple[Csr, Floats]]) -> Dataset:
-    if not sum(len(labels) for _, labels in parts):
+def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Floats]) -> Dataset:
+    """All chunks as one; the list of them is emptied."""
+    if not sum(map(len, parts)):
         came = "every row has a missing value and is dropped" if parts else "none"
         raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
-    labels = np.concatenate([labels for _, labels in parts])
-    features = stack(schema, [rows for rows, _ in parts])
+    labels, features = np.concatenate(parts), stack(schema, chunks)
     return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name, private=True)
 
 

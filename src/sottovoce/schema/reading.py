@@ -11,6 +11,7 @@ import csv
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -282,16 +283,19 @@ def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
 
 
 def _guarded(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tuple[int, Any]]:
-    """Every batch that has rows, and how many rows came before it."""
+    """Every batch that has rows, and how many rows came before it. The next one is read while this one is worked on."""
     read = 0
-    while True:
-        with reading(path, read, above):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        if batch.num_rows:
-            yield read, batch
-            read += batch.num_rows
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while True:
+            with reading(path, read, above):
+                batch = coming.result()
+            if batch is None:
+                return
+            coming = reader.submit(next, batches, None)
+            if batch.num_rows:
+                yield read, batch
+                read += batch.num_rows
 
 
 @contextmanager
