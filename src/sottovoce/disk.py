@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,9 +81,27 @@ def writable(out: Path) -> Iterator[None]:
         raise InputError(f"Expected a file that can be written, got out={str(out)!r}: {error.strerror}.") from error
 
 
+STANDARD_OUTPUT = Path("-")  # what people give as a file name for it
+
+
+@contextmanager
+def text_out(out: Path) -> Iterator[IO[str]]:
+    """A text file that appears whole or not at all; or standard output, which cannot."""
+    if out == STANDARD_OUTPUT:
+        yield sys.stdout
+        return
+    with writable(out), replacing(out, encoding="utf-8") as file:
+        yield file
+
+
+def remarks(out: Path) -> IO[str]:
+    """Where words about what was written go: not between the lines of it."""
+    return sys.stderr if out == STANDARD_OUTPUT else sys.stdout
+
+
 def check_new(out: Path) -> None:
     """Refuse a path where something is already."""
-    if os.path.lexists(out):
+    if out != STANDARD_OUTPUT and os.path.lexists(out):
         raise InputError(
             f"Expected a new file, got out={str(out)!r}, which exists. Choose another, or allow it (--force)."
         )

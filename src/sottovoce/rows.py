@@ -27,6 +27,7 @@ Matrix: TypeAlias = "Array | sp.csr_array | sp.csr_matrix"
 
 # The squares of shorter rows may vanish. They are lengthened first, by a power of two, which is exact.
 _SHORT, _LENGTHENED = 1e-140, 2.0**600
+_BLOCK = 2**18  # rows that are squared at a time: a copy of all of them would not fit beside millions
 
 
 class Rows(ABC):
@@ -155,11 +156,17 @@ class SparseRows(Rows):
         return self.matrix[first:last]
 
     def _squares(self, which: slice | Ints, factor: float = 1.0) -> Floats:
-        rows = self.matrix[which]
-        with np.errstate(over="ignore"):
-            squared = (factor * rows.data) ** 2
-        squares = sp.csr_array((squared, rows.indices, rows.indptr), rows.shape)
-        return np.asarray(squares.sum(axis=1), dtype=np.float64)
+        rows = self.matrix if isinstance(which, slice) and which == slice(None) else self.matrix[which]
+        squares = np.empty(rows.shape[0])
+        for first in range(0, len(squares), _BLOCK):
+            last = min(first + _BLOCK, len(squares))
+            begin, end = rows.indptr[first], rows.indptr[last]
+            with np.errstate(over="ignore"):
+                squared = (factor * rows.data[begin:end]) ** 2
+            ends = rows.indptr[first : last + 1] - begin
+            block = sp.csr_array((squared, rows.indices[begin:end], ends), shape=(last - first, rows.shape[1]))
+            squares[first:last] = block.sum(axis=1)
+        return squares
 
     def scaled(self, factors: Floats) -> "SparseRows":
         data = self.matrix.data * np.repeat(factors, np.diff(self.matrix.indptr))

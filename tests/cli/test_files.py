@@ -131,6 +131,33 @@ def test_predictions_are_whole_or_not_there(clinic, tmp_path, cli, answer):
     assert out.read_text() == "mine"
 
 
+def test_predictions_carry_ids_and_go_to_standard_output(clinic, tmp_path, cli, answer):
+    run = tmp_path / "run"
+    answer("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", run)
+    new = tmp_path / "new.csv"
+    new.write_text("Age;smoker;patient\n20;yes;a 1\n90;no;\n70;no;c,3\n")
+    given = ("predict", run / "model.safetensors", new, "--delimiter", ";", "--out", "-")
+    code, out, err = cli(*given, "--id", "patient", "--id", "age")
+    assert code == 0
+    lines = list(csv.DictReader(out.splitlines()))
+    assert list(lines[0]) == ["row", "patient", "age", "prediction", "probability no", "probability yes"]
+    assert [(line["row"], line["patient"], line["age"]) for line in lines] == [
+        ("1", "a 1", "20"), ("2", "", "90"), ("3", "c,3", "70"),
+    ]  # fmt: skip
+    assert "3 predictions written to -." in err
+    assert json.loads(cli(*given, "--json")[2])["rows"] == 3
+    for wrong, told in (("row", "not called row or prediction"), ("none", "a column 'none' in file=")):
+        code, _, err = cli(*given, "--id", wrong)
+        assert (code, err.count("\n")) == (2, 1)
+        assert told in err
+    scored = answer("evaluate", run / "model.safetensors", clinic)
+    assert scored["positive"] == "yes"
+    (_, missed), (_, found) = scored["confusion"]
+    assert scored["precision"] == pytest.approx(found / (found + missed))
+    assert scored["recall"] == pytest.approx(found / sum(scored["confusion"][1]))
+    assert "yes (positive)" in cli("evaluate", run / "model.safetensors", clinic)[1]
+
+
 def test_a_budget_is_charged_before_and_never_overdrawn(clinic, tmp_path, cli, answer):
     budget = tmp_path / "budget.json"
     assert cli("budget", "new", budget, "--epsilon", 10)[0] == 0

@@ -103,11 +103,35 @@ def test_draft_overwrites_only_when_told(cli):
     assert Schema.load("schema.toml").label.column == "ward"
 
 
+def test_draft_onto_standard_output(cli):
+    before = listing()
+    code, out, err = cli("draft", "rows.csv", "--label", "outcome", "--positive", "well", "--out", "-")
+    assert (code, listing()) == (0, before)
+    assert Schema.loads(out).classes == ("ill", "well")
+    assert "need a review before training" in err
+
+
+def test_delimiters_as_people_type_them(cli, tmp_path):
+    (tmp_path / "tabs.tsv").write_text(FILE.replace(",", "\t"))
+    assert "say so with --delimiter" in cli("check", "tabs.tsv", "--schema", "agreed.toml")[1]
+    for said in ("tab", "\t", "\\t"):
+        assert cli("check", "tabs.tsv", "--schema", "agreed.toml", "--delimiter", said)[0] == 0
+    code, out, _ = cli("draft", "tabs.tsv", "--label", "outcome", "--out", "tabs.toml")
+    assert (code, Schema.load("tabs.toml").file.delimiter) == (0, "\t")
+    assert "separated by tabs" in out
+    (tmp_path / "bare.csv").write_text("\n".join(FILE.splitlines()[1:]))
+    assert cli("draft", "bare.csv", "--label", "column7", "--no-header", "--out", "bare.toml")[0] == 0
+    assert cli("check", "bare.csv", "--schema", "bare.toml")[0] == 0
+
+
 WRONG = {
     "no file": (["draft", "none.csv", "--label", "y"], "none.csv"),
     "no label": (["draft", "rows.csv"], "--label"),
     "label not there": (["draft", "rows.csv", "--label", "y"], "a column 'y' for the label"),
     "half a bin": (["draft", "rows.csv", "--label", "outcome", "--bins", "1.5"], "--bins"),
+    "no such delimiter": (["draft", "rows.csv", "--label", "outcome", "--delimiter", "x"], "file.delimiter among"),
+    "no such decimal sign": (["draft", "rows.csv", "--label", "outcome", "--decimal", ";"], "file.decimal among"),
+    "no such class": (["draft", "rows.csv", "--label", "outcome", "--positive", "x"], "label.positive among"),
     "one bin": (["draft", "rows.csv", "--label", "outcome", "--bins", "1"], "bins=1"),
     "onto itself": (["draft", "rows.csv", "--label", "outcome", "--out", "rows.csv", "--force"], "another file to"),
     "into nowhere": (["draft", "rows.csv", "--label", "outcome", "--out", "no/such/x.toml"], "No such file"),

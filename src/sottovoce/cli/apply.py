@@ -11,31 +11,50 @@ from sottovoce.errors import InputError
 _MODEL = typer.Argument(help="Model file, as training leaves it: model.safetensors.", show_default=False)
 _FILE = typer.Argument(help="CSV or Parquet file with the columns of the model's schema.", show_default=False)
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.")
+_DELIMITER = typer.Option(help="What separates the fields of a CSV file: , ; | or tab. Else what the schema says.")
 
 
 def predict(
     model: Annotated[Path, _MODEL],
     file: Annotated[Path, _FILE],
-    out: Annotated[Path, typer.Option(help="CSV file to write the predictions to; it must not exist yet.")],
+    out: Annotated[
+        Path, typer.Option(help="CSV file to write the predictions to; it must not exist yet. - is standard output.")
+    ],
+    passed: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Column of the file to pass on beside the predictions. May be repeated."),
+    ] = None,
+    delimiter: Annotated[str | None, _DELIMITER] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Predict every row of a file."""
     from sottovoce import models
+    from sottovoce.disk import STANDARD_OUTPUT, remarks
     from sottovoce.models import apply
 
-    if out.exists():
+    if out != STANDARD_OUTPUT and out.exists():
         raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
     loaded = models.load(model)
-    rows = apply.write_predictions(loaded, file, out)
+    rows = apply.write_predictions(loaded, file, out, tuple(passed or ()), _spelt(delimiter))
+    said = remarks(out)
     if json:
-        print(json_module.dumps({"rows": rows, "out": str(out), **_promise(loaded)}))
+        print(json_module.dumps({"rows": rows, "out": str(out), **_promise(loaded)}), file=said)
     else:
-        print(f"{rows} predictions written to {out}.")
-        _tell(loaded)
+        print(f"{rows} predictions written to {out}.", file=said)
+        _tell(loaded, said)
+
+
+def _spelt(delimiter: str | None) -> str | None:
+    from sottovoce.schema.form import spelt
+
+    return None if delimiter is None else spelt(delimiter)
 
 
 def evaluate(
-    model: Annotated[Path, _MODEL], file: Annotated[Path, _FILE], json: Annotated[bool, _JSON] = False
+    model: Annotated[Path, _MODEL],
+    file: Annotated[Path, _FILE],
+    delimiter: Annotated[str | None, _DELIMITER] = None,
+    json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Say how good a model is on labelled rows. Figures are read off the rows without noise: keep them to yourself."""
     from sottovoce import models
@@ -43,7 +62,7 @@ def evaluate(
     from sottovoce.privacy import HOLDER_ONLY
 
     loaded = models.load(model)
-    found = apply.evaluate(loaded, file)
+    found = apply.evaluate(loaded, file, _spelt(delimiter))
     if json:
         marked = {"holder_only": {"why": HOLDER_ONLY, "fields": list(found.to_dict())}}
         print(json_module.dumps({**found.to_dict(), **marked, **_promise(loaded)}, allow_nan=False))
@@ -58,15 +77,15 @@ def _promise(model: Any) -> dict[str, Any]:
     return {"epsilon": privacy.epsilon if privacy.private else None, "notes": list(privacy.notes)}
 
 
-def _tell(model: Any) -> None:
+def _tell(model: Any, file: Any = None) -> None:
     """The same for people."""
     from sottovoce.cli.output import exactly, up
 
     privacy = model.privacy
     said = f"epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}" if privacy.private else "NOTHING"
-    print(f"The model promises {said} to the rows that it was learnt from.")
+    print(f"The model promises {said} to the rows that it was learnt from.", file=file)
     for note in privacy.notes:
-        print(f"Note: {note}")
+        print(f"Note: {note}", file=file)
 
 
 def _show(model: Any, found: Any) -> None:
@@ -82,6 +101,10 @@ def _show(model: Any, found: Any) -> None:
         "mean loss": f"{found.risk:.4f}",
         "accuracy": None if found.accuracy is None else f"{100 * found.accuracy:.2f} %",
         "always the most frequent class": None if found.majority is None else f"{100 * found.majority:.2f} %",
+        f"found of {found.positive} (recall)": None if found.recall is None else f"{100 * found.recall:.2f} %",
+        f"right where it says {found.positive} (precision)": (
+            None if found.precision is None else f"{100 * found.precision:.2f} %"
+        ),
         "mean absolute error": None if found.mean_absolute_error is None else f"{found.mean_absolute_error:.6g}",
     }
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
@@ -94,9 +117,10 @@ def _show(model: Any, found: Any) -> None:
     if found.confusion is not None:
         matrix = Table(box=SIMPLE_HEAD, pad_edge=False)
         matrix.add_column("true \\ predicted")
-        for name in model.classes:
+        names = [f"{name} (positive)" if name == found.positive else name for name in model.classes]
+        for name in names:
             matrix.add_column(name, justify="right")
-        for name, counts in zip(model.classes, found.confusion, strict=True):
+        for name, counts in zip(names, found.confusion, strict=True):
             matrix.add_row(name, *(f"{n:,}" for n in counts))
         console.print(matrix)
     console.print(f"{HOLDER_ONLY} Keep it to yourself.")

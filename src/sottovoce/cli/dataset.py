@@ -23,11 +23,12 @@ class Name(StrEnum):
 
 def dataset(
     name: Annotated[Name, typer.Argument(help="Which data set.")],
-    out: Annotated[Path, typer.Option(help="CSV file to write; it must not exist yet.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write; it must not exist yet. - is standard output.")],
     part: Annotated[Part, typer.Option(help="Which rows.")] = Part.all,
 ) -> None:
     """Write a public data set as the CSV file that a site might hold."""
     from sottovoce.datasets.adult_csv import write_csv
+    from sottovoce.disk import remarks
 
     rows = write_csv(out, part.value)
-    print(f"{rows} rows of {name.value} written to {out}.")
+    print(f"{rows} rows of {name.value} written to {out}.", file=remarks(out))

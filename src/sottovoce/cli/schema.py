@@ -1,10 +1,15 @@
-"""`sottovoce schema`: draft a schema from a file, check a file against one, show what follows from one."""
+"""`sottovoce schema`: draft a schema from a file, review it, check a file against one, show what follows from one."""
 
-import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sottovoce.cli.review import review
+from sottovoce.cli.words import console, plain, print_json, say, table
+from sottovoce.schema.advice import on_row_norm
+from sottovoce.schema.form import DELIMITERS, spelt
 
 if TYPE_CHECKING:
     from sottovoce.schema import Schema
@@ -12,13 +17,16 @@ if TYPE_CHECKING:
 
 schema_app = typer.Typer(
     name="schema",
-    help="Public schemas: draft one from a file, check files against it, show what follows from it.",
+    help="Public schemas: draft one from a file, review it, check files against it, show what follows from it.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _File = Annotated[Path, typer.Argument(help="CSV or Parquet file.", metavar="FILE")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+_Delimiter = Annotated[
+    str | None, typer.Option(help="What separates the fields of a CSV file: , ; | or tab. Else what the schema says.")
+]
 _MOST_SHOWN = 20
 
 
@@ -26,40 +34,56 @@ _MOST_SHOWN = 20
 def draft(
     file: _File,
     label: Annotated[str, typer.Option(help="Column to learn.")],
-    out: Annotated[Path, typer.Option(help="Schema file to write.")] = Path("schema.toml"),
+    out: Annotated[Path, typer.Option(help="Schema file to write. - is standard output.")] = Path("schema.toml"),
     bins: Annotated[
         int | None, typer.Option(help="Cut numeric columns into about so many bins at round numbers.")
     ] = None,
+    positive: Annotated[str | None, typer.Option(help="Of two classes the one that is looked for.")] = None,
+    delimiter: _Delimiter = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal sign of a CSV file: . or ,")] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first line is a row. Columns are called column1, column2, ...")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the schema file if it exists.")] = False,
     json: _Json = False,
 ) -> None:
     """Write a first schema, read off a file, for a person to review.
 
-    What was read off is private until someone has looked at it. Each such value is listed under "unreviewed".
+    What was read off is private until someone has looked at it. Each such value is listed under "unreviewed". Delimiter
+    and decimal sign are found out from the first lines if they are not said, and are written into the schema.
     """
-    from sottovoce.disk import check_new, check_other, writable, write_whole
+    from sottovoce.disk import check_new, check_other, remarks, text_out
     from sottovoce.schema.draft import draft as read_off
+    from sottovoce.schema.sniff import sniff
 
     check_other(out, file)
     if not force:
         check_new(out)
-    made = read_off(file, label, bins)
-    with writable(out):
-        write_whole(out, made.text().encode())
+    form = sniff(file, _spelt(delimiter), decimal, header=not no_header)
+    made = read_off(file, label, bins, form, positive)
+    text = made.text()
+    with text_out(out) as written:
+        written.write(text)
     if json:
-        _print({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)})
+        print_json({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)}, remarks(out))
         return
-    console = _console()
-    _say(console, f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.")
+    shown = console(remarks(out))
+    if made.schema.file.delimiter != ",":
+        say(shown, f"Fields are separated by {DELIMITERS[made.schema.file.delimiter]}.")
+    if made.schema.file.decimal != ".":
+        say(shown, "The decimal sign is a comma.")
+    say(shown, f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.")
     for name, reason in made.left_out.items():
-        _say(console, f"Left out: {name!r}, {reason}.")
-    _say(console, f"{len(made.schema.unreviewed)} values were read off the file and need a review before training.")
+        say(shown, f"Left out: {name!r}, {reason}.")
+    say(shown, f"{len(made.schema.unreviewed)} values were read off the file and need a review before training.")
+    say(shown, f"Go through them with: sottovoce schema review {out}")
 
 
 @schema_app.command()
 def check(
     file: _File,
     schema: Annotated[Path, typer.Option(help="Schema file.")] = Path("schema.toml"),
+    delimiter: _Delimiter = None,
     json: _Json = False,
 ) -> int:
     """Say what of a file does not fit a schema, by row and column. Nothing is trained, nothing is written.
@@ -70,11 +94,16 @@ def check(
     from sottovoce.schema.files import check as compare
 
     agreed = Schema.load(schema)
+    if delimiter is not None:
+        agreed = replace(agreed, file=replace(agreed.file, delimiter=_spelt(delimiter)))
     report = compare(file, agreed)
     if json:
-        _print({"file": str(file), "schema": str(schema), "digest": agreed.digest(), **report.to_dict()})
+        advice = on_row_norm(agreed)
+        found = {"digest": agreed.digest(), "advice": advice, **report.to_dict()}
+        print_json({"file": str(file), "schema": str(schema), **found})
     else:
         _show_report(report)
+        _advise(agreed)
     return 0 if report.fits else 1
 
 
@@ -88,9 +117,12 @@ def show(
 
     agreed = Schema.load(schema)
     if json:
-        _print({"schema": str(schema), **_facts(agreed), "features": list(agreed.feature_names)})
+        print_json({"schema": str(schema), **_facts(agreed), "features": list(agreed.feature_names)})
     else:
         _show_schema(agreed)
+
+
+schema_app.command()(review)
 
 
 def _facts(schema: "Schema") -> dict[str, Any]:
@@ -99,75 +131,56 @@ def _facts(schema: "Schema") -> dict[str, Any]:
         "d": schema.d,
         "data_norm": schema.data_norm,
         "encoded_norm": schema.encoded_norm,
+        "usual_norm": schema.usual_norm,
+        "advice": on_row_norm(schema),
         "classes": None if schema.classes is None else list(schema.classes),
         "unreviewed": list(schema.unreviewed),
     }
 
 
-def _print(data: dict[str, Any]) -> None:
-    print(json_module.dumps(data, indent=2, allow_nan=False))
+def _spelt(delimiter: str | None) -> Any:
+    return None if delimiter is None else spelt(delimiter)
 
 
 def _show_report(report: "Report") -> None:
-    console = _console()
+    shown = console()
     if report.counts:
-        table = _table("column", "cells", "what was found", "")
+        lines = table("column", "cells", "what was found", "")
         for count in report.counts:
             refused = "refused" if count.finding.refused else ""
-            table.add_row(_text(count.column or "-"), str(count.cells), count.finding.words, refused)
-        console.print(table)
+            lines.add_row(plain(count.column or "-"), str(count.cells), count.finding.words, refused)
+        shown.print(lines)
     for problem in report.problems:
-        _say(console, problem.message)
+        say(shown, problem.message)
     more = sum(count.cells for count in report.counts if count.finding.refused) - len(report.problems)
     if more:
-        _say(console, f"And {more} more.")
+        say(shown, f"And {more} more.")
     if report.unused_columns:
-        _say(console, f"Not in the schema, so not used: {_listed(report.unused_columns)}.")
+        say(shown, f"Not in the schema, so not used: {_listed(report.unused_columns)}.")
     verdict = "The file fits" if report.fits else "The file does NOT fit"
-    _say(console, f"{verdict}: {report.rows} rows read, {report.used} usable.")
+    say(shown, f"{verdict}: {report.rows} rows read, {report.used} usable.")
 
 
 def _show_schema(schema: "Schema") -> None:
-    console = _console()
-    table = _table("column", "kind", "features", "missing")
+    shown = console()
+    lines = table("column", "kind", "features", "missing")
     for column in schema.columns:
-        table.add_row(_text(column.name), column.kind(), str(column.width), column.missing)
-    console.print(table)
-    _say(console, f"Label: {schema.label.column}, {schema.label.meaning()}.")
-    _say(console, f"Intercept: {f'{schema.intercept:g}' if schema.intercept else 'none'}.")
-    _say(console, f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.")
-    _say(console, f"Digest: {schema.digest()}")
+        lines.add_row(plain(column.name), column.kind(), str(column.width), column.missing)
+    shown.print(lines)
+    say(shown, f"Label: {schema.label.column}, {schema.label.meaning()}.")
+    say(shown, f"Intercept: {f'{schema.intercept:g}' if schema.intercept else 'none'}.")
+    say(shown, f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.")
+    say(shown, f"Digest: {schema.digest()}")
+    _advise(schema)
     if schema.unreviewed:
-        _say(console, f"Needs a review before training: {_listed(schema.unreviewed)}.")
+        say(shown, f"Needs a review before training: {_listed(schema.unreviewed)}.")
+
+
+def _advise(schema: "Schema") -> None:
+    if advice := on_row_norm(schema):
+        say(console(), f"Advice: {advice}")
 
 
 def _listed(names: tuple[str, ...]) -> str:
     more = len(names) - _MOST_SHOWN
     return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _table(*headings: str) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading)
-    return table
-
-
-def _text(text: str) -> Any:
-    """Names from a file, never taken for markup or for terminal commands."""
-    from rich.text import Text
-
-    return Text("".join(letter if letter.isprintable() else " " for letter in text))
-
-
-def _say(console: Any, text: str) -> None:
-    console.print(_text(text), soft_wrap=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.datasets.adult import ATTRIBUTES, SHA256
 from sottovoce.datasets.packed import Packed, unpack
-from sottovoce.disk import check_new, replacing, writable
+from sottovoce.disk import check_new, text_out
 from sottovoce.errors import expect
 
 Part: TypeAlias = Literal["train", "test", "all"]
@@ -18,7 +18,7 @@ LABEL, CLASSES = "income", ("<=50K", ">50K")
 def write_csv(path: str | Path, part: Part) -> int:
     """Write UCI's training rows (32,561), its test rows (16,281) or all of them; returns how many.
 
-    Incomplete rows are kept. A file that exists is not overwritten.
+    Incomplete rows are kept. A file that exists is not overwritten; "-" is standard output.
     """
     expect(part in get_args(Part), f"part among {', '.join(get_args(Part))}", part=part)
     check_new(Path(path))
@@ -27,7 +27,7 @@ def write_csv(path: str | Path, part: Part) -> int:
     chosen = {"train": slice(0, n_train), "test": slice(n_train, n), "all": slice(0, n)}[part]
     columns = [_texts(packed, name, chosen) for name in ATTRIBUTES]
     columns.append(np.array(CLASSES)[packed["over-50K"][chosen]].tolist())
-    with writable(Path(path)), replacing(Path(path), encoding="utf-8") as file:
+    with text_out(Path(path)) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*ATTRIBUTES, LABEL])
         writer.writerows(zip(*columns, strict=True))

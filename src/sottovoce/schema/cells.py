@@ -34,16 +34,28 @@ class Cells(ABC):
         """The numbers; NaN where a cell is not a finite one."""
 
     @abstractmethod
-    def places(self, words: Sequence[str]) -> Places:
-        """Where each cell stands among these words; -1 if it is none of them."""
+    def days(self, order: str) -> Floats:
+        """Dates as days since 1970-01-01; NaN where a cell is none. `order` is that of year, month and day: "dmy"."""
+
+    @abstractmethod
+    def places(self, words: Sequence[str], first: int | None = None) -> Places:
+        """Where each cell, or its first so many characters, stands among these words; -1 if it is none of them."""
 
     @abstractmethod
     def multiline(self) -> Bools:
         """Where a text has a line break inside, as after a quote that is never closed."""
 
     @abstractmethod
+    def are_truths(self) -> bool:
+        """Whether the file says of itself that the column holds truth values."""
+
+    @abstractmethod
     def distinct(self) -> list[str]:
         """The different texts that occur, missing ones left out."""
+
+    @abstractmethod
+    def texts(self) -> list[str]:
+        """Every cell as text, "" where it is null."""
 
     @abstractmethod
     def shown(self, row: int) -> str:

@@ -79,6 +79,10 @@ class Column(ABC):
         """What a cell should be, for messages."""
 
     @abstractmethod
+    def mean_square(self) -> float:
+        """What the column adds to a row's squared norm where values are spread evenly: a guess that reads no row."""
+
+    @abstractmethod
     def _check(self) -> None: ...
 
     @abstractmethod

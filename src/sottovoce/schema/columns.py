@@ -4,7 +4,9 @@
 | --- | --- | --- |
 | numeric with `scale` | 1 | (x - low) / (high - low), or twice that minus 1 |
 | numeric with `edges` | 1 per bin | 1 in the bin that x falls into |
-| categorical | 1 per category, 1 more for "other" | 1 in the category of x |
+| age with `scale` or `edges` | as numeric | of the years from the date in the cell to a public one |
+| season | 1 per quarter, month or weekday | 1 in that of the date |
+| categorical | 1 per category, 1 more for "other" | 1 in the category of x, or of its first characters |
 | boolean | 1 | 1 or 0 |
 | any, with `missing = "indicator"` | 1 more | 1 where there is no value |
 
@@ -12,7 +14,9 @@ In every row at most one feature of a column is not zero, and it is at most 1 in
 most the number of columns, whatever the data.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal, TypeAlias, final, get_args
 
 import numpy as np
@@ -25,14 +29,19 @@ from sottovoce.schema.findings import Finding
 from sottovoce.schema.values import brief, check_bounds, check_words, number
 
 Scale: TypeAlias = Literal["unit", "symmetric"]
+DateOrder: TypeAlias = Literal["ymd", "dmy", "mdy"]
+Season: TypeAlias = Literal["quarter", "month", "weekday"]
 
+YEAR = 365.2425  # days, on average
+_EPOCH = date(1970, 1, 1)
+
+LONGEST_GROUP = 100  # characters of a code that may name its group
 TRUE = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
 FALSE = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
-class Numeric(Column):
+class Ranged(Column):
     """Numbers between two bounds, scaled, or one-hot by bin. What lies outside is moved to the nearest bound.
 
     With edges e_1 < ... < e_k the k + 1 bins are [low, e_1), [e_1, e_2), ..., [e_k, high].
@@ -41,13 +50,6 @@ class Numeric(Column):
     bounds: tuple[float, float]
     scale: Scale | None = None
     edges: tuple[float, ...] | None = None
-
-    @classmethod
-    def kind(cls) -> str:
-        return "numeric"
-
-    def wants(self) -> str:
-        return "a number"
 
     def _check(self) -> None:
         check_bounds(self.path("bounds"), self.bounds)
@@ -93,12 +95,20 @@ class Numeric(Column):
         return [f"{self.name}=[{low},{high}{close}" for low, high, close in pairs]
 
     def _present(self, cells: Cells) -> Encoded:
-        x = cells.numbers()
+        x, unread = self._numbers(cells)
         unknown = np.isnan(x)
         finding = np.where((x < self.bounds[0]) | (x > self.bounds[1]), Finding.CLIPPED, Finding.FITS).astype(np.uint8)
-        finding[unknown] = Finding.NOT_A_NUMBER
+        finding[unknown] = unread
         place, value = self._spots(np.clip(np.where(unknown, self.bounds[0], x), *self.bounds))
         return Encoded(place, value, finding)
+
+    @abstractmethod
+    def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
+        """The number of every cell, NaN where there is none; and what is found there."""
+
+    def mean_square(self) -> float:
+        # Evenly spread over the bounds: 1/3 for both scales.
+        return 1 / 3 if self.edges is None else 1.0
 
     def _filled(self) -> tuple[int, float]:
         assert self.fill is not None
@@ -116,26 +126,157 @@ class Numeric(Column):
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Numeric(Ranged):
+    """The number in the cell."""
+
+    @classmethod
+    def kind(cls) -> str:
+        return "numeric"
+
+    def wants(self) -> str:
+        return "a number"
+
+    def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
+        return cells.numbers(), Finding.NOT_A_NUMBER
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Age(Ranged):
+    """The years from the date in the cell to a public one, as a date of birth or of admission becomes an age."""
+
+    on: str  # the public date, as 2025-01-31
+    order: DateOrder = "ymd"
+
+    @classmethod
+    def kind(cls) -> str:
+        return "age"
+
+    def wants(self) -> str:
+        return _a_date(self.order)
+
+    def _check(self) -> None:
+        super()._check()
+        _check_order(self.path("order"), self.order)
+        try:
+            written = date.fromisoformat(self.on).isoformat()
+        except ValueError:
+            written = ""
+        expect(self.on == written, f"{self.path('on')} to be a date like 2025-01-31", on=self.on)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"on": self.on, "order": self.order, **super()._keys()}
+
+    def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
+        ended = (date.fromisoformat(self.on) - _EPOCH).days
+        return (ended - cells.days(self.order)) / YEAR, Finding.NOT_A_DATE
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Seasonal(Column):
+    """The quarter, month or weekday of the date in the cell."""
+
+    by: Season
+    order: DateOrder = "ymd"
+
+    @classmethod
+    def kind(cls) -> str:
+        return "season"
+
+    def wants(self) -> str:
+        return _a_date(self.order)
+
+    def mean_square(self) -> float:
+        return 1.0
+
+    def _check(self) -> None:
+        known = get_args(Season)
+        expect(self.by in known, f"{self.path('by')} among {', '.join(known)}", by=self.by)
+        _check_order(self.path("order"), self.order)
+        fine = self.fill is None or self.fill in self._names()
+        expect(fine, f"{self.path('fill')} among {', '.join(self._names())}", fill=self.fill)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"by": self.by, "order": self.order}
+
+    def _names(self) -> tuple[str, ...]:
+        return _SEASONS[self.by]
+
+    def _own_width(self) -> int:
+        return len(self._names())
+
+    def _own_names(self) -> list[str]:
+        return [f"{self.name}={name}" for name in self._names()]
+
+    def _present(self, cells: Cells) -> Encoded:
+        days = cells.days(self.order)
+        unknown = np.isnan(days)
+        whole = np.where(unknown, 0, days).astype(np.int64)
+        month = whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12
+        # 1970 began with a Thursday.
+        place = {"quarter": month // 3, "month": month, "weekday": (whole + 3) % 7}[self.by].astype(np.int32)
+        finding = np.where(unknown, Finding.NOT_A_DATE, Finding.FITS).astype(np.uint8)
+        return Encoded(place, np.ones(len(place)), finding)
+
+    def _filled(self) -> tuple[int, float]:
+        return self._names().index(str(self.fill)), 1.0
+
+
+_SEASONS: dict[str, tuple[str, ...]] = {
+    "quarter": ("Q1", "Q2", "Q3", "Q4"),
+    "month": ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+              "November", "December"),
+    "weekday": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+}  # fmt: skip
+
+
+def _check_order(path: str, order: str) -> None:
+    known = get_args(DateOrder)
+    expect(order in known, f"{path} among {', '.join(known)}", order=order)
+
+
+def _a_date(order: str) -> str:
+    shown = "-".join({"y": "2024", "m": "12", "d": "31"}[letter] for letter in order)
+    return f"a date like {shown}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Categorical(Column):
-    """One of some declared texts. With `other`, any other text has a feature of its own; without it, it is refused."""
+    """One of some declared texts. With `other`, any other text has a feature of its own; without it, it is refused.
+
+    With `first`, codes are cut to their first so many characters, and the categories are the groups that these name.
+    """
 
     categories: tuple[str, ...]
     other: bool = False
+    first: int | None = None
 
     @classmethod
     def kind(cls) -> str:
         return "categorical"
 
     def wants(self) -> str:
-        return f"one of the categories {', '.join(self.categories[:5])}{', ...' if len(self.categories) > 5 else ''}"
+        what = "categories" if self.first is None else f"groups (the first {self.first} characters)"
+        return f"one of the {what} {', '.join(self.categories[:5])}{', ...' if len(self.categories) > 5 else ''}"
 
     def _check(self) -> None:
         check_words(self.path("categories"), self.categories, at_least=1)
         known = self.fill is None or self.fill in self.categories
         expect(known, f"{self.path('fill')} among its categories", fill=self.fill)
+        if self.first is not None:
+            expect(1 <= self.first <= LONGEST_GROUP, f"1 <= {self.path('first')} <= {LONGEST_GROUP}", first=self.first)
+            for group in self.categories:
+                wanted = f"{self.path('categories')} of at most first={self.first} characters"
+                expect(len(group) <= self.first, wanted, category=group)
+
+    def mean_square(self) -> float:
+        return 1.0
 
     def _keys(self) -> dict[str, Any]:
-        return {"categories": list(self.categories), "other": self.other}
+        keys = {"categories": list(self.categories), "other": self.other}
+        return keys if self.first is None else {"first": self.first, **keys}
 
     def _own_width(self) -> int:
         return len(self.categories) + self.other
@@ -144,7 +285,7 @@ class Categorical(Column):
         return [f"{self.name}={category}" for category in self.categories + ("<other>",) * self.other]
 
     def _present(self, cells: Cells) -> Encoded:
-        place = cells.places(self.categories)
+        place = cells.places(self.categories, self.first)
         finding = np.zeros(len(place), dtype=np.uint8)
         unknown = place < 0
         if unknown.any():
@@ -183,6 +324,9 @@ class Boolean(Column):
 
     def _keys(self) -> dict[str, Any]:
         return {"true_values": list(self.true_values), "false_values": list(self.false_values)}
+
+    def mean_square(self) -> float:
+        return 0.5
 
     def _own_width(self) -> int:
         return 1

@@ -1,27 +1,36 @@
 """A first version of a schema, read off a file. Each value that was read off is marked as unreviewed."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from math import inf
 from pathlib import Path
+from typing import Any, cast
 
 from sottovoce.errors import InputError, expect
 from sottovoce.schema import parse
 from sottovoce.schema.column import Column, MissingPolicy
-from sottovoce.schema.columns import FALSE, TRUE, Boolean, Categorical, Numeric
+from sottovoce.schema.columns import FALSE, TRUE, YEAR, Age, Boolean, Categorical, DateOrder, Numeric
+from sottovoce.schema.form import FileForm
 from sottovoce.schema.friendly import bounds_around, edges_between
-from sottovoce.schema.labels import ClassLabel, Label, LabelMissing, NumberLabel
+from sottovoce.schema.labels import ClassLabel, Label, LabelMissing, NumberLabel, positive_last
 from sottovoce.schema.schema import Schema
-from sottovoce.schema.survey import MOST_CATEGORIES, Seen, survey
+from sottovoce.schema.sniff import sniff
+from sottovoce.schema.survey import MISSING_VALUES, MOST_CATEGORIES, Seen, survey
 from sottovoce.schema.values import brief
 
 FEW_NUMBERS = 10  # up to so many different whole numbers are taken for categories
 MOST_BINS = 1000
+_READ_OFF = {"kind", "order", "bounds", "edges", "categories", "classes", "missing"}
+_IDENTIFIER = re.compile(r"(^|[ _.-])(?i:id|uuid|guid|ssn)$|[a-z]I[dD]$")
 _TOP = """A draft. Values were read off a private file: they may say something about single rows.
 Do not share this file, and do not train with it, before you have reviewed it.
 The guide to every key is docs/how-to/schema.md."""
 _UNREVIEWED = """What was read off the file. For each entry: replace the value by what is publicly known (a code book,
-a law, a unit's range), or decide that it is harmless as it is. Then delete the entry. Training refuses what is left."""
+a law, a unit's range), or decide that it is harmless as it is. Then delete the entry; `sottovoce schema review` asks
+column by column and does it for you. Training refuses what is left."""
+_FORM = "How this file is written. Files of other sites may differ; what they mean does not."
 
 
 @dataclass(frozen=True)
@@ -33,44 +42,58 @@ class Draft:
 
     def text(self) -> str:
         """As a schema file with comments."""
-        data, remarks = self.schema.to_dict(), {"": _TOP, "unreviewed": _UNREVIEWED}
+        data, remarks = self.schema.to_dict(), {"": _TOP, "unreviewed": _UNREVIEWED, "file": _FORM}
         if self.schema.classes is not None and len(self.schema.classes) == 2:
-            remarks["label"] = "The second class is the one that counts as +1."
+            remarks["label"] = "The positive class is the one that is looked for; it counts as +1."
         left = "\n".join(f"Left out: {brief(name)}, {reason}." for name, reason in self.left_out.items())
         return parse.render(data, remarks | {"end": left} if left else remarks)
 
 
-def draft(path: str | Path, label: str, bins: int | None = None) -> Draft:
+def draft(
+    path: str | Path, label: str, bins: int | None = None, form: FileForm | None = None, positive: str | None = None
+) -> Draft:
     """Read a file and propose a schema for it.
 
     Args:
         path: a CSV or Parquet file.
         label: the column to learn.
         bins: cut each numeric column into about so many bins at round numbers; None scales it.
+        form: how a CSV file is written; None guesses it from the first lines.
+        positive: of two classes the one that is looked for; None takes the second, in order.
     """
     expect(bins is None or 2 <= bins <= MOST_BINS, f"2 <= bins <= {MOST_BINS}", bins=bins)
+    form = sniff(Path(path)) if form is None else form
     columns, left_out, found = list[Column](), dict[str, str](), None
-    for seen in survey(path):
+    read, all_seen = list[str](), survey(path, form)
+    for seen in all_seen:
         if seen.name == label:
-            found = _label(seen)
+            found = _label(seen, positive)
+            read += [f"label.{key}" for key in found.to_dict() if key in _READ_OFF]
         elif isinstance(column := _column(seen, bins), Column):
             columns.append(column)
+            read += [column.path(key) for key in column.to_dict() if key in _READ_OFF - _given(seen)]
         else:
             left_out[seen.name] = column
     if found is None:
-        raise InputError(
-            f"Expected a column {brief(label)} for the label in file={str(path)!r}, got none of that name."
-        )
+        raise InputError(_no_label(label, path, [seen.name for seen in all_seen]))
     if not columns:
         raise InputError(f"Expected a column to learn from beside the label in file={str(path)!r}, got {left_out}.")
-    schema = Schema(tuple(columns), found)
-    return Draft(replace(schema, unreviewed=_read_off(columns, found)), left_out)
+    schema = Schema(tuple(columns), found, missing_values=MISSING_VALUES, file=form)
+    read.sort(key=lambda entry: not entry.startswith("label."))
+    return Draft(replace(schema, unreviewed=tuple(read)), left_out)
 
 
-def _read_off(columns: Sequence[Column], label: Label) -> tuple[str, ...]:
-    values = ("kind", "bounds", "edges", "categories", "missing")
-    marked = [f"label.{key}" for key in label.to_dict() if key in ("classes", "bounds", "missing")]
-    return (*marked, *(column.path(key) for column in columns for key in column.to_dict() if key in values))
+def _given(seen: Seen) -> set[str]:
+    """What the file says of itself, whatever its rows are."""
+    return {"kind"} if seen.truths else set()
+
+
+def _no_label(label: str, path: str | Path, names: Sequence[str]) -> str:
+    shown = ", ".join(map(brief, names[:10])) + (", ..." if len(names) > 10 else "")
+    return (
+        f"Expected a column {brief(label)} for the label in file={str(path)!r}, got none of that name but {shown}. "
+        "If that is no header but a row, say --no-header."
+    )
 
 
 def _column(seen: Seen, bins: int | None) -> Column | str:
@@ -80,12 +103,23 @@ def _column(seen: Seen, bins: int | None) -> Column | str:
         return "it has no name"
     if not seen.values:
         return "it has no values"
+    if seen.truths:
+        return Boolean(name=seen.name, missing=missing)
     if len(seen.texts) == 2 and len(seen.texts & set(TRUE)) == len(seen.texts & set(FALSE)) == 1:
         return Boolean(name=seen.name, missing=missing)
+    if seen.dated:
+        return _age(seen, missing, bins)
+    if not seen.few and _IDENTIFIER.search(seen.name):
+        return "by its name it identifies rows or people, which says nothing of others"
+    if seen.different:
+        return "its whole numbers are all different, as those of an identifier. If it is a quantity, add it by hand"
     if seen.numeric and not _is_coded(seen):
         return _numeric(seen, missing, bins)
     if not seen.few:
-        return f"it has more than {MOST_CATEGORIES} different texts"
+        return (
+            f"it has more than {MOST_CATEGORIES} different texts. If they are codes, cut them into groups by their "
+            'first characters: kind = "categorical", first = 2, and categories from the public list of groups'
+        )
     return Categorical(name=seen.name, missing=missing, categories=_ordered(seen), other=True)
 
 
@@ -98,17 +132,29 @@ def _numeric(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | s
     return Numeric(name=seen.name, missing=missing, bounds=bounds, edges=edges_between(*bounds, bins))
 
 
-def _label(seen: Seen) -> Label:
+def _age(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | str:
+    """Years up to a date that does not come from the file: the first of January of this year."""
+    order, (first, last) = next(iter(seen.spans.items()))
+    on = date(datetime.now(UTC).year, 1, 1)
+    until = (on - date(1970, 1, 1)).days
+    bounds = bounds_around((until - last) / YEAR, (until - first) / YEAR)
+    assert bounds is not None  # years have four digits
+    how: dict[str, Any] = {"scale": "unit"} if bins is None else {"edges": edges_between(*bounds, bins)}
+    return Age(name=seen.name, missing=missing, on=on.isoformat(), order=cast("DateOrder", order), bounds=bounds, **how)
+
+
+def _label(seen: Seen, positive: str | None) -> Label:
     missing: LabelMissing = "row" if seen.missing else "refuse"
     if seen.numeric and seen.values and not _is_coded(seen):
         bounds = bounds_around(seen.low, seen.high)
         expect(bounds is not None, "labels of moderate size", label=seen.name, low=seen.low, high=seen.high)
         assert bounds is not None
+        expect(positive is None, f"classes in label={brief(seen.name)}, got numbers, so none", positive=positive)
         return NumberLabel(column=seen.name, missing=missing, bounds=bounds)
     came = f"{len(seen.texts)} different values" if seen.few else f"more than {MOST_CATEGORIES} different texts"
     if not seen.few or len(seen.texts) < 2:
         raise InputError(f"Expected 2 to {MOST_CATEGORIES} classes or numbers in label={brief(seen.name)}, got {came}.")
-    return ClassLabel(column=seen.name, missing=missing, classes=_ordered(seen))
+    return ClassLabel(column=seen.name, missing=missing, classes=positive_last(_ordered(seen), positive))
 
 
 def _is_coded(seen: Seen) -> bool:

@@ -3,7 +3,7 @@
 A chunk of n rows and C columns is first a rectangle (n, C): in every row each column has at most one non-zero feature.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -76,18 +76,20 @@ def shorten(schema: Schema, value: Floats) -> Floats:
     return clipped
 
 
-def stack(schema: Schema, chunks: Iterable[Csr]) -> Csr:
-    """Chunks below each other, as one matrix in canonical form."""
-    data, indices, counts = [np.empty(0)], [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
-    for chunk in chunks:
-        data.append(chunk.data)
-        indices.append(chunk.indices.astype(np.int32, copy=False))
-        counts.append(np.diff(chunk.indptr))
-    ends = np.cumsum(np.concatenate(counts), dtype=np.int64)
-    entries: Floats = np.concatenate(data)
-    columns: NDArray[Any] = np.concatenate(indices)
-    if ends[-1] < 2**31:
-        ends = ends.astype(np.int32)
-    else:
-        columns = columns.astype(np.int64)
-    return sparse.csr_array((entries, columns, ends), shape=(len(ends) - 1, schema.d))
+def stack(schema: Schema, chunks: list[Csr]) -> Csr:
+    """Chunks below each other, as one matrix in canonical form. The list is emptied on the way: what was copied is let
+    go, so that rows are never held twice.
+    """
+    entries, rows = sum(chunk.nnz for chunk in chunks), sum(chunk.shape[0] for chunk in chunks)
+    wide: Any = np.int32 if entries < 2**31 else np.int64
+    data: Floats = np.empty(entries)
+    columns: NDArray[Any] = np.empty(entries, dtype=wide)
+    ends: NDArray[Any] = np.zeros(rows + 1, dtype=wide)
+    at = row = 0
+    chunks.reverse()
+    while chunks:
+        chunk = chunks.pop()
+        data[at : at + chunk.nnz], columns[at : at + chunk.nnz] = chunk.data, chunk.indices
+        ends[row + 1 : row + 1 + chunk.shape[0]] = chunk.indptr[1:].astype(wide) + wide(at)
+        at, row = at + chunk.nnz, row + chunk.shape[0]
+    return sparse.csr_array((data, columns, ends), shape=(rows, schema.d))

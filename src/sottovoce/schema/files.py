@@ -1,5 +1,7 @@
 """Files of practitioners against a schema: encoded, or only checked. In chunks: only the result grows with the file."""
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -14,10 +16,11 @@ from sottovoce.schema.cells import Bools
 from sottovoce.schema.column import Column
 from sottovoce.schema.encoding import Csr, encode_cells, stack
 from sottovoce.schema.findings import Finding, Findings, Problem, Report, Tally
+from sottovoce.schema.form import DELIMITERS
 from sottovoce.schema.labels import Label
 from sottovoce.schema.reading import Chunk, Ragged, Table, open_table
 from sottovoce.schema.schema import Schema
-from sottovoce.schema.values import brief
+from sottovoce.schema.values import EMPTY_WORDS, brief
 
 KEPT = 20  # problems that a report shows
 Texts: TypeAlias = NDArray[np.str_]
@@ -28,6 +31,7 @@ class FeatureChunk(NamedTuple):
 
     features: Csr
     rows: Ints
+    passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
 
 
 def encode(path: str | Path, schema: Schema) -> Dataset:
@@ -35,9 +39,12 @@ def encode(path: str | Path, schema: Schema) -> Dataset:
 
     They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`.
     """
-    table = open_table(path)
-    parts = [(rows, labels) for _, _, rows, labels in _labelled(table, schema, [])]
-    return _dataset(table, schema, parts)
+    table = open_table(path, schema.file)
+    chunks, labels = list[Csr](), list[Floats]()
+    for part in _labelled(table, schema, []):
+        chunks.append(part.features)
+        labels.append(part.labels)
+    return _dataset(table, schema, chunks, labels)
 
 
 def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
@@ -46,30 +53,47 @@ def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[
     expect(
         site_column not in reserved, "a site column that is neither a feature nor the label", site_column=site_column
     )
-    table, sites = open_table(path), list[Texts]()
-    parts = []
-    for chunk, kept, rows, labels in _labelled(table, schema, [site_column]):
-        sites.append(_sites(table, chunk, site_column)[kept])
-        parts.append((rows, labels))
-    return _dataset(table, schema, parts), np.concatenate(sites)
+    table, sites = open_table(path, schema.file), list[Texts]()
+    chunks, labels = list[Csr](), list[Floats]()
+    for part in _labelled(table, schema, [site_column]):
+        sites.append(_sites(table, part.chunk, site_column)[part.kept])
+        chunks.append(part.features)
+        labels.append(part.labels)
+    return _dataset(table, schema, chunks, labels), np.concatenate(sites)
 
 
-def encode_features(path: str | Path, schema: Schema) -> Iterator[FeatureChunk]:
-    """The features only, chunk by chunk, as for a prediction. The label's column may be missing."""
-    table = open_table(path)
+def encode_features(path: str | Path, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
+    """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
+    go with them as they are.
+    """
+    table = open_table(path, schema.file)
     names = [column.name for column in schema.columns]
-    _require(table, names)
-    for chunk in table.chunks(names, schema.missing_values):
-        encoding = encode_cells(schema, chunk.cells)
+    own = [name for name in passed if name not in names]  # a column is read once
+    _require(table, [*names, *own])
+    for chunk in table.chunks([*names, *own], schema.missing_values):
+        encoding = encode_cells(schema, chunk.cells[: len(names)])
         _refuse(table, _Checked(chunk, schema.columns, encoding.finding))
-        yield FeatureChunk(encoding.rows(encoding.kept), chunk.rows[encoding.kept])
+        kept = np.flatnonzero(encoding.kept)
+        texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
+        rows = encoding.rows(encoding.kept)
+        yield FeatureChunk(rows, chunk.rows[kept], tuple([column[i] for i in kept] for column in texts))
+
+
+def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
+    cells = chunk.cells[place]
+    bad = np.flatnonzero(cells.unreadable())
+    if len(bad):
+        where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(table.path)!r}"
+        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
+    return cells.texts()
 
 
 def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
     """What of a file does not fit, by row and column; the first `keep` problems and notes are told one by one."""
-    table, tally, skipped = open_table(path), Tally(keep), list[Ragged]()
+    table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
     wanted: list[Column | Label] = [*schema.columns, schema.label]
-    there = [part for part in wanted if _name(part) in table.names]
+    places = table.places([_name(part) for part in wanted])
+    there = [part for part in wanted if _name(part) in places]
     for part in wanted:
         if part not in there:
             message = f"Expected a column {brief(_name(part))} in the file. {_known(table)}"
@@ -86,7 +110,7 @@ def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
         tally.add(Problem(gap.row, None, Finding.RAGGED, message))
     if there and not rows and not skipped:
         tally.add(Problem(None, None, Finding.NO_ROWS, "Expected at least one row below the header."))
-    unused = [name for name in table.names if name not in {_name(part) for part in wanted}]
+    unused = [name for i, name in enumerate(table.names) if i not in places.values()]
     return tally.report(rows + len(skipped), used, unused)
 
 
@@ -106,20 +130,42 @@ class _Checked(NamedTuple):
         where, came = f"row {number}, column {brief(name)}", self.chunk.cells[part].shown(row)
         wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else self.parts[part].wants()
         if finding.refused:
-            message = f"Expected {wanted} in {where}, got {came!r}.{_ADVICE.get(finding, '')}"
+            message = f"Expected {wanted} in {where}, got {came!r}.{_advice(finding, came)}"
         else:
             message = f"{where}: got {came!r}, {finding.words}."
         return Problem(number, name, finding, message)
 
 
+def _advice(finding: Finding, came: str) -> str:
+    """What to do about a cell."""
+    if "\n" in came or "\r" in came:
+        return " It goes over several lines: look there for a quote that is never closed."
+    if finding in (Finding.NOT_A_NUMBER, Finding.NOT_A_DATE, Finding.UNKNOWN) and came.lower() in EMPTY_WORDS:
+        return " If it stands for no value, add it to missing_values in the schema."
+    if finding is Finding.NOT_A_NUMBER and _COMMA.fullmatch(came):
+        return ' If the comma is a decimal sign, say decimal = "," under [file] in the schema.'
+    return _ADVICE.get(finding, "")
+
+
+_COMMA = re.compile(r"[+-]?\d*,\d+")
 _ADVICE = {
     Finding.MISSING: ' It counts as missing: fill it in, or say in the schema what is to be done (missing = "...").',
     Finding.UNKNOWN: " Correct it, or declare it in the schema.",
+    Finding.NOT_A_DATE: ' Correct it, or say another order of year, month and day in the schema (order = "dmy").',
 }
 
 
-def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[tuple[Chunk, Bools, Csr, Floats]]:
-    """Chunks with the columns of the schema and more; which of their rows are kept; features and labels of those."""
+class _Labelled(NamedTuple):
+    """A chunk, which of its rows are kept, and features and labels of those."""
+
+    chunk: Chunk
+    kept: Bools
+    features: Csr
+    labels: Floats
+
+
+def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_Labelled]:
+    """Chunks with the columns of the schema and more, encoded."""
     wanted: list[Column | Label] = [*schema.columns, schema.label]
     names = [*map(_name, wanted), *more]
     _require(table, names)
@@ -128,15 +174,15 @@ def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[tup
         labels = schema.label.encode(chunk.cells[len(schema.columns)])
         _refuse(table, _Checked(chunk, wanted, np.column_stack([encoding.finding, labels.finding])))
         kept = encoding.kept & (labels.finding != Finding.DROPPED)
-        yield chunk, kept, encoding.rows(kept), labels.value[kept]
+        yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept])
 
 
-def _dataset(table: Table, schema: Schema, parts: Sequence[tuple[Csr, Floats]]) -> Dataset:
-    if not sum(len(labels) for _, labels in parts):
+def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Floats]) -> Dataset:
+    """All chunks as one; the list of them is emptied."""
+    if not sum(map(len, parts)):
         came = "every row has a missing value and is dropped" if parts else "none"
         raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
-    labels = np.concatenate([labels for _, labels in parts])
-    features = stack(schema, [rows for rows, _ in parts])
+    labels, features = np.concatenate(parts), stack(schema, chunks)
     return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name, private=True)
 
 
@@ -168,15 +214,32 @@ def _tell(tally: Tally, checked: _Checked) -> None:
 
 
 def _require(table: Table, names: Sequence[str]) -> None:
+    places = table.places(names)
     for name in names:
-        if name not in table.names:
+        if name not in places:
             raise InputError(f"Expected a column {brief(name)} in file={str(table.path)!r}. {_known(table)}")
 
 
 def _known(table: Table) -> str:
-    if len(table.names) == 1 and ";" in table.names[0]:
-        return "Its fields are separated by semicolons. Save it with commas."
-    return f"It has {', '.join(map(brief, table.names[:10]))}{', ...' if len(table.names) > 10 else ''}."
+    """What the file has instead, and what may be the matter."""
+    signs = [sign for sign in DELIMITERS if sign in table.names[0]] if len(table.names) == 1 else []
+    if signs:
+        return (
+            f"Its fields are separated by {DELIMITERS[signs[0]]}: say so with --delimiter, or as delimiter = "
+            f"{json.dumps(signs[0])} under [file] in the schema."
+        )
+    shown = f"It has {', '.join(map(brief, table.names[:10]))}{', ...' if len(table.names) > 10 else ''}."
+    if any(_is_number(name) for name in table.names):
+        return f"{shown} If that is no header but a row, say the names of the columns: names = [...] under [file]."
+    return shown
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _name(part: Column | Label) -> str:

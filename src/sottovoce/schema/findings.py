@@ -31,6 +31,7 @@ class Finding(IntEnum):
     RAGGED = 10
     NO_COLUMN = 11
     NO_ROWS = 12
+    NOT_A_DATE = 13
 
     @property
     def refused(self) -> bool:
@@ -57,6 +58,7 @@ _WORDS = {
     Finding.RAGGED: "row with another number of fields than the header",
     Finding.NO_COLUMN: "column not in the file",
     Finding.NO_ROWS: "no rows in the file",
+    Finding.NOT_A_DATE: "not a date",
 }
 
 

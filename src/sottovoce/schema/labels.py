@@ -70,9 +70,16 @@ class Label(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ClassLabel(Label):
-    """One of two or more classes. Of two, the first is -1 and the second +1; of more, they are 0, 1, 2, ..."""
+    """One of two or more classes. Of two, the first is -1 and the second, the positive one, +1; of more, they are 0, 1,
+    2, ...
+    """
 
     classes: tuple[str, ...]
+
+    @property
+    def positive(self) -> str | None:
+        """Of two classes the one that is looked for."""
+        return self.classes[1] if len(self.classes) == 2 else None
 
     def wants(self) -> str:
         return f"one of the classes {', '.join(self.classes[:5])}{', ...' if len(self.classes) > 5 else ''}"
@@ -90,12 +97,22 @@ class ClassLabel(Label):
         check_words("label.classes", self.classes, at_least=2)
 
     def _keys(self) -> dict[str, Any]:
-        return {"classes": list(self.classes)}
+        keys: dict[str, Any] = {"classes": list(self.classes)}
+        return keys if self.positive is None else keys | {"positive": self.positive}
 
     def _present(self, cells: Cells) -> EncodedLabels:
         place = cells.places(self.classes)
         finding = np.where(place < 0, Finding.UNKNOWN, Finding.FITS).astype(np.uint8)
         return EncodedLabels(self.values[np.maximum(place, 0)], finding)
+
+
+def positive_last(classes: tuple[str, ...], positive: str | None) -> tuple[str, ...]:
+    """Two classes in the order that makes one of them the positive one."""
+    if positive is None:
+        return classes
+    expect(len(classes) == 2, f"no label.positive but with two classes, got {len(classes)} and", positive=positive)
+    expect(positive in classes, "label.positive among label.classes", positive=positive, classes=list(classes))
+    return classes if classes[1] == positive else classes[::-1]
 
 
 @final

@@ -10,8 +10,8 @@ from typing import Any
 from sottovoce import settings
 from sottovoce.errors import InputError
 from sottovoce.schema.column import Column
-from sottovoce.schema.columns import Boolean, Categorical, Numeric
-from sottovoce.schema.labels import ClassLabel, Label, NumberLabel
+from sottovoce.schema.columns import Age, Boolean, Categorical, Numeric, Seasonal
+from sottovoce.schema.labels import ClassLabel, Label, NumberLabel, positive_last
 from sottovoce.settings import toml
 
 VERSION = 1
@@ -58,15 +58,22 @@ def fields(data: object) -> object:
 
 def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
     """A label has classes or bounds."""
-    settings.check_keys(table, ("column", "missing", "classes", "bounds"), ("column",), "keys of label")
+    settings.check_keys(table, ("column", "missing", "classes", "positive", "bounds"), ("column",), "keys of label")
     classes, bounds = table.get("classes"), table.get("bounds")
     if (classes is None) == (bounds is None):
         came = f"{settings.brief(classes)} and {settings.brief(bounds)}"
         raise InputError(f"Expected one of label.classes and label.bounds, got {came}.")
-    return ClassLabel if bounds is None else NumberLabel, table
+    if (positive := table.get("positive")) is None:
+        return ClassLabel if bounds is None else NumberLabel, table
+    if bounds is not None:
+        raise InputError(f"Expected label.positive with label.classes only, got positive={settings.brief(positive)}.")
+    # Which class is positive is said by their order alone, once the file is read.
+    listed = settings.typed("label.classes", classes, tuple[str, ...])
+    ordered = positive_last(listed, settings.typed("label.positive", positive, str))
+    return ClassLabel, {key: value for key, value in table.items() if key != "positive"} | {"classes": ordered}
 
 
-settings.tagged(Column, "kind", {kind.kind(): kind for kind in (Numeric, Categorical, Boolean)})
+settings.tagged(Column, "kind", {kind.kind(): kind for kind in (Numeric, Age, Seasonal, Categorical, Boolean)})
 settings.choose(Label, _label)
 
 
@@ -75,11 +82,13 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
 
     Args:
         data: what `Schema.to_dict` gives.
-        remarks: comments by place: "" on top, "end", "unreviewed", "label", or "columns.NAME".
+        remarks: comments by place: "" on top, "end", "unreviewed", "file", "label", or "columns.NAME".
     """
-    top = {key: value for key, value in data.items() if key not in ("label", "columns", "unreviewed")}
+    top = {key: value for key, value in data.items() if key not in ("file", "label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
     lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
+    if "file" in data:
+        lines += [*_comment(remarks, "file"), "[file]", *_pairs(data["file"]), ""]
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
     for column in data["columns"]:
         lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]
@@ -100,3 +109,8 @@ def _short(value: Any) -> Any:
     if isinstance(value, list):
         return [_short(item) for item in value]
     return int(value) if isinstance(value, float) and value == int(value) and abs(value) < _EXACT else value
+
+
+def written(value: Any, spread: bool = False) -> str:
+    """One value as a schema file has it; a list with a line for each entry if it is to be spread."""
+    return toml.inline(_short(value), spread=spread)

@@ -1,8 +1,9 @@
 """CSV and Parquet files in chunks of cells, through pyarrow. Files are only ever read.
 
-CSV is UTF-8 (with or without a byte order mark), comma separated, with a header; fields may be quoted and then hold
-commas and line breaks. Every cell is read as text, so that a bad one can be named. Rows count from 1 below the header;
-blank lines do not count. In Parquet, columns may be text, numbers or truth values; a typed NaN counts as missing.
+CSV is UTF-8 (with or without a byte order mark), in the form that the schema says, and may be packed; fields may be
+quoted and then hold delimiters and line breaks. Every cell is read as text, so that a bad one can be named. Rows count
+from 1 below the header; blank lines do not count. In Parquet, columns may be text, numbers, dates or truth values; a
+typed NaN counts as missing. Names of columns that differ only in case are the same where nothing fits better.
 """
 
 import codecs
@@ -10,8 +11,10 @@ import csv
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO, final
 
@@ -24,6 +27,8 @@ from sottovoce.arrays import Ints
 from sottovoce.errors import InputError
 from sottovoce.schema.arrow import cells_of, is_supported
 from sottovoce.schema.cells import Cells
+from sottovoce.schema.form import USUAL, FileForm
+from sottovoce.schema.opening import BROKEN, is_packed, opened
 from sottovoce.schema.values import brief
 
 BLOCK = 4 * 2**20  # bytes of a CSV file read at a time, and so the longest record
@@ -61,6 +66,18 @@ class Table(ABC):
                 raise InputError(f"Expected different column names in file={str(path)!r}, got {brief(name)} twice.")
             seen.add(name)
 
+    def places(self, names: Sequence[str]) -> dict[str, int]:
+        """Where the columns of these names are: as written, or else the only one left that differs in case alone."""
+        own = {name: i for i, name in enumerate(self.names)}
+        found = {name: own[name] for name in names if name in own}
+        folded: dict[str, list[int]] = {}
+        for i in sorted(set(range(len(self.names))) - set(found.values())):
+            folded.setdefault(self.names[i].casefold(), []).append(i)
+        for name in names:
+            if name not in found and len(near := folded.get(name.casefold(), [])) == 1:
+                found[name] = near.pop()
+        return found
+
     @abstractmethod
     def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
         """The cells of these columns. Texts among `markers` count as missing. A ragged row is an error."""
@@ -70,25 +87,33 @@ class Table(ABC):
         """The same, but ragged rows are skipped and listed."""
 
 
-def open_table(path: str | Path) -> Table:
+def open_table(path: str | Path, form: FileForm = USUAL) -> Table:
     """A CSV or a Parquet file, told apart by how it starts."""
     path = Path(path)
-    with _reading(path):
-        with path.open("rb") as file:
+    with reading(path):
+        with opened(path) as file:
             start = file.read(4)
+        if start == _PARQUET and is_packed(path):
+            raise InputError(f"Expected a Parquet file as it is, got file={str(path)!r}, which is packed. Unpack it.")
         if start == _PARQUET or path.suffix.lower() in (".parquet", ".pq"):
-            return ParquetTable(path)
-        return CsvTable(path, start)
+            return ParquetTable(path, form)
+        return CsvTable(path, start, form)
 
 
 @final
 class CsvTable(Table):
-    """Comma separated text with a header."""
+    """Delimited text, with a header or with names that the schema gives."""
 
-    def __init__(self, path: Path, start: bytes) -> None:
+    def __init__(self, path: Path, start: bytes, form: FileForm) -> None:
         if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise InputError(f"Expected a CSV file in UTF-8, got file={str(path)!r} in UTF-16. Save it as UTF-8.")
-        self._header, self._empty = _header(path)
+        self.form = form
+        first, self._empty = _first_record(path, form.delimiter)
+        if form.names is None:
+            self._header, self._above = first, 1
+        else:
+            self._header, self._above, self._empty = list(form.names), 0, False
+            _refuse_other_width(path, form.names, first)
         super().__init__(path, [name.strip() for name in self._header])
 
     def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
@@ -101,28 +126,50 @@ class CsvTable(Table):
     def _chunks(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged] | None) -> Iterator[Chunk]:
         if self._empty:
             return
-        wanted = [self._header[self.names.index(name)] for name in names]
-        for read, batch in _guarded(self.path, self._batches(wanted, skipped)):
+        places, last = self.places(names), None
+        wanted = [self._header[places[name]] for name in names]
+        for read, batch in _guarded(self.path, self._batches(wanted, skipped), self._above):
             rows = _numbered(read, batch.num_rows, skipped or [])
-            yield Chunk(rows, tuple(cells_of(column, markers) for column in batch.columns))
+            last = batch.column(batch.schema.get_field_index(self._header[-1]))[-1]
+            columns = batch.columns[: len(wanted)]
+            yield Chunk(rows, tuple(cells_of(column, markers, self.form.decimal) for column in columns))
+        self._refuse_open_quote(last)
+
+    def _refuse_open_quote(self, last: Any) -> None:
+        """A quote in the last column that is never closed swallows all rows below it, and leaves no other trace."""
+        text = b"" if last is None or last.as_py() is None else last.as_py()
+        if (b"\n" in text or b"\r" in text) and not _ends_with_quote(self.path):
+            raise InputError(
+                f"Expected quotes that are closed in file={str(self.path)!r}, got one in its last row that is not: "
+                f"{brief(text[:40].decode(errors='replace'))}. Close it, or delete it."
+            )
 
     def _batches(self, wanted: Sequence[str], skipped: list[Ragged] | None) -> Iterator[Any]:
         def skip(row: Any) -> str:
             assert skipped is not None
-            skipped.append(Ragged(row.number - 1, row.expected_columns, row.actual_columns))
+            skipped.append(Ragged(row.number - self._above, row.expected_columns, row.actual_columns))
             return "skip"
 
-        # Without threads, as only then rows have numbers.
-        with pacsv.open_csv(
-            str(self.path),
-            read_options=pacsv.ReadOptions(use_threads=False, block_size=BLOCK),
-            parse_options=pacsv.ParseOptions(
-                newlines_in_values=True, invalid_row_handler=None if skipped is None else skip
-            ),
-            convert_options=pacsv.ConvertOptions(
-                include_columns=wanted, column_types=dict.fromkeys(wanted, _TEXT), check_utf8=False
-            ),
-        ) as reader:
+        # The last column of the file is always read: only there a quote may stay open unnoticed.
+        types = dict.fromkeys(wanted, _TEXT)
+        types.setdefault(self._header[-1], pa.binary())
+        included = [*wanted, *({self._header[-1]} - set(wanted))]
+        with (
+            _source(self.path) as source,
+            # Without threads, as only then rows have numbers.
+            pacsv.open_csv(
+                source,
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, block_size=BLOCK, column_names=None if self._above else self._header
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self.form.delimiter,
+                    newlines_in_values=True,
+                    invalid_row_handler=None if skipped is None else skip,
+                ),
+                convert_options=pacsv.ConvertOptions(include_columns=included, column_types=types, check_utf8=False),
+            ) as reader,
+        ):
             yield from reader
 
 
@@ -130,21 +177,25 @@ class CsvTable(Table):
 class ParquetTable(Table):
     """Typed columns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: FileForm) -> None:
+        self._decimal = form.decimal
         with parquet.ParquetFile(path) as file:
             self._types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
             super().__init__(path, file.schema_arrow.names)
 
     def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
-        for name in names:
+        places = self.places(names)
+        wanted = [self.names[places[name]] for name in names]
+        for name in wanted:
             if not is_supported(self._types[name]):
                 raise InputError(
-                    f"Expected text, numbers or truth values in column {brief(name)} of file={str(self.path)!r}, "
-                    f"got type={str(self._types[name])!r}. Convert it."
+                    f"Expected text, numbers, dates or truth values in column {brief(name)} of "
+                    f"file={str(self.path)!r}, got type={str(self._types[name])!r}. Convert it."
                 )
-        for read, batch in _guarded(self.path, self._batches(names)):
-            columns = [batch.column(batch.schema.get_field_index(name)) for name in names]
-            yield Chunk(_numbered(read, batch.num_rows, []), tuple(cells_of(column, markers) for column in columns))
+        for read, batch in _guarded(self.path, self._batches(wanted)):
+            columns = [batch.column(batch.schema.get_field_index(name)) for name in wanted]
+            cells = tuple(cells_of(column, markers, self._decimal) for column in columns)
+            yield Chunk(_numbered(read, batch.num_rows, []), cells)
 
     def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:  # noqa: ARG002
         return self.chunks(names, markers)
@@ -155,20 +206,28 @@ class ParquetTable(Table):
             yield from file.iter_batches(batch_size=size, columns=list(names))
 
 
-def _header(path: Path) -> tuple[list[str], bool]:
+def _first_record(path: Path, delimiter: str) -> tuple[list[str], bool]:
     """The fields of the first line that is not blank, and whether nothing comes after it."""
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        header = next((record for record in csv.reader(_lines(path, file)) if record), None)
-        if header is None:
+    with opened(path) as raw, TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as file:
+        first = next((record for record in csv.reader(_lines(path, file), delimiter=delimiter) if record), None)
+        if first is None:
             raise InputError(f"Expected a CSV file with a header, got file={str(path)!r}, which is empty.")
         try:
-            "".join(header).encode()
+            "".join(first).encode()
         except UnicodeEncodeError:
-            raise InputError(f"Expected a header in UTF-8, got {brief(header)} in file={str(path)!r}.") from None
+            raise InputError(f"Expected a header in UTF-8, got {brief(first)} in file={str(path)!r}.") from None
         while block := file.read(BLOCK):
             if block.strip("\r\n"):
-                return header, False
-        return header, True
+                return first, False
+        return first, True
+
+
+def _refuse_other_width(path: Path, names: Sequence[str], first: Sequence[str]) -> None:
+    if len(names) != len(first):
+        raise InputError(
+            f"Expected {len(names)} fields in row 1 of file={str(path)!r}, as in file.names of the schema, "
+            f"got {len(first)}."
+        )
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
@@ -179,9 +238,20 @@ def _lines(path: Path, file: TextIO) -> Iterator[str]:
         yield line
 
 
+@contextmanager
+def _source(path: Path) -> Iterator[Any]:
+    """What pyarrow reads from. Plain files are opened by itself: it would go by the name's ending, not by the bytes."""
+    if is_packed(path):
+        with opened(path) as file:
+            yield pa.PythonFile(file, mode="r")
+    else:
+        with pa.OSFile(str(path)) as file:
+            yield file
+
+
 def _is_utf8(path: Path) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    with path.open("rb") as file:
+    with opened(path) as file:
         try:
             while block := file.read(BLOCK):
                 decoder.decode(block)
@@ -189,6 +259,15 @@ def _is_utf8(path: Path) -> bool:
         except UnicodeDecodeError:
             return False
     return True
+
+
+def _ends_with_quote(path: Path) -> bool:
+    """Whether the last character that is no line break or blank is a quote."""
+    last = b""
+    with opened(path) as file:
+        while block := file.read(BLOCK):
+            last = block.rstrip()[-1:] or last
+    return last == b'"'
 
 
 def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
@@ -203,36 +282,45 @@ def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
     return numbers
 
 
-def _guarded(path: Path, batches: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    """Every batch that has rows, and how many rows came before it."""
+def _guarded(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tuple[int, Any]]:
+    """Every batch that has rows, and how many rows came before it. The next one is read while this one is worked on."""
     read = 0
-    while True:
-        with _reading(path, read):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        if batch.num_rows:
-            yield read, batch
-            read += batch.num_rows
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while True:
+            with reading(path, read, above):
+                batch = coming.result()
+            if batch is None:
+                return
+            coming = reader.submit(next, batches, None)
+            if batch.num_rows:
+                yield read, batch
+                read += batch.num_rows
 
 
 @contextmanager
-def _reading(path: Path, read: int = 0) -> Iterator[None]:
-    """Whatever goes wrong while reading becomes an `InputError` that names the file and, where known, the row."""
+def reading(path: Path, read: int = 0, above: int = 1) -> Iterator[None]:
+    """Whatever goes wrong while reading becomes an `InputError` that names the file and, where known, the row.
+
+    So many rows were read before, and so many lines are above the first one.
+    """
     try:
         yield
     except InputError:
         raise
-    except (pa.ArrowException, OSError, UnicodeError, csv.Error, ValueError, KeyError, OverflowError) as error:
-        raise InputError(_told(path, read, error)) from error
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error, ValueError, KeyError, OverflowError, *BROKEN) as error:
+        raise InputError(_told(path, read, above, error)) from error
 
 
-def _told(path: Path, read: int, error: Exception) -> str:
+def _told(path: Path, read: int, above: int, error: Exception) -> str:
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     file, ragged = f"file={str(path)!r}", _RAGGED.search(text)
     if ragged:
         row, expected, came = map(int, ragged.groups())
-        return f"Expected {expected} fields in row {row - 1} of {file}, as in the header, got {came}."
+        return (
+            f"Expected {expected} fields in row {row - above} of {file}, as in the header, got {came}. "
+            "Look there for a delimiter in a text without quotes, or a quote that is never closed."
+        )
     if "straddling" in text:
         return (
             f"Expected records of at most {BLOCK} bytes in {file}, got a longer one after row {read}. "

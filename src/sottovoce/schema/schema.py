@@ -22,6 +22,7 @@ from sottovoce import settings
 from sottovoce.errors import InputError, expect
 from sottovoce.schema import parse
 from sottovoce.schema.column import Column
+from sottovoce.schema.form import USUAL, FileForm
 from sottovoce.schema.labels import ClassLabel, Label
 from sottovoce.schema.values import brief, check_word
 
@@ -47,6 +48,7 @@ class Schema:
     missing_values: tuple[str, ...] = parse.MISSING_VALUES
     name: str = "table"
     unreviewed: tuple[str, ...] = ()
+    file: FileForm = USUAL
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -118,6 +120,11 @@ class Schema:
         return sqrt(len(self.columns) + self.intercept**2)
 
     @property
+    def usual_norm(self) -> float:
+        """About how long a row is whose values are spread evenly over what the schema allows. Reads no row."""
+        return sqrt(sum(column.mean_square() for column in self.columns) + self.intercept**2)
+
+    @property
     def data_norm(self) -> float:
         """The bound on every encoded row's Euclidean norm."""
         return 1.0 if self.row_norm == "bound" else min(float(self.row_norm), self.encoded_norm)
@@ -130,13 +137,16 @@ class Schema:
     def digest(self) -> str:
         """SHA-256 of everything that the encoding follows from. Two sites with the same digest encode alike.
 
-        What is still marked as unreviewed is left out: reviewing a value without changing it changes no encoding.
+        What is still marked as unreviewed is left out: reviewing a value without changing it changes no encoding. So is
+        the form of the files, which may differ from site to site, and the positive class, which the order says.
         """
-        data = {key: value for key, value in self.to_dict().items() if key != "unreviewed"}
+        data = {key: value for key, value in self.to_dict().items() if key not in ("unreviewed", "file")}
+        data["label"] = {key: value for key, value in data["label"].items() if key != "positive"}
         return sha256(json.dumps(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, with the keys of a schema file. Columns are a list, so that their order survives."""
+        form = self.file.to_dict()
         return {
             "version": parse.VERSION,
             "name": self.name,
@@ -144,6 +154,7 @@ class Schema:
             "row_norm": self.row_norm,
             "missing_values": list(self.missing_values),
             "unreviewed": list(self.unreviewed),
+            **({"file": form} if form else {}),
             "label": self.label.to_dict(),
             "columns": [column.to_dict() for column in self.columns],
         }

@@ -3,16 +3,22 @@
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 
+from sottovoce.arrays import Floats
 from sottovoce.errors import InputError
-from sottovoce.schema.cells import Cells
-from sottovoce.schema.parse import MISSING_VALUES
+from sottovoce.schema.cells import Bools, Cells
+from sottovoce.schema.columns import DateOrder
+from sottovoce.schema.form import FileForm
 from sottovoce.schema.reading import Chunk, open_table
 from sottovoce.schema.values import brief
 
 MOST_CATEGORIES = 100
+MOST_COMPARED = 2**17  # values of a column that are looked at to see whether all are different
+MISSING_VALUES = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "<NA>")  # of a draft, whatever is in the file
+_ORDERS = get_args(DateOrder)
 
 
 @dataclass
@@ -27,12 +33,17 @@ class Seen:
     whole: bool = True
     low: float = inf
     high: float = -inf
+    # Orders of year, month and day that all values can be read in, with the first and the last day.
+    spans: dict[str, tuple[float, float]] = field(default_factory=lambda: dict.fromkeys(_ORDERS, (inf, -inf)))
+    truths: bool = False  # the file itself says that it holds truth values
+    _compared: Any = field(default_factory=list)  # values so far; None once two are alike or there are too many
 
     def add(self, cells: Cells) -> None:
         """Take in a chunk."""
         there = ~cells.missing()
         self.missing += int(np.count_nonzero(~there))
         self.values += int(np.count_nonzero(there))
+        self.truths = cells.are_truths()
         if self.few:
             self.texts.update(cells.distinct())
         if self.numeric and there.any():
@@ -40,6 +51,36 @@ class Seen:
             self.numeric = not np.isnan(numbers).any()
             self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
             self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
+            self._compare(numbers)
+        if not self.numeric:
+            self._add_dates(cells, there)
+        elif there.any():
+            self.spans.clear()
+
+    def _compare(self, numbers: Floats) -> None:
+        """Whole numbers that are all different are no measurements. The first ones of a long file are enough."""
+        if self._compared is None or sum(map(len, self._compared)) >= MOST_COMPARED:
+            return
+        joined = np.concatenate([*self._compared, numbers])
+        self._compared = [joined] if len(np.unique(joined)) == len(joined) else None
+
+    def _add_dates(self, cells: Cells, there: Bools) -> None:
+        for order, (low, high) in tuple(self.spans.items()):
+            days = cells.days(order)[there]
+            if np.isnan(days).any():
+                del self.spans[order]
+            elif len(days):
+                self.spans[order] = min(low, float(days.min())), max(high, float(days.max()))
+
+    @property
+    def dated(self) -> bool:
+        """Whether all values are dates."""
+        return not self.numeric and bool(self.spans) and self.values > 0
+
+    @property
+    def different(self) -> bool:
+        """Whether the values are whole numbers, many, and no two alike."""
+        return self.numeric and self.whole and self.values > MOST_CATEGORIES and self._compared is not None
 
     @property
     def few(self) -> bool:
@@ -47,9 +88,9 @@ class Seen:
         return len(self.texts) <= MOST_CATEGORIES
 
 
-def survey(path: str | Path) -> list[Seen]:
+def survey(path: str | Path, form: FileForm) -> list[Seen]:
     """Look at every column of a file."""
-    table = open_table(path)
+    table = open_table(path, form)
     seen = [Seen(name) for name in table.names]
     for chunk in table.chunks(table.names, MISSING_VALUES):
         for column, cells in zip(seen, chunk.cells, strict=True):

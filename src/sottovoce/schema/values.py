@@ -5,7 +5,10 @@ from math import inf, isfinite
 from sottovoce.errors import InputError, expect
 from sottovoce.settings import brief
 
-__all__ = ["brief", "check_bounds", "check_word", "check_words", "number"]
+__all__ = ["EMPTY_WORDS", "brief", "check_bounds", "check_word", "check_words", "number"]
+
+# What files say for "no value", in lower case. A draft counts them as missing; elsewhere they are only recognised.
+EMPTY_WORDS = ("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "nil")
 
 
 def number(value: object) -> float | None:

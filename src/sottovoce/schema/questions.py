@@ -1,0 +1,90 @@
+"""What is left to review of a schema, as few questions: all findings of a column are one, and columns of which the same
+was found are one as well. Only what was read off a file is asked for; the rest is the same whatever the rows are.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sottovoce.errors import InputError
+from sottovoce.schema.schema import Schema
+from sottovoce.schema.values import brief
+
+
+@dataclass(frozen=True)
+class Question:
+    """Columns of which the same was read off, or the label."""
+
+    columns: tuple[str, ...]
+    kind: str  # of the columns, or "label"
+    found: dict[str, Any]  # values by key
+    entries: tuple[str, ...]  # of `unreviewed`
+
+    def split(self) -> list["Question"]:
+        """A question for each column."""
+        own = {name: tuple(e for e in self.entries if _owner(e) == name) for name in self.columns}
+        return [Question((name,), self.kind, self.found, own[name]) for name in self.columns]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"columns": list(self.columns), "kind": self.kind, "found": self.found, "entries": list(self.entries)}
+
+
+def questions(schema: Schema) -> list[Question]:
+    """The label first, then the columns, those of one kind together, in the order of the schema."""
+    asked = list[Question]()
+    keys = [entry.removeprefix("label.") for entry in schema.unreviewed if entry.startswith("label.")]
+    if keys:
+        told = schema.label.to_dict()
+        shown = {key: told[key] for key in [*keys, *({"positive"} & set(told))]}
+        asked.append(Question((schema.label.column,), "label", shown, tuple(f"label.{key}" for key in keys)))
+    return asked + _by_kind(schema)
+
+
+def _by_kind(schema: Schema) -> list[Question]:
+    open_keys: dict[str, list[str]] = {}
+    for entry in schema.unreviewed:
+        if not entry.startswith("label."):
+            open_keys.setdefault(_owner(entry), []).append(entry.rpartition(".")[2])
+    alike: dict[str, list[tuple[str, dict[str, Any], tuple[str, ...]]]] = {}
+    kinds: dict[str, str] = {}
+    for column in schema.columns:
+        keys = open_keys.get(column.name)
+        if keys:
+            data = column.to_dict()
+            found = {key: data[key] for key in data if key in keys}
+            same = json.dumps([column.kind(), found])
+            kinds[same] = column.kind()
+            alike.setdefault(same, []).append((column.name, found, tuple(column.path(key) for key in keys)))
+    order = list(dict.fromkeys(kinds.values()))
+    asked = [
+        Question(tuple(n for n, _, _ in group), kinds[same], group[0][1], tuple(e for _, _, es in group for e in es))
+        for same, group in alike.items()
+    ]
+    return sorted(asked, key=lambda question: order.index(question.kind))
+
+
+def left_after(schema: Schema, reviewed: Sequence[str]) -> tuple[str, ...]:
+    """What is left to review once these entries are."""
+    done = set(reviewed)
+    return tuple(entry for entry in schema.unreviewed if entry not in done)
+
+
+def entries_of(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """What is to be reviewed of these columns; the label goes by its column's name."""
+    known = {column.name for column in schema.columns} | {schema.label.column}
+    for name in names:
+        if name not in known:
+            raise InputError(f"Expected a column of the schema, got {brief(name)}. See --list.")
+    chosen = set(names)
+    return tuple(
+        entry
+        for entry in schema.unreviewed
+        if (schema.label.column if entry.startswith("label.") else _owner(entry)) in chosen
+    )
+
+
+def _owner(entry: str) -> str:
+    """The column that an entry speaks of. A column's name may have dots in it, a key has none."""
+    return entry.removeprefix("columns.").rpartition(".")[0]
