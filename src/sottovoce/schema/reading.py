@@ -32,6 +32,7 @@ from sottovoce.schema.opening import BROKEN, is_packed, opened
 from sottovoce.schema.values import brief
 
 BLOCK = 4 * 2**20  # bytes of a CSV file read at a time, and so the longest record
+WIDE, WIDEST = 64, 16  # so many columns take a block each, up to so many blocks: every chunk of a column has a price
 CELLS = 2**21  # of a Parquet file read at a time
 _PARQUET = b"PAR1"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -135,6 +136,10 @@ class CsvTable(Table):
             yield Chunk(rows, tuple(cells_of(column, markers, self.form.decimal) for column in columns))
         self._refuse_open_quote(last)
 
+    @property
+    def _block(self) -> int:
+        return BLOCK * min(WIDEST, 1 + len(self.names) // WIDE)
+
     def _refuse_open_quote(self, last: Any) -> None:
         """A quote in the last column that is never closed swallows all rows below it, and leaves no other trace."""
         text = b"" if last is None or last.as_py() is None else last.as_py()
@@ -160,7 +165,7 @@ class CsvTable(Table):
             pacsv.open_csv(
                 source,
                 read_options=pacsv.ReadOptions(
-                    use_threads=False, block_size=BLOCK, column_names=None if self._above else self._header
+                    use_threads=False, block_size=self._block, column_names=None if self._above else self._header
                 ),
                 parse_options=pacsv.ParseOptions(
                     delimiter=self.form.delimiter,
