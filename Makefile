@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint docs reproduce bench federation clean
+.PHONY: train test lint docs reproduce bench unseen federation clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001
@@ -24,6 +24,11 @@ reproduce: .venv/.bench
 
 bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/render.py
+
+# Finished cells are in benchmarks/unseen.json and are not computed again; delete it to start anew.
+unseen: .venv/.bench .venv-bench/.tables
+	$(BIN)/python benchmarks/unseen.py
 	$(BIN)/python benchmarks/render.py
 
 federation: .venv/.site

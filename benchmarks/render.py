@@ -1,9 +1,10 @@
-"""The tables of latest.json and gpu.json: on the screen, and in docs/benchmarks.md between its markers.
+"""The tables of latest.json, gpu.json and unseen.json: on the screen, and in docs/benchmarks.md between its markers.
 
 python benchmarks/render.py [--check]     with --check nothing is written, and files that are out of date are an error
 """
 
 import json
+import statistics
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 CHART = HERE.parent / "docs" / "benchmarks.svg"
 OURS = "sottovoce, float32"
+SECOND = {"binary": "average_precision", "multiclass": "accuracy", "regression": "mae"}  # the score beside the loss
 LITERAL, JAX = "NumPy, literal, float64", "JAX, jitted, float32"
 
 
@@ -134,11 +136,107 @@ def gpu_table(gpu):
     return ("precision", "runs", "per run and step", "median"), rows
 
 
-def sections(out, gpu):
+def score(mean, std=None):
+    digits = 4 if abs(mean) < 10 else 1
+    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
+
+
+def best_of(central, epsilon):
+    """Of the central rival's variants the one with the smallest test loss: a choice in its favour."""
+    found = [scores for key, scores in central.items() if key.endswith(f"/{epsilon:g}")]
+    return min(found, key=lambda scores: scores["loss"]["mean"]) if found else None
+
+
+def cells_of(unseen, algorithm):
+    """(cell, table) in the order of the tables, by sites and epsilon."""
+    order = list(unseen["tables"])
+    found = [cell for cell in unseen["cells"].values() if cell["algorithm"] == algorithm]
+    found.sort(key=lambda cell: (order.index(cell["table"]), cell["sites"], cell["epsilon"]))
+    return [(cell, unseen["tables"][cell["table"]]) for cell in found]
+
+
+def unseen_cells(unseen, algorithm):
+    """One line per cell; the last entry says why there are no figures."""
+    header = ["table", "sites", "epsilon"]
+    for name in ("loss", "score"):
+        header += [name, f"{name}: central", f"{name}: not private", f"{name}: no model"]
+    rows = []
+    for cell, table in cells_of(unseen, algorithm):
+        line = [cell["table"], str(cell["sites"]), f"{cell['epsilon']:g}"]
+        if "refused" in cell:
+            rows.append((*line, *[""] * 9, cell["refused"]))
+            continue
+        rival = best_of(table["central"], cell["epsilon"])
+        for name in ("loss", SECOND[table["kind"]]):
+            own = cell["scores"][name]
+            line += [score(own["mean"], own["std"]), "" if rival is None else score(rival[name]["mean"])]
+            line += [score(table["optimum"][name]), score(table["no_model"][name])]
+        rows.append((*line, SECOND[table["kind"]].replace("_", " "), ""))
+    return (*header, "which score", "refused"), rows
+
+
+def unseen_tables(unseen):
+    rows = []
+    for name, table in unseen["tables"].items():
+        positives = "" if table["positives"] is None else f", {table['positives']:.1%} positive"
+        rows.append((name, table["role"], table["kind"] + positives, f"{table['train']:,} + {table['test']:,}",
+                     table["d"], table["origin"], table["licence"]))  # fmt: skip
+    return ("table", "role", "kind", "rows: train + test", "d", "origin", "licence"), rows
+
+
+def unseen_scores(unseen, algorithm="ipadmm"):
+    """A line per table and number of sites, epsilons side by side; the central rival is a line of its own."""
+    cells, rows = cells_of(unseen, algorithm), []
+    epsilons = sorted({cell["epsilon"] for cell, _ in cells})
+    for name, table in unseen["tables"].items():
+        second = SECOND[table["kind"]]
+
+        def pair(scores, second=second):
+            return f"{score(scores['loss'])} / {score(scores[second])}"
+
+        def means(scores, second=second):
+            return {key: scores[key]["mean"] for key in ("loss", second)}
+
+        fixed = (pair(table["optimum"]), pair(table["no_model"]))
+        own = {(cell["sites"], cell["epsilon"]): cell for cell, _ in cells if cell["table"] == name}
+        for sites in sorted({sites for sites, _ in own}):
+            found = (own.get((sites, epsilon)) for epsilon in epsilons)
+            shown = [pair(means(cell["scores"])) if cell and "scores" in cell else "" for cell in found]
+            rows.append((name, f"{sites} sites", *shown, *fixed))
+        rivals = (best_of(table["central"], epsilon) for epsilon in epsilons)
+        rows.append((name, "central", *("" if rival is None else pair(means(rival)) for rival in rivals), *fixed))
+    return ("table", "who", *(f"ε = {epsilon:g}" for epsilon in epsilons), "not private", "no model"), rows
+
+
+def unseen_verdict(unseen, algorithm="ipadmm"):
+    """How often a model is worth having, by sites; of the unseen tables only."""
+    rows, cells = [], [pair for pair in cells_of(unseen, algorithm) if pair[1]["role"] == "unseen"]
+    for sites, epsilon in sorted({(cell["sites"], cell["epsilon"]) for cell, _ in cells}):
+        own = [pair for pair in cells if (pair[0]["sites"], pair[0]["epsilon"]) == (sites, epsilon)]
+        own = [(cell, table) for cell, table in own if "scores" in cell]
+        losses = [(cell["scores"]["loss"]["mean"], table) for cell, table in own]
+        rivals = [(loss, best_of(table["central"], epsilon)) for loss, table in losses]
+        worse = [table["name"] for loss, table in losses if loss >= table["no_model"]["loss"]]
+        gains = [gain(loss, table) for loss, table in losses]
+        beaten = sum(rival is not None and loss < rival["loss"]["mean"] for loss, rival in rivals)
+        rows.append((sites, f"{epsilon:g}", f"{statistics.median(gains):.0%}", f"{len(worse)} of {len(own)}",
+                     ", ".join(worse), f"{beaten} of {len(own)}"))  # fmt: skip
+    header = ("sites", "ε", "median share of the way", "no better than no model", "which", "better than central")
+    return header, rows
+
+
+def gain(loss, table):
+    """How much of the way from no model (0) to the model without privacy (1) was made, in test loss."""
+    start, end = table["no_model"]["loss"], table["optimum"]["loss"]
+    return (start - loss) / (start - end)
+
+
+def sections(out, gpu, unseen):
     tables = {
         "machine": machine(out), "problem": problem(out), "targets": targets(out, gpu), "contenders": contenders(out),
         "first-call": first_call(out), "rates": rates(out), "limits": limits(out), "scaling": scaling(out),
-        "gpu": gpu_table(gpu),
+        "gpu": gpu_table(gpu), "unseen-tables": unseen_tables(unseen), "unseen-scores": unseen_scores(unseen),
+        "unseen-verdict": unseen_verdict(unseen),
     }  # fmt: skip
     texts = {name: markdown(*table) if table[1] else "Not measured yet." for name, table in tables.items()}
     texts["derivation"] = "\n".join(f"- {line}" for line in out.get("limits", {}).get("derivation", []))
@@ -197,8 +295,11 @@ def chart(out):
 def main():
     out = json.loads((HERE / "latest.json").read_text())
     gpu = json.loads((HERE / "gpu.json").read_text()) if (HERE / "gpu.json").exists() else {}
+    unseen = {"tables": {}, "cells": {}}
+    if (HERE / "unseen.json").exists():
+        unseen = json.loads((HERE / "unseen.json").read_text())
     page = PAGE.read_text()
-    new = filled(page, sections(out, gpu))
+    new = filled(page, sections(out, gpu, unseen))
     if "--check" in sys.argv:
         sys.exit("docs/benchmarks.md is out of date: run benchmarks/render.py" if new != page else 0)
     PAGE.write_text(new)
