@@ -41,10 +41,10 @@ class Objective:
     epsilon: float
     delta: float
 
-    def settings(self, n: int) -> dict[str, Any]:
-        """As fields of an algorithm on n nodes, which puts a weight of lam / n on the penalty."""
-        own = ("loss", "max_grad_norm", "epsilon", "delta")
-        return {name: getattr(self, name) for name in own} | {"lam": self.lam * n}
+    def settings(self) -> dict[str, Any]:
+        """As fields of an algorithm."""
+        own = ("loss", "lam", "max_grad_norm", "epsilon", "delta")
+        return {name: getattr(self, name) for name in own}
 
 
 class Chosen(NamedTuple):
@@ -81,23 +81,23 @@ def choose(
         expect(not given, "rounds, local_steps, rho and diameter as fields of the algorithm", **given)
         own = algorithm.max_grad_norm
         expect(own in (None, objective.max_grad_norm), "max_grad_norm as a parameter of the estimator", algorithm=own)
-        return Chosen(replace(algorithm, **objective.settings(sites.n)), None)
+        return Chosen(replace(algorithm, **objective.settings()), None)
     if algorithm not in (None, "ipadmm"):
         raise InputError(
             f"Expected algorithm='ipadmm', None, or a private algorithm such as IPADMM(rounds=50), got "
             f"algorithm={algorithm!r}."
         )
     if set(given) == set(PLANNED):
-        return Chosen(IPADMM(**given, **objective.settings(sites.n)), None)
+        return Chosen(IPADMM(**given, **objective.settings()), None)
     planned = _plan(given, objective, sites, graph)
-    return Chosen(replace(planned.algorithm(), **objective.settings(sites.n)), planned)
+    return Chosen(replace(planned.algorithm(), **objective.settings()), planned)
 
 
 def _plan(given: Mapping[str, Any], objective: Objective, sites: Sites, graph: Graph) -> Plan:
     """From public numbers only. The planner knows losses of one output; with several, what it is told is a logistic
     model of as many coordinates, which carry the same noise.
     """
-    settings, outputs = objective.settings(sites.n), objective.loss.outputs
+    settings, outputs = objective.settings(), objective.loss.outputs
     if outputs > 1:
         settings["loss"] = Logistic()
     sizes: list[int] = sites.counts.tolist()

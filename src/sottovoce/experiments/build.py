@@ -23,7 +23,7 @@ from sottovoce.losses import Loss, Softmax
 from sottovoce.oracle import refuse_single
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import CALIBRATIONS, Scheme
-from sottovoce.sites import Sites
+from sottovoce.sites import WEIGHTS, Sites
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "dataset": tuple(BY_NAME),
@@ -37,6 +37,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "regulariser": regularisers.NAMES,
     "calibration": CALIBRATIONS,
     "schedule": SCHEDULES,
+    "weights": WEIGHTS,
     "sampling": get_args(Scheme),
     "device": get_args(DeviceName),
     "dtype": get_args(Precision),
@@ -103,7 +104,9 @@ def algorithm_of(config: TrainConfig, loss: Loss | None) -> Algorithm[Any]:
 
 def _planned(config: TrainConfig, algorithm: Algorithm[Any], sites: Sites, graph: Graph) -> Algorithm[Any]:
     """The same, with what was not given chosen by the planner, from public numbers."""
-    open_ = [name for name in PLANNED if getattr(config, name) is None]
+    # Packaged data sets are for the paper's experiments, where all sites count the same.
+    planned = PLANNED if config.data is None else (*PLANNED, "weights")
+    open_ = [name for name in planned if getattr(config, name) is None]
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
         return algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}

@@ -15,7 +15,7 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.compiled import CompiledOracle
 from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.history import OUTPUTS, by_node, measure, scored_nodes
-from sottovoce.engines.optimum import pooled_optimum
+from sottovoce.engines.optimum import name_of_optimum, pooled_optimum
 from sottovoce.engines.simulate import Progress, Result, simulate
 from sottovoce.experiments.build import Built
 from sottovoce.experiments.config import TrainConfig
@@ -153,6 +153,7 @@ class Trained:
             "diameter": self.diameter,
             "rho": c.rho,
             "lam": c.lam,
+            "weights": c.weights,
             "loss": c.loss,
             "regulariser": c.regulariser,
             "batch_size": c.batch_size,
@@ -160,6 +161,7 @@ class Trained:
             "seed": c.seed,
             **self.learnt.summary(),
             "optimum_risk": self.optimum,
+            "optimum": name_of_optimum(self.built.sites, self.built.algorithm),
             "test": None if self.tested is None else self.tested.summary(),
             "holder_only": None if self.holder_only is None else unprotected,
             "privacy": self.result.privacy.to_dict(),

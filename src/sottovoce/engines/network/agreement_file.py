@@ -52,8 +52,8 @@ def loads(text: str) -> Agreement:
     version = table.get("format")
     if version != FORMAT or type(version) is not int:
         raise InputError(
-            f"Expected an agreement of format={FORMAT}, got format={version!r}. "
-            "Use the version of sottovoce that wrote it."
+            f"Expected an agreement of format={FORMAT}, got format={version!r}, where lam may mean another number. "
+            "Use the version of sottovoce that wrote it, or write the agreement again, and sign it again."
         )
     refuse_odd(table, _TOP, _TOP, "an agreement")
     data = _read(subtable(table, "data"), _DATA, ("schema",), "[data]")
