@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 OUT = Path(__file__).with_name("plan.json")
-DELTA, LAM = 1e-5, 1e-4
+DELTA, PAPERS_LAMBDA = 1e-5, 1e-4  # the paper's penalty, which it divides by the number of sites
 
 
 class Case(NamedTuple):
@@ -41,6 +41,10 @@ class Case(NamedTuple):
     sites: int
     graph: str
     epsilon: float
+
+    @property
+    def lam(self) -> float:
+        return PAPERS_LAMBDA / self.sites
 
     @property
     def key(self) -> str:
@@ -100,13 +104,13 @@ class Bench:
         self.graph = graphs.by_name(case.graph, case.sites)
         self.whole = thinned(data, self.sizes, len(data), 0)
         self.part = thinned(data, self.sizes, len(data) // 4, 0)
-        self.optimum = float(pooled_optimum(self.whole.sites, IPADMM(lam=LAM)) or math.nan)
+        self.optimum = float(pooled_optimum(self.whole.sites, IPADMM(lam=self.case.lam)) or math.nan)
         self.done = _read_trials(cache, case)
 
     def algorithm(self, setting: Setting) -> Any:
         from sottovoce.algorithms import IPADMM
 
-        return IPADMM(epsilon=self.case.epsilon, delta=DELTA, lam=LAM, **setting._asdict())
+        return IPADMM(epsilon=self.case.epsilon, delta=DELTA, lam=self.case.lam, **setting._asdict())
 
     def risk(self, setting: Setting, *, whole: bool, runs: int, seed: int = 1) -> dict[str, float]:
         """Mean risk of consensus and last, and the standard error of the first; from the file if it is there."""
@@ -194,7 +198,7 @@ def planned(bench: Bench) -> Setting:
     from sottovoce.plan import plan
 
     public: dict[str, Any] = {"sizes": bench.sizes, "d": bench.d, "graph": bench.graph, "epsilon": bench.case.epsilon}
-    found = plan(**public, delta=DELTA, loss=Logistic(), lam=LAM)
+    found = plan(**public, delta=DELTA, loss=Logistic(), lam=bench.case.lam)
     chosen = found.settings
     return Setting(chosen["rounds"], chosen["local_steps"], chosen["rho"], chosen["diameter"])
 

@@ -94,7 +94,7 @@ def build(path: Path, nodes=100, local_steps=10):
     matrix = sites.rows.matrix
     problem = Problem(
         values=matrix.data, columns=matrix.indices.astype(np.int32), starts=matrix.indptr.astype(np.int64),
-        labels=sites.labels.reshape(nodes, -1), d=site.d, l=local_steps, rho=algorithm.rho, l2=site.weight,
+        labels=sites.labels.reshape(nodes, -1), d=site.d, l=local_steps, rho=algorithm.rho, l2=site.lam,
         degree=float(graph.degrees[0]), std=algorithm.sigma(site) * float(site.sensitivity().max()),
         eta_scale=float(algorithm.eta(1, site)[0, 0, 0, 0]) / np.sqrt(2), noise=noise, expected=result.last,
     )  # fmt: skip

@@ -41,7 +41,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
         most = np.finfo(self.dtype).max
         cap = np.full(len(self.sites.labels), most) if self._slope_cap is None else self._slope_cap[:, 0]
         labels, cap = self.sites.labels.astype(self.dtype), np.minimum(cap, most).astype(self.dtype)
-        return kernel.Data(self.sites.rows.offsets, labels, cap)
+        return kernel.Data(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1))
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         if steps.sigma > 0 and not steps.noise.gives_normals:
@@ -52,7 +52,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
     def _fused(self, w: Array, steps: Steps, first_step: int = 0) -> Inner:
         l, phi = len(steps.eta), self.regulariser
         penalty = kernel.Penalty(
-            self.weight * phi.l1, self.weight * phi.l2, math.inf if steps.radius is None else steps.radius
+            self.lam * phi.l1, self.lam * phi.l2, math.inf if steps.radius is None else steps.radius
         )
         data, draws = (self._rows, self._data), self._draws(steps, first_step)
         step = steps.eta.reshape(l, -1), steps.curvature.astype(np.float64).reshape(-1)
@@ -84,7 +84,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
         """Where there are kinks it keeps factors and multipliers of every node and run from one call to the next."""
         return ArgminSolver(
             self._rows, self.sites.d, self.sites.rows.offsets, self.sites.labels, self.loss, self.regulariser,
-            self.weight, max_grad_norm=self.max_grad_norm,
+            self.lam, divisor=self.divisor.reshape(-1), max_grad_norm=self.max_grad_norm,
         )  # fmt: skip
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:

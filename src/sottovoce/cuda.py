@@ -140,7 +140,7 @@ class CudaOracle(Oracle):
             "ids": packed.ids,
             "labels": labels.astype(self.dtype),
             "cap": cap.astype(self.dtype),
-            "share": (1.0 / self.sites.counts).astype(self.dtype),
+            "share": (1.0 / self.divisor.reshape(-1)).astype(self.dtype),
         }
         on_card = {name: cupy().asarray(np.ascontiguousarray(a)) for name, a in arrays.items()}
         struct = np.array([a.data.ptr for a in on_card.values()], dtype=np.uint64)
@@ -172,8 +172,8 @@ class CudaOracle(Oracle):
              cp.ascontiguousarray(steps.curvature.reshape(-1)),
              self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1)), cp.ascontiguousarray(w),
              cp.ascontiguousarray(steps.pull), last, mean, total, room, np.int32(nodes), np.int32(d), np.int32(runs),
-             np.int32(l), np.int32(first_step), real(self.loss.theta), real(self.weight * self.regulariser.l1),
-             real(self.weight * self.regulariser.l2), real(math.inf if steps.radius is None else steps.radius),
+             np.int32(l), np.int32(first_step), real(self.loss.theta), real(self.lam * self.regulariser.l1),
+             real(self.lam * self.regulariser.l2), real(math.inf if steps.radius is None else steps.radius),
              np.int32(mode), *counter),
             shared_mem=shared,
         )  # fmt: skip
@@ -213,6 +213,8 @@ class CudaOracle(Oracle):
              np.int32(batch.scheme == "poisson"), self.dtype.type(1 / batch.size), *seeded.batch_key,
              *map(np.uint32, (steps.k, r, seeded.shape.first_node, seeded.shape.first_run))),
         )  # fmt: skip
+        if self.importances is not None:  # the kernel divides by the batch size alone
+            weights *= self._on_card(np.repeat(self.importances, self.sites.counts)[:, None])
         return weights
 
     def score(self, models: Array) -> Scores:

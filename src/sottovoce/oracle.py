@@ -2,11 +2,12 @@
 
 An algorithm never touches a row. It asks for the risk, a gradient, the l noisy linearised steps, or an argmin, of
 
-    L_i(w) = (1/m_i) sum_j loss(<w, a_ij>, b_ij) + weight phi(w),        weight = lam / n,
+    L_i(w) = (n omega_i / m_i) sum_j loss(<w, a_ij>, b_ij) + lam phi(w),
 
-on arrays (nodes, d, runs). A real site is a stack of one node and one run. Where the loss has several outputs, w is a
-flat (d, outputs) matrix and <w, a> a vector. This class is the plain NumPy form, which every faster one is tested
-against.
+where omega_i is the site's weight (`sottovoce.sites.importances`): equal ones are 1/n, so n omega_i = 1. The mean of
+all L_i is the weighted mean of the sites' mean losses plus lam phi(w), however many sites there are. All this is on
+arrays (nodes, d, runs). A real site is a stack of one node and one run. Where the loss has several outputs, w is a flat
+(d, outputs) matrix and <w, a> a vector. This class is the plain NumPy form, which every faster one is tested against.
 """
 
 from collections.abc import Callable
@@ -70,6 +71,7 @@ class Oracle:
         n: the number of nodes in the whole network, of which the ones held here may be a part.
         loss, regulariser, lam: the objective.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
+        importances: n omega_i of every node held here; None is 1 for all.
         dtype: of models and messages; this plain form is tested in double precision only.
     """
 
@@ -81,6 +83,7 @@ class Oracle:
     lam: float
     max_grad_norm: float | None = None
     dtype: np.dtype[Any] = DOUBLE
+    importances: Floats | None = None
 
     # Said by each class for itself, so that a new one refuses what it was not made for.
     _vectors: ClassVar[bool] = True
@@ -105,6 +108,11 @@ class Oracle:
         if self.sites.private:
             refuse_single(self.dtype.name)
         self.loss.labels.check(self.sites.labels)
+        expect(
+            self.importance.shape == self.m.shape and bool(np.all((self.importance > 0) & (self.importance < np.inf))),
+            "a finite importance > 0 for every site",
+            importances=self.importances,
+        )
         if not np.isfinite(self.c1):
             raise InputError(
                 f"Expected a bound on every record's gradient, got data_norm={self.sites.data_norm} and no "
@@ -118,11 +126,6 @@ class Oracle:
         """Coordinates of a model."""
         return self.sites.d * self.loss.outputs
 
-    @property
-    def weight(self) -> float:
-        """lam / n, the regulariser's share at each node."""
-        return self.lam / self.n
-
     @cached_property
     def degree(self) -> Array:
         """|N_i|, in the precision of the models."""
@@ -133,6 +136,21 @@ class Oracle:
         """m_i, the number of rows."""
         return self.sites.counts.astype(np.float64).reshape(-1, 1, 1)
 
+    @cached_property
+    def importance(self) -> Floats:
+        """n omega_i, how much the node counts; 1 where all count the same."""
+        given = np.ones(self.sites.n) if self.importances is None else self.importances
+        return np.asarray(given, dtype=np.float64).reshape(-1, 1, 1)
+
+    @cached_property
+    def divisor(self) -> Floats:
+        """m_i / (n omega_i): what the sum of a node's losses is divided by. m_i where all count the same."""
+        return self.m / self.importance
+
+    def batch_divisor(self, size: int) -> Floats:
+        """B / (n omega_i): what the sum over a batch is divided by."""
+        return size / self.importance
+
     @property
     def c1(self) -> float:
         """Bound on the norm of one record's gradient: the loss's Lipschitz constant, or the clipping norm."""
@@ -140,11 +158,12 @@ class Oracle:
         return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
 
     def sensitivity(self, batch: Batch | None = None) -> Floats:
-        """By how much replacing one row moves the gradient of L_i, in l2: 2 c1 / m_i, or 2 c1 / B for each time the
-        row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1). As computed: the rounding of sums is in.
+        """By how much replacing one row moves the gradient of L_i, in l2: 2 c1 n omega_i / m_i, or 2 c1 n omega_i / B
+        for each time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1). As computed: the
+        rounding of sums is in.
         """
         terms = self.m if batch is None else np.maximum(self.m, batch.size)
-        exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.m if batch is None else np.full_like(self.m, batch.size))
+        exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if batch is None else self.batch_divisor(batch.size))
         return exact * (1 + terms * summation_error(terms))
 
     @property
@@ -164,8 +183,8 @@ class Oracle:
 
     @cached_property
     def _share(self) -> Floats:
-        """1 / m_i for every row."""
-        return np.repeat(1.0 / self.sites.counts, self.sites.counts)[:, None]
+        """n omega_i / m_i for every row."""
+        return np.repeat(1.0 / self.divisor[:, 0, 0], self.sites.counts)[:, None]
 
     @cached_property
     def _slope_cap(self) -> Floats | None:
@@ -184,10 +203,10 @@ class Oracle:
         """L_i(w_i): (nodes, d, runs) -> (nodes, runs)."""
         losses = self.loss.value(self._predictions(w), self._labels, self.loss.theta)
         means: Array = np.add.reduceat(losses * self._share, self.sites.rows.offsets[:-1], axis=0)
-        return means + self.weight * self.regulariser.value(w)
+        return means + self.lam * self.regulariser.value(w)
 
     def gradient(self, w: Array, weights: Array | None = None) -> Array:
-        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of 1 / m_i.
+        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of n omega_i / m_i.
 
         Formal guarantees: whatever w is, every record's part is finite and no longer than c1 (1 + 1e-12).
         """
@@ -196,7 +215,7 @@ class Oracle:
         slopes = self.loss.slope(z, self._labels, self.loss.theta)
         weights = self._share if weights is None else weights
         of_rows = self._scalar_sum if self.loss.outputs == 1 else self._vector_sum
-        return of_rows(slopes, weights) + self.weight * self.regulariser.gradient(w)
+        return of_rows(slopes, weights) + self.lam * self.regulariser.gradient(w)
 
     def _scalar_sum(self, slopes: Array, weights: Array) -> Array:
         """sum_j weight_j clip(slope_j) a_j at every node, for slopes (rows, runs)."""
@@ -238,9 +257,9 @@ class Oracle:
         return Inner(last=w, mean=mean / len(steps.eta), total=total)
 
     def batch_weights(self, k: int, r: int, batch: Batch, noise: Noise) -> Array:
-        """How often each row is drawn in step r of round k, over the batch size: (rows, runs)."""
+        """How often each row is drawn in step r of round k, times n omega_i, over the batch size: (rows, runs)."""
         counts = noise.draws(k, r, self.sites.rows.offsets, batch.size, batch.scheme)
-        weights: Array = counts / batch.size
+        weights: Array = counts / np.repeat(self.batch_divisor(batch.size)[:, 0, 0], self.sites.counts)[:, None]
         return weights
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
@@ -250,7 +269,7 @@ class Oracle:
         local problem. This plain form needs a smooth loss and a smooth regulariser.
         """
         refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
-        w, mu = start.copy(), curvature[:, 0, 0] + self.weight * (self.regulariser.curvature or 0.0)
+        w, mu = start.copy(), curvature[:, 0, 0] + self.lam * (self.regulariser.curvature or 0.0)
         for i, objective in enumerate(self._objectives):
             for q in range(start.shape[2]):
                 w[i, :, q] = objective.argmin(pull[i, :, q], float(mu[i]), start[i, :, q], tolerance)

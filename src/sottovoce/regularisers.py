@@ -1,7 +1,7 @@
 """Regularisers, all of one family: phi(w) = l1 ||w||_1 + (l2 / 2) ||w||^2.
 
-A model is axis 1 of its array, as in (nodes, d, runs). The objective of a node adds (lambda / n) phi(w) to the mean
-loss; lambda and n are not known here. A regulariser reads no row, so it has no part in sensitivity.
+A model is axis 1 of its array, as in (nodes, d, runs). The objective of a node adds lam phi(w) to the mean loss;
+lam is not known here. A regulariser reads no row, so it has no part in sensitivity.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,8 @@
 """Sites: the private rows of every node, checked once against the bound that privacy rests on."""
 
+import math
 from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,6 +16,30 @@ from sottovoce.rows import Matrix, Rows
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
 NORM_SLACK = 1e-12
 SHORTEST_BOUND = 1e-300  # of data_norm; the digits of much shorter rows are too few to hold them against it
+
+
+Weights: TypeAlias = Literal["equal", "rows", "squared"]
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+_POWERS: dict[Weights, int] = {"equal": 0, "rows": 1, "squared": 2}
+
+
+def importances(counts: Ints | Sequence[int], weights: Weights) -> Floats:
+    """n omega_i of every site of a network, by its public row counts m_i: 1 for all where all count the same.
+
+    The network learns sum_i omega_i (mean loss of site i), with omega_i adding up to 1 and proportional to
+
+        equal     1, the paper's
+        rows      m_i: the mean loss over all rows. With noise at every site, a small one adds as much noise as a large
+                  one, so many small ones can drown a large one
+        squared   m_i^2: of all weights, the least noise in the weighted mean. Where rows are alike, sites that join
+                  never add noise to what the largest would have alone
+    """
+    expect(weights in WEIGHTS, f"weights among {', '.join(WEIGHTS)}", weights=weights)
+    sizes = np.asarray(counts, dtype=np.float64)
+    relative = (sizes / sizes.max()) ** _POWERS[weights]
+    # Summed exactly, so that every site of a federation finds the same number.
+    found: Floats = relative * (len(relative) / math.fsum(relative))
+    return found
 
 
 class Sites:

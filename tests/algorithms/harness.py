@@ -133,7 +133,7 @@ class Transcript:
         """grad L(w) + b is the same for both rows; b -> w has the Hessian as its inverse Jacobian."""
         algorithm, site = self.algorithm, self.site
         moved = (site.gradient(message) - self.other.gradient(message))[0]
-        mu = site.weight * site.regulariser.l2 + 2 * algorithm.penalty(k) * site.degree[0, 0, 0]
+        mu = site.lam * site.regulariser.l2 + 2 * algorithm.penalty(k) * site.degree[0, 0, 0]
         if algorithm.form == "fair":
             unit = algorithm.sigma(site) * site.sensitivity()[0, 0, 0]
             z = self.noise[k - 1, :, 0, 0, :].T

@@ -26,7 +26,7 @@ def test_engine_agrees_with_a_literal_transcription(schedule, sparse, local_step
     rng = np.random.default_rng(5)
     features, labels = problem(rng)
     noise = rng.normal(size=(T, RUNS, len(SIZES), local_steps, D))
-    algorithm = sv.IPADMM(epsilon=2.0, delta=1e-4, rounds=T, local_steps=local_steps, rho=0.05, lam=0.3,
+    algorithm = sv.IPADMM(epsilon=2.0, delta=1e-4, rounds=T, local_steps=local_steps, rho=0.05, lam=0.3 / len(SIZES),
                           diameter=6.0, schedule=schedule)  # fmt: skip
     sites = sv.Sites(features=[sp.csr_array(a) for a in features] if sparse else features, labels=labels)
     graph = sv.graphs.from_edges(len(SIZES), EDGES)

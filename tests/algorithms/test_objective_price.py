@@ -35,7 +35,7 @@ def _sites():
 
 def by_node(name, k):
     """(kappa_i, noise multiplier of the second release) of every node in round k, by docs/proofs/dvp.md."""
-    mu = [0.3 / 5 + 2 * PENALTY[name](k) * degree for degree in GRAPH.degrees]
+    mu = [0.3 + 2 * PENALTY[name](k) * degree for degree in GRAPH.degrees]
     return [(C / (m * one), SIGMA_O * one / (2 * TAU)) for m, one in zip(SIZES, mu, strict=True)]
 
 
@@ -98,10 +98,10 @@ def test_the_two_noises_and_the_jacobian_share_one_pure_epsilon(name, sites):
     """Both scales are read off what is sent, not off the formulas that set them."""
     algorithm = PUBLISHED[name]
     site = algorithm.oracle(sites, GRAPH)
-    mu = 0.3 / 5 + 2 * algorithm.rho * GRAPH.degrees.reshape(-1, 1, 1) + algorithm.ridge(1, site)
+    mu = 0.3 + 2 * algorithm.rho * GRAPH.degrees.reshape(-1, 1, 1) + algorithm.ridge(1, site)
     still, moved = released(algorithm, site, 0.0, 0.0), released(algorithm, site, 1.0, 0.0)
     # At the argmin, b is what is left of the gradient; nothing was heard yet.
-    b = -(site.gradient(moved) + (mu - 0.3 / 5) * moved)
+    b = -(site.gradient(moved) + (mu - 0.3) * moved)
     o = released(algorithm, site, 0.0, 1.0) - still
     price_of_b = site.sensitivity() / np.linalg.norm(b, axis=1, keepdims=True)
     price_of_o = 2 * TAU / mu / np.linalg.norm(o, axis=1, keepdims=True)

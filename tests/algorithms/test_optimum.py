@@ -95,7 +95,7 @@ def test_an_even_step_of_r_admm_is_the_linearised_step_with_the_noisy_gradient(g
     z = np.random.default_rng(1).normal(size=(4, 2, 6, 2, 5))
     z[:, :, :, 1] = 0.0  # an exact argmin
     noise, state = harness.given(z, 6, 5, 2), algorithm.start(site, 2)
-    proximal = 0.25 + site.weight if gamma_r is None else gamma_r
+    proximal = 0.25 + site.lam if gamma_r is None else gamma_r
     expected = exact = site.zeros(2)
     for k in range(1, 5):
         sent, state = algorithm.release(k, state, site, noise)
@@ -154,7 +154,7 @@ def test_averaged_gradient_descent_by_hand():
     features, labels = problems.lists(np.random.default_rng(10), SIZES)
     algorithm = al.NoisyAveragedGD(rounds=3, diameter=4.0, epsilon=math.inf, lam=LAM)
     objective, w = problems.pooled_objective(features, labels, algorithm.loss, LAM), np.zeros(5)
-    scale = 1 + LAM / 6 * 4.0
+    scale = 1 + LAM * 4.0
     for k in (1, 2, 3):
         w = w - objective(w)[1] * 4.0 / (math.sqrt(2 * k) * scale)
     result = sv.simulate(algorithm, sv.Sites(features, labels), sv.graphs.complete(6))

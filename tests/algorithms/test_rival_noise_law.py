@@ -29,16 +29,16 @@ def first_noise(algorithm, factor=1.0):
     start = algorithm.start(site, RUNS)
     sent = algorithm.release(1, start, site, SeededNoise(3, Shape(3, D, RUNS)))[0]
     g, s, sigma = site.gradient(site.zeros(1)), site.sensitivity(), algorithm.sigma(site)
-    mu = site.weight + 2 * algorithm.rho * site.degree
+    mu = site.lam + 2 * algorithm.rho * site.degree
     # Every noiseless release from zero is written out here, so that nothing is taken on trust but gradient and argmin.
     match algorithm:
         case al.PVP(form=form):
-            exact = site.argmin(site.zeros(1), mu - site.weight, site.zeros(1), 1e-10)
-            unit = sigma * s / (mu if form == "fair" else site.weight)
+            exact = site.argmin(site.zeros(1), mu - site.lam, site.zeros(1), 1e-10)
+            unit = sigma * s / (mu if form == "fair" else site.lam)
         case al.DVP() | al.MADMM() | al.RADMM():
             # Stationarity gives b back: b = -(grad L(w) + 2 rho |N_i| w).
             ridge = algorithm.ridge(1, site) if algorithm.form == "published" else 0.0
-            exact, sent = 0.0, -(site.gradient(sent) + (mu - site.weight + ridge) * sent)
+            exact, sent = 0.0, -(site.gradient(sent) + (mu - site.lam + ridge) * sent)
             unit = s * (sigma if algorithm.form == "fair" else 1 / algorithm.left(1, site))
         case al.DPADMM() | al.RyuKim():
             scale = 2 * algorithm.rho * site.degree + algorithm.eta(1, site)
@@ -49,7 +49,7 @@ def first_noise(algorithm, factor=1.0):
             exact, unit = -g / algorithm.eta(1, site), sigma * s / algorithm.eta(1, site)
         case al.FixedPoint():
             x = site.argmin(site.zeros(1), 0 * site.degree + 4.0, site.zeros(1), 1e-10)
-            exact, unit = 2 * 0.5 * x, 2 * 0.5 * sigma * s / (4.0 + site.weight)
+            exact, unit = 2 * 0.5 * x, 2 * 0.5 * sigma * s / (4.0 + site.lam)
         case al.NoisyAveragedGD() | al.TrustedCurator():
             # The curator's share: sigma * 2 c1 / (n m_min) for the average of n messages.
             share = 1 / (min(SIZES) * np.sqrt(np.sum(1 / np.array(SIZES) ** 2)))
@@ -103,7 +103,7 @@ def test_the_solvers_error_is_hidden(form):
     if form == "fair":
         assert stats.kstest((o / 1e-5).ravel(), "norm").pvalue > LEVEL
     else:
-        mu = site.weight + 2 * algorithm.rho * site.degree
+        mu = site.lam + 2 * algorithm.rho * site.degree
         scale = 2e-10 / (mu * 1e-3 * algorithm.share)
         # The two argmins agree to about 1e-12, far below the noise.
         assert stats.kstest(np.linalg.norm(o / scale, axis=1).ravel(), stats.gamma(D).cdf).pvalue > LEVEL

@@ -83,7 +83,7 @@ def test_objective_perturbation_shift_and_jacobian(seed):
     w = rng.normal(size=(2, D, 1)) * 10 ** rng.uniform(-2, 1)
     moved = np.linalg.norm((ours.gradient(w) - theirs.gradient(w))[0])
     assert moved <= ours.sensitivity()[0, 0, 0] * (1 + 1e-9)
-    mu = LAM / 2 + 2 * RHO
+    mu = LAM + 2 * RHO
     ratio = harness.log_det(ours, w[0], mu) - harness.log_det(theirs, w[0], mu)
     kappa = algorithm.kappa(1, ours)[0, 0, 0]
     assert kappa == pytest.approx(loss.smoothness(1.0) / (m * mu))

@@ -30,7 +30,7 @@ class Missing(Oracle):
 
     def argmin(self, pull, curvature, start, tolerance):
         data = self.gradient(0 * start)  # the same for all w inside the margin; the regulariser adds nothing at 0
-        mu = curvature + self.weight * self.regulariser.l2
+        mu = curvature + self.lam * self.regulariser.l2
         along = np.zeros_like(start)
         along[:, 0] = self.side
         return (pull - data) / mu + tolerance / mu * along

@@ -13,7 +13,7 @@ GRAPH = sv.graphs.path(3)
 def by_hand(sigma, constant, *, t, l, rho, lam, diameter, beta, d):
     total, n = 0.0, 3
     for m, degree in zip(SIZES, (1, 2, 1), strict=True):
-        c2 = n + lam * diameter
+        c2 = n + n * lam * diameter
         slack = 1 + 1e-12 + m * (m + 8) * 2.0**-53  # a row may be so much longer, and its sum so much off
         g = math.sqrt((c2 / n) ** 2 + d * (2 * sigma * slack / m) ** 2)
         total += constant * diameter / math.sqrt(t * l) * g + (rho * degree * diameter**2 + degree * beta**2 / rho) / t

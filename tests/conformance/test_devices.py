@@ -19,6 +19,9 @@ VARIANTS = {
     "l1": {"regulariser": sv.regularisers.L1(), "lam": 0.5},
     "elastic net": {"regulariser": sv.regularisers.ElasticNet(0.3), "lam": 0.5},
     "no noise": {"epsilon": math.inf},
+    "weights by rows": {"weights": "rows"},
+    "weights by squared rows, batches": {"weights": "squared", "batch_size": 3},
+    "weights, clipped, Poisson": {"weights": "rows", "batch_size": 1, "sampling": "poisson", "max_grad_norm": 0.1},
 }
 
 
@@ -54,7 +57,7 @@ def test_every_loss(device, loss):
 
 @pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("runs", [1, 20])
-@pytest.mark.parametrize("variant", ["full", "batches", "projected"])
+@pytest.mark.parametrize("variant", ["full", "batches", "projected", "weights by rows"])
 def test_single_precision(device, runs, variant):
     options = VARIANTS[variant]
     # Smooth losses only: at a kink rounding may choose the other side.

@@ -26,11 +26,11 @@ def sites(rng, sizes, d=5, classes=True, sparse=False):
 
 
 def pooled_objective(features, labels, loss, lam):
-    """(1/n) sum_i (1/m_i) sum_j loss + (lam/n) ||w||^2/2 and its gradient, for scipy."""
+    """(1/n) sum_i (1/m_i) sum_j loss + lam ||w||^2/2 and its gradient, for scipy."""
     n = len(features)
 
     def objective(w):
-        value, gradient = lam / n * (w @ w) / 2, lam / n * w
+        value, gradient = lam * (w @ w) / 2, lam * w
         for a, b in zip(features, labels, strict=True):
             value += np.mean(loss.value(a @ w, b, loss.theta)) / n
             gradient = gradient + a.T @ loss.slope(a @ w, b, loss.theta) / len(b) / n

@@ -26,12 +26,12 @@ def sites(rng, sizes=SIZES, d=5, classes=3, sparse=False):
 
 
 def pooled_objective(features, labels, classes, lam):
-    """(1/n) sum_i (1/m_i) sum_j loss + (lam/n) ||w||^2/2 and its gradient, by SciPy's softmax."""
+    """(1/n) sum_i (1/m_i) sum_j loss + lam ||w||^2/2 and its gradient, by SciPy's softmax."""
     n = len(features)
 
     def objective(flat):
         w = flat.reshape(-1, classes)
-        value, gradient = lam / n * (flat @ flat) / 2, lam / n * w
+        value, gradient = lam * (flat @ flat) / 2, lam * w
         for a, b in zip(features, labels, strict=True):
             own = np.eye(classes)[b.astype(int)]
             value -= np.mean(np.sum(own * log_softmax(a @ w, axis=1), axis=1)) / n

@@ -22,7 +22,8 @@ VARIANTS = {
     "l1": {"regulariser": sv.regularisers.L1(), "lam": 0.5},
     "elastic net": {"regulariser": sv.regularisers.ElasticNet(0.3), "lam": 0.5},
     "no noise": {"epsilon": math.inf},
-    "all at once": {"batch_size": 4, "radius": 0.5, "max_grad_norm": 0.3, "lam": 0.5},
+    "weights": {"weights": "squared"},
+    "all at once": {"weights": "rows", "batch_size": 4, "radius": 0.5, "max_grad_norm": 0.3, "lam": 0.5},
 }
 
 

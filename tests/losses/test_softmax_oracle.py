@@ -37,7 +37,7 @@ def by_hand(site, w, weights=None, cap=None):
                 record *= min(1.0, cap / np.linalg.norm(record))
             share = 1 / (offsets[i + 1] - offsets[i]) if weights is None else weights[j, q]
             gradient[i, :, q] += share * record.ravel()
-    return gradient + site.weight * site.regulariser.gradient(w)
+    return gradient + site.lam * site.regulariser.gradient(w)
 
 
 @pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
@@ -99,7 +99,7 @@ def test_pooled_model_is_that_of_scikit_learn(classes):
     ours = pooled_model(sv.Sites(features, labels), algorithm)
     share = np.concatenate([np.full(len(b), 1 / (3 * len(b))) for b in labels])
     # Its two-class form is a logistic loss on the difference, whose penalty is half as large in these coordinates.
-    penalty = 0.2 / 3 / (2 if classes == 2 else 1)
+    penalty = 0.2 / (2 if classes == 2 else 1)
     theirs = LogisticRegression(C=1 / penalty, fit_intercept=False, tol=1e-12, max_iter=10_000)
     theirs.fit(np.concatenate(features), np.concatenate(labels), sample_weight=share)
     w = ours.reshape(D, classes).T

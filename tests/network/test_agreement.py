@@ -107,7 +107,7 @@ def test_everything_else_matters():
     values = {
         "rounds": 4, "rho": 0.1, "lam": 0.2, "loss": Huber(), "regulariser": ElasticNet(), "max_grad_norm": 1.0,
         "epsilon": 2.0, "delta": 1e-6, "local_steps": 3, "diameter": 11.0, "schedule": "paper", "batch_size": 5,
-        "radius": 1.0,
+        "radius": 1.0, "weights": "rows",
     }  # fmt: skip
     assert set(values) == {f.name for f in fields(IPADMM)} - {"calibration", "sampling"}
     variants += [replace(a, algorithm=replace(a.algorithm, **{key: value})) for key, value in values.items()]
@@ -131,9 +131,9 @@ TEXT = agreement_file.dumps(agreement(name="study"))
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("format = 2", "format = 1", r"an agreement of format=2, got format=1\. Use the version"),
-        ("format = 2", "format = true", "got format=True"),
-        ("format = 2\n", "", "got format=None"),
+        ("format = 3", "format = 2", r"of format=3, got format=2, where lam may mean another number\. Use"),
+        ("format = 3", "format = true", "got format=True"),
+        ("format = 3\n", "", "got format=None"),
         ('name = "study"', 'name = "study"\nsecret = 1', "Expected an agreement, got 'secret'"),
         ('name = "study"\n', "", "an agreement in full, got no name. Add it"),
         ('name = "study"', 'name = "study"\nname = "other"', "Expected TOML, got a mistake"),

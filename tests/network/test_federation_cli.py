@@ -130,12 +130,14 @@ def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
 
     def plan(**public):
         asked.update(public)
-        return SimpleNamespace(settings={"rounds": 9, "local_steps": 3, "rho": 0.5, "diameter": 7.0, "lam": 1.0})
+        planned = {"rounds": 9, "local_steps": 3, "rho": 0.5, "diameter": 7.0, "lam": 1.0, "weights": "rows"}
+        return SimpleNamespace(settings=planned)
 
     monkeypatch.setitem(sys.modules, "sottovoce.plan", SimpleNamespace(plan=plan))
     run("federation", "new", *SITES, *PRIVACY, *ARRAYS, "--graph", "path", "--rounds", "9", "--lam", "0.3")
     algorithm = agreement_file.load(tmp_path / "federation.toml").algorithm
     assert (algorithm.rounds, algorithm.local_steps, algorithm.rho, algorithm.diameter) == (9, 3, 0.5, 7.0)
+    assert algorithm.weights == "rows"
     assert (algorithm.lam, asked["lam"], asked["fixed"]) == (0.3, 0.3, {"rounds": 9})
     assert (asked["sizes"], asked["d"], list(asked["graph"].degrees)) == ([300, 200, 250], 5, [1, 2, 1])
 

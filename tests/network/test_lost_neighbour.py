@@ -116,13 +116,12 @@ def test_the_model_leaves_the_lost_site_out():
 
 def test_those_left_learn_the_optimum_of_their_own_rows():
     # Noise of zero is handed in; a large diameter makes steps long.
-    algorithm = DPADMM(rounds=100, rho=0.3, lam=2.0, epsilon=30.0, delta=1e-5, diameter=1000.0)
+    algorithm = DPADMM(rounds=100, rho=0.3, lam=0.4, epsilon=30.0, delta=1e-5, diameter=1000.0)
     with Federation(GRAPH, SIZES, algorithm, lost_neighbour=go_on(), grid_bits=40, cap=100.0) as federation:
         played = play_with(federation, MemoryWorld(), lambda _: np.zeros((1, 5, 1, 5)), {"wien": dying("published", 5)})
-        n, left = 5, range(4)
-        # The regulariser keeps its share lam / n at each of the four sites.
+        left = range(4)
         features, labels = [federation.features[i] for i in left], [federation.labels[i] for i in left]
-        optimum, _ = pooled_minimum(features, labels, algorithm.loss, algorithm.lam * len(left) / n)
+        optimum, _ = pooled_minimum(features, labels, algorithm.loss, algorithm.lam)
         everyone, _ = pooled_minimum(federation.features, federation.labels, algorithm.loss, algorithm.lam)
         assert np.abs(optimum - everyone).max() > 0.02
         for name in FIVE[:4]:
@@ -365,4 +364,4 @@ def test_costs_do_not_depend_on_neighbours():
             assert algorithm.cost(1, fewer) == seat.event
             assert algorithm.sigma(fewer) == algorithm.sigma(seat.oracle)
             np.testing.assert_array_equal(fewer.sensitivity(), seat.oracle.sensitivity())
-            assert (fewer.weight, fewer.fewest_rows) == (seat.oracle.weight, seat.oracle.fewest_rows)
+            assert (fewer.lam, fewer.fewest_rows) == (seat.oracle.lam, seat.oracle.fewest_rows)

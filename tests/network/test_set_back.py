@@ -304,7 +304,7 @@ def test_a_changed_noise_key_is_noticed(federation):
 
 
 def test_a_site_at_the_end_of_its_grid_is_neither_silent_nor_drawn_anew():
-    """A heavy regulariser and a neighbour at the very radius: lam/n w leaves the grid. Whatever dies, each round has
+    """A heavy regulariser and a neighbour at the very radius: lam w leaves the grid. Whatever dies, each round has
     one message, which is booked once.
     """
     algorithm = IPADMM(**(COMMON | {"rounds": 5, "lam": 1e9}), local_steps=2)

@@ -33,7 +33,7 @@ def test_noise_and_steps_follow_from_agreed_numbers_alone(algorithm):
             assert algorithm.cost(1, site) == algorithm.cost(1, whole)
             assert algorithm.statement(site) == algorithm.statement(whole)
             assert algorithm.diameter_for(site) == algorithm.diameter_for(whole)
-            assert site.weight == whole.weight
+            assert site.lam == whole.lam
             assert site.c1 == whole.c1
             np.testing.assert_array_equal(algorithm.gradient_scale(site)[0], algorithm.gradient_scale(whole)[i])
             for k in (1, 3):

@@ -110,7 +110,7 @@ def test_joining(small):
 def test_to_dict_is_plain(small):
     found = small.to_dict()
     assert found["predicted"]["joined"]["mean"] == small.predicted.joined.mean
-    assert set(found) == {"settings", "predicted", "joining_helps", "reason", "trade_off", "notes"}
+    assert set(found) == {"settings", "predicted", "joining_helps", "by_size", "reason", "trade_off", "notes"}
     assert any("No private row" in note for note in found["notes"])
 
 

@@ -1,14 +1,14 @@
 """Two bounding lines: perfectly averaged noisy gradient descent, with local noise and with a trusted curator.
 
-    v_i = w - (grad L_i(w) + xi_i) / eta,     xi_i ~ N(0, (2 c1 sigma_local / m_i)^2 I),   eta = sqrt(2 k) G / D
+    v_i = w - (grad L_i(w) + xi_i) / eta,     xi_i ~ N(0, (2 c1 sigma_local / M_i)^2 I),   eta = sqrt(2 k) G / D
     w  <- (1/n) sum_j v_j
 
-eta is the same at all nodes, and all hold the same w. So nothing is lost to disagreement: here is what local noise
-costs even with a perfect exchange.
+M_i = m_i / (n omega_i), which is m_i where all sites count the same. eta is the same at all nodes, and all hold the
+same w. So nothing is lost to disagreement: here is what local noise costs even with a perfect exchange.
 
     NoisyAveragedGD   sigma_local = sigma: every message is private by itself
-    TrustedCurator    sigma_local = sigma / (m_min sqrt(sum_i m_i^-2)): only the average is private. Replacing a row
-                      moves it by at most 2 c1 / (n m_min), and the nodes' noise averages to sigma times that
+    TrustedCurator    sigma_local = sigma / (M_min sqrt(sum_i M_i^-2)): only the average is private. Replacing a row
+                      moves it by at most 2 c1 / (n M_min), and the nodes' noise averages to sigma times that
 
 For equal nodes the curator's noise is sqrt(n) times smaller. It stands for a server that is trusted, or for secure
 summation, and shows what local noise costs. Both are fair by construction; there is no paper to follow.
@@ -84,6 +84,10 @@ class AveragedGD(Stepping[State]):
         local = (self.local_sigma(site) * site.sensitivity()) ** 2
         return np.full_like(local, np.mean(local) / site.n)
 
+    def steepest(self, site: Oracle) -> Floats:
+        """Of the weighted mean of the sites' gradients, which all follow."""
+        return np.full_like(site.importance, site.c1)
+
     def averaged_variance(self, site: Oracle) -> float:
         """Already averaged."""
         return float(self.variance(site).max())
@@ -124,7 +128,7 @@ class TrustedCurator(AveragedGD):
 
     def local_sigma(self, site: Oracle) -> float:
         """The nodes' noise adds up to the curator's."""
-        return self.sigma(site) / (site.fewest_rows * float(np.sqrt(np.sum(site.m**-2))))
+        return self.sigma(site) / (float(site.divisor.min()) * float(np.sqrt(np.sum(site.divisor**-2))))
 
     @property
     def released(self) -> str:

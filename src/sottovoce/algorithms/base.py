@@ -7,12 +7,13 @@ Everything else is element-wise, so the same lines serve one site and a whole si
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence as Listing
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.graphs import Graph, Inbox
 from sottovoce.losses import Logistic, Loss
@@ -21,7 +22,7 @@ from sottovoce.oracle import DOUBLE, Oracle
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.regularisers import L2, Regulariser
-from sottovoce.sites import Sites
+from sottovoce.sites import WEIGHTS, Sites, Weights, importances
 
 State = TypeVar("State", bound=tuple[Array, ...])
 NOTHING = Sequence(())  # the price of a message that no row was looked at for
@@ -41,28 +42,38 @@ class Algorithm(ABC, Generic[State]):
     Args:
         rounds: t, how often the nodes exchange messages.
         rho: the ADMM penalty.
-        lam: weight of the regulariser; each of the n nodes carries lam / n.
+        lam: weight of the regulariser beside the (weighted) mean over sites of their mean loss, however many sites
+            there are. The paper writes lambda / n for it.
         loss: of a record; its mean is the objective.
         regulariser: is added to it.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
+        weights: how much a site counts, by its public number of rows: "equal" (the paper's), "rows" or "squared"; see
+            `sottovoce.sites.importances`.
     """
 
     rounds: int = 100
     rho: float = 1e-3
-    lam: float = 1e-4
+    lam: float = 1e-6
     loss: Loss = field(default_factory=Logistic)
     regulariser: Regulariser = field(default_factory=L2)
     max_grad_norm: float | None = None
+    weights: Weights = "equal"
 
     def __post_init__(self) -> None:
         expect(self.rounds >= 1, "rounds >= 1", rounds=self.rounds)
         expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
         expect(0 <= self.lam < float("inf"), "lam >= 0", lam=self.lam)
+        expect(self.weights in WEIGHTS, f"weights among {', '.join(WEIGHTS)}", weights=self.weights)
 
     def oracle(self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE) -> Oracle:
         """The rows of a whole network, bound to this algorithm's objective, in an oracle of that kind and precision."""
         objective = self.loss, self.regulariser, self.lam, self.max_grad_norm
-        return kind(sites, graph.degrees, graph.n, *objective, dtype)
+        return kind(sites, graph.degrees, graph.n, *objective, dtype, self.importances(sites.counts))
+
+    def importances(self, counts: Ints | Listing[int]) -> Floats | None:
+        """n omega_i, from the row counts of all sites of the network; None where all count the same."""
+        found = importances(counts, self.weights)
+        return None if bool(np.all(found == 1)) else found
 
     @abstractmethod
     def start(self, site: Oracle, runs: int) -> State:

@@ -20,6 +20,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from sottovoce.arrays import Floats
+from sottovoce.oracle import Oracle
+
 # Log-odds per feature that we expect to matter: a factor of e^3 = 20 in the odds.
 COEFFICIENT = 3.0
 
@@ -31,7 +34,7 @@ def assumed_best_diameter(*, d: int, steps: int, scale: float, noise: float, cur
     Args:
         d: coordinates.
         steps: T = t l.
-        scale: G, the root mean square norm of one node's noisy gradient.
+        scale: G, the root mean square norm of one node's noisy gradient; see `common_scale` where nodes differ.
         noise: v, the variance per coordinate of the gradient noise averaged over nodes.
         curvature: c, the bound on the loss's curvature in w.
         signal: |w*_i|, the size of a coefficient.
@@ -48,3 +51,14 @@ def assumed_best_diameter(*, d: int, steps: int, scale: float, noise: float, cur
     farthest = math.log(2 * steps / curvature)
     found = minimize_scalar(risk, bounds=(farthest - 20, farthest), method="bounded")
     return math.exp(float(found.x)) * scale / math.sqrt(2 * steps)
+
+
+def common_scale(site: Oracle, steepest: Floats, variance: Floats) -> float:
+    """G of the network, for `assumed_best_diameter`, from c1 n omega_i and v_i of every node (nodes, 1, 1).
+
+    Nodes that keep together move as one whose eta is the mean of theirs, so it is the mean of G_i. Where all count the
+    same it is the root of the mean square, as ever.
+    """
+    if site.importances is None:
+        return math.sqrt(site.c1**2 + site.d * float(np.mean(variance)))
+    return float(np.mean(np.sqrt(steepest**2 + site.d * variance)))

@@ -3,12 +3,13 @@
     w_i^k     = [ eta w_i^{k-1} - grad L_i(w_i^{k-1}) + 2 gamma_i^{k-1} + rho sum_{j in N_i} (w_i^{k-1} + w_j^{k-1}) ]
                 / (2 rho |N_i| + eta) + xi
     gamma_i^k = gamma_i^{k-1} - (rho / 2) sum_{j in N_i} (w_i^k - w_j^k)
-    xi ~ N(0, (sigma s)^2 I),   s = 2 c1 / (m_i (2 rho |N_i| + eta)),
-    eta = eta_i^k = c3 + sqrt(2 k d) (2 c1 / m_i) sigma / D
+    xi ~ N(0, (sigma s)^2 I),   s = 2 c1 / (M_i (2 rho |N_i| + eta)),
+    eta = eta_i^k = n omega_i c3 + lam l2 + sqrt(2 k d) (2 c1 / M_i) sigma / D
 
-This is IPADMM with one local step and another eta (their eta is one over ours). c3 is the smoothness of L_i, D their
-c_w. Noise after the division is the same as noise of std 2 c1 sigma / m_i in the gradient, so sigma is the same in all
-rounds. Proof: docs/proofs/dpadmm.md.
+This is IPADMM with one local step and another eta (their eta is one over ours). c3 is the smoothness of a site's mean
+loss, D their c_w, and M_i = m_i / (n omega_i), which is m_i where all sites count the same. Noise after the division is
+the same as noise of std 2 c1 sigma / M_i in the gradient, so sigma is the same in all rounds. Proof:
+docs/proofs/dpadmm.md.
 
     fair        sigma by the exact accountant of t Gaussian releases
     published   sigma = sqrt(2 t ln(1.25 / delta)) / epsilon: the printed total c0 sqrt(t) epsilon with c0 = 1, refused
@@ -67,10 +68,10 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         if c3 is None or not math.isfinite(c3):
             return super().eta(s, site)
         noise = np.sqrt(2 * s * site.d * self.variance(site))
-        return c3 + site.weight * self.regulariser.l2 + noise / self.diameter_for(site)
+        return c3 * site.importance + site.lam * self.regulariser.l2 + noise / self.diameter_for(site)
 
     def variance(self, site: Oracle) -> Floats:
-        """(2 c1 sigma / m_i)^2."""
+        """(2 c1 sigma / M_i)^2."""
         return (self.sigma(site) * site.sensitivity()) ** 2
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import expect
+from sottovoce.errors import UnsupportedError, expect
 from sottovoce.graphs import Inbox
 from sottovoce.noise import Noise
 from sottovoce.oracle import Oracle, Steps
@@ -46,6 +46,15 @@ class DPDSGD(Stepping[State]):
     largest_degree: int | None = None
 
     unpublished: ClassVar[str | None] = "it is a family of methods without one printed total."
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights != "equal":
+            # Nodes find a balance of grad L_i / eta_i, and eta_i grows with a site's weight just as its gradient does.
+            raise UnsupportedError(
+                f"Expected weights='equal' for DPDSGD, got weights={self.weights!r}: its steps shorten where a site "
+                "weighs more, which takes the weights back. Use an ADMM such as IPADMM."
+            )
 
     def start(self, site: Oracle, runs: int) -> State:
         """All zero."""

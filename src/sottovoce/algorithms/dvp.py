@@ -46,10 +46,10 @@ class DVP(ObjectivePerturbation):
     def ridge(self, k: int, site: Oracle) -> Floats:
         """Phi_i: zero where the Jacobian leaves something for the noise."""
         alpha = (1 - OUTPUT_SHARE) * self.share
-        needed = curvature_bound(site) / (site.m * np.expm1(alpha / 4)) - convexity(site, self.rho)
+        needed = curvature_bound(site) / (site.divisor * np.expm1(alpha / 4)) - convexity(site, self.rho)
         return np.where(2 * np.log1p(self.kappa(k, site)) < alpha, 0.0, needed)
 
     def jacobian(self, k: int, site: Oracle) -> Floats:
         """2 ln(1 + kappa_i) with the ridge counted in, as printed; the proof needs half of it."""
         mu = convexity(site, self.rho) + self.ridge(k, site)
-        return 2 * np.log1p(curvature_bound(site) / (site.m * mu))
+        return 2 * np.log1p(curvature_bound(site) / (site.divisor * mu))

@@ -3,11 +3,12 @@
 Every node holds u_i, and everyone hears everyone. In round k, with z = (1/n) sum_j u_j,
 
     x_i = argmin_w L_i(w) + (1 / (2 step)) || w - (2 z - u_i) ||^2
-    u_i <- u_i + 2 relaxation (x_i + xi - z)                 xi ~ N(0, (sigma s)^2 I),   s = (2 c1 / m_i + 2 tau) / mu
+    u_i <- u_i + 2 relaxation (x_i + xi - z)                 xi ~ N(0, (sigma s)^2 I),   s = (2 c1 / M_i + 2 tau) / mu
 
-and u_i is sent. mu = (lam/n) l2 + 1 / step is the strong convexity of the argmin, tau the solver's tolerance. The paper
-writes the noise outside, as relaxation * eta: eta = 2 xi. There is no regulariser at the centre; it sits at the nodes,
-in L_i. At a fixed point x_i = z at every node, so the gradients add up to zero. Proof: docs/proofs/fixedpoint.md.
+and u_i is sent. mu = lam l2 + 1 / step is the strong convexity of the argmin, tau the solver's tolerance, M_i = m_i /
+(n omega_i). The paper writes the noise outside, as relaxation * eta: eta = 2 xi. There is no regulariser at the centre;
+it sits at the nodes, in L_i. At a fixed point x_i = z at every node, so the gradients add up to zero. Proof:
+docs/proofs/fixedpoint.md.
 
     fair        t Gaussian releases, exactly accounted
     published   refused: the paper's totals protect a whole node (its loss is the unit, not a row), or weigh against an
@@ -94,7 +95,7 @@ class FixedPoint(Rival[State]):
 
     def model_sensitivity(self, site: Oracle) -> Floats:
         """By how much replacing one row moves x_i, in l2."""
-        return (site.sensitivity() + 2 * TOLERANCE) / (self.pull(site) + site.weight * site.regulariser.l2)
+        return (site.sensitivity() + 2 * TOLERANCE) / (self.pull(site) + site.lam * site.regulariser.l2)
 
     @property
     def draws_per_round(self) -> int:

@@ -4,18 +4,20 @@ For k = 1..t every node starts from w~^{k,0} = w~^{k-1,l} and, for r = 0..l-1, w
 
     w^{k,r+1}  = (eta w~^{k,r} - grad L_i(w~^{k,r}) + 2 gamma^{k-1} + rho sum_j w~_j^{k-1} + rho |N_i| w~^{k-1})
                  / (2 rho |N_i| + eta)
-    w~^{k,r+1} = w^{k,r+1} + xi,     xi ~ N(0, s^2 sigma^2 I),     s = 2 c1 / ((2 rho |N_i| + eta) m_i)
+    w~^{k,r+1} = w^{k,r+1} + xi,     xi ~ N(0, s^2 sigma^2 I),     s = 2 c1 / ((2 rho |N_i| + eta) M_i)
 
 then broadcasts only w~^k = (1/l) sum_{r=1..l} w~^{k,r}, and after the exchange
 
     gamma^k = gamma^{k-1} - (rho / 2) sum_{j in N_i} (w~_i^k - w~_j^k).
 
-The noise enters where the sensitivity is known, in the gradient: std 2 c1 sigma / m_i before the division by
-(2 rho |N_i| + eta) is s sigma after it. Privacy and utility are proved in docs/proofs/ipadmm.md.
+The noise enters where the sensitivity is known, in the gradient: std 2 c1 sigma / M_i before the division by (2 rho
+|N_i| + eta) is s sigma after it. M_i = m_i / (n omega_i) is m_i in the paper, where all sites count the same
+(`weights`). Privacy and utility are proved in docs/proofs/ipadmm.md.
 
 Deviations from the printed paper: the linear term has the sign that the closed form needs; the closed form has the
-gradient, not the loss; c0 is never a free constant (see `calibration`); c2 = n c1 + lam Lip(phi) instead of
-n + lam D / n; the schedule is "monotone" unless asked, since the proof does not hold for the printed one when l > 1.
+gradient, not the loss; c0 is never a free constant (see `calibration`); c2 = n c1 + n lam Lip(phi) instead of n + lam D
+/ n; lam is the paper's lambda / n; the schedule is "monotone" unless asked, since the proof does not hold for the
+printed one when l > 1.
 """
 
 import math
@@ -25,7 +27,7 @@ from typing import Literal, NamedTuple, TypeAlias, final
 import numpy as np
 
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
-from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter
+from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.graphs import Inbox
@@ -69,8 +71,8 @@ class IPADMM(PrivateAlgorithm[State]):
         local_steps: l, noisy steps per round.
         diameter: D, of the domain of models, which scales the steps. None: chosen from public
             numbers, see `diameter_for`.
-        schedule: eta_i^{k,r} = factor / D * sqrt(c2^2/n^2 + d (sigma s_i)^2), s_i the gradient's sensitivity, with the
-            factor "paper" sqrt(2 k r), "monotone" sqrt(2 ((k-1) l + r)), "constant" sqrt(t l).
+        schedule: eta_i^{k,r} = factor / D * sqrt((n omega_i c1 + lam Lip)^2 + d (sigma s_i)^2), s_i the gradient's
+            sensitivity, with the factor "paper" sqrt(2 k r), "monotone" sqrt(2 ((k-1) l + r)), "constant" sqrt(t l).
         batch_size: rows of a stochastic gradient; None takes all.
         sampling: how a batch is drawn: "replacement" (the paper's) or "poisson".
         radius: project inner iterates onto the ball of this radius; None does not, as in Algorithm 1.
@@ -152,8 +154,11 @@ class IPADMM(PrivateAlgorithm[State]):
         return factor * self.gradient_scale(site) / self.diameter_for(site)
 
     def gradient_scale(self, site: Oracle) -> Floats:
-        """sqrt(c2^2/n^2 + d (sigma s_i)^2), the root mean square norm of a noisy gradient: (nodes, 1, 1)."""
-        c2_over_n = site.c1 + site.weight * self.regulariser.lipschitz(self.diameter_for(site), site.d)
+        """sqrt((n omega_i c1 + lam Lip(phi))^2 + d (sigma s_i)^2), the root mean square norm of a noisy gradient.
+
+        (nodes, 1, 1).
+        """
+        c2_over_n = site.c1 * site.importance + site.lam * self.regulariser.lipschitz(self.diameter_for(site), site.d)
         return np.sqrt(c2_over_n**2 + site.d * (self.sigma(site) * site.sensitivity(self.batch)) ** 2)
 
     def diameter_for(self, site: Oracle) -> float:
@@ -165,7 +170,7 @@ class IPADMM(PrivateAlgorithm[State]):
         return assumed_best_diameter(
             d=site.d,
             steps=self.rounds * self.local_steps,
-            scale=math.sqrt(site.c1**2 + site.d * float(np.mean(variance))),
+            scale=common_scale(site, site.c1 * site.importance, variance),
             noise=float(np.mean(variance)) / site.n,
             curvature=self.loss.smoothness(norm) or site.c1 * norm,
             signal=COEFFICIENT / norm,

@@ -9,7 +9,7 @@ The dual's step stays rho. Proof: docs/proofs/madmm.md.
 
     fair        b Gaussian with one sigma for all rounds; kappa falls as the penalty grows
     published   e of l2-Laplace law, rate alpha_i^k; the paper's pure total is
-                max_i sum_k (1.4 c + alpha_i^k c1) / (rho^k |N_i| m_i), of which every round gets epsilon / t
+                max_i sum_k (1.4 c + alpha_i^k c1) / (rho^k |N_i| M_i), of which every round gets epsilon / t
 
 Certain enough: the update, the pure total and its 1.4. Less so: that the dual's step is common, fixed and no larger
 than the penalty. Our choice: the same penalty at all nodes, an even share of epsilon for every round (the paper lets
@@ -64,5 +64,5 @@ class MADMM(ObjectivePerturbation):
         return f"in each of {self.rounds} rounds, the site's local optimum for a noisy penalty, sent to its neighbours"
 
     def jacobian(self, k: int, site: Oracle) -> Floats:
-        """1.4 c / (rho^k |N_i| m_i), as printed; the proof needs ln(1 + kappa_i), which is less than half of it."""
-        return 1.4 * curvature_bound(site) / (self.penalty(k) * site.degree * site.m)
+        """1.4 c / (rho^k |N_i| M_i), as printed; the proof needs ln(1 + kappa_i), which is less than half of it."""
+        return 1.4 * curvature_bound(site) / (self.penalty(k) * site.degree * site.divisor)

@@ -2,8 +2,9 @@
 
     w = argmin_w [ L_i(w) - <pull, w> + <b, w> + (curvature_i + Phi_i) / 2 ||w||^2 ] + o,    gradient of norm <= tau
 
-b is the noise that privacy rests on, o hides what is left of the solver's error. With s = 2 c1 / m_i,
-mu_i = (lam/n) l2 + curvature_i + Phi_i and kappa_i = c / (m_i mu_i), c the bound on a record's curvature in w,
+b is the noise that privacy rests on, o hides what is left of the solver's error. With s = 2 c1 / M_i, M_i = m_i / (n
+omega_i) what the sum over a node's rows is divided by, mu_i = lam l2 + curvature_i + Phi_i and kappa_i = c / (M_i
+mu_i), c the bound on a record's curvature in w,
 
     fair        b ~ N(0, (sigma s)^2 I), o ~ N(0, sigma_o^2 I). The events are `GaussianObjective(sigma, kappa)` and
                 `Gaussian(sigma_o mu / (2 tau))`
@@ -42,7 +43,7 @@ OUTPUT_SHARE = 1e-3  # h, the part of a pure epsilon that hides it in the publis
 class Place(NamedTuple):
     """What the price of a step knows of a node; public."""
 
-    m: int
+    divisor: float  # M_i
     degree: int
 
 
@@ -50,7 +51,7 @@ class Network(NamedTuple):
     """What the price of a step knows of the nodes; public."""
 
     places: tuple[Place, ...]  # each kind once
-    own: float  # (lam / n) l2, the regulariser's curvature
+    own: float  # lam l2, the regulariser's curvature
     c: float  # bound on a record's curvature in w
 
 
@@ -96,7 +97,7 @@ class ObjectivePerturbation(ConsensusRival):
             o = OUTPUT_STD * noise.normals(k, 1)
         else:
             curvature = curvature + self.ridge(k, site)
-            mu = site.weight * site.regulariser.l2 + curvature
+            mu = site.lam * site.regulariser.l2 + curvature
             b = site.sensitivity() / self.left(k, site) * norm_laplace(noise, k, 0)
             o = 2 * TOLERANCE / (mu * OUTPUT_SHARE * self.share) * norm_laplace(noise, k, NORM_LAPLACE_NORMALS)
         return site.argmin(pull - b, curvature, start=state.w, tolerance=TOLERANCE) + o
@@ -106,7 +107,7 @@ class ObjectivePerturbation(ConsensusRival):
     def step(self, rho: float, sigma: float, network: Network) -> Event:
         """What a private step with penalty rho costs the worst-placed node."""
         mus = [network.own + 2 * rho * place.degree for place in network.places]
-        kappas = [network.c / (place.m * mu) for place, mu in zip(network.places, mus, strict=True)]
+        kappas = [network.c / (place.divisor * mu) for place, mu in zip(network.places, mus, strict=True)]
         hidden = Gaussian(OUTPUT_STD * min(mus) / (2 * TOLERANCE))
         return Sequence((GaussianObjective(sigma, max(kappas)), hidden))
 
@@ -139,7 +140,7 @@ class ObjectivePerturbation(ConsensusRival):
 
     def kappa(self, k: int, site: Oracle) -> Floats:
         """kappa_i, without any ridge: (nodes, 1, 1)."""
-        return curvature_bound(site) / (site.m * convexity(site, self.penalty(k)))
+        return curvature_bound(site) / (site.divisor * convexity(site, self.penalty(k)))
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
@@ -171,9 +172,9 @@ def _calibrated(algorithm: ObjectivePerturbation, network: Network) -> float:
 
 def network_of(site: Oracle) -> Network:
     """The public numbers that a step's price depends on."""
-    pairs = np.unique(np.stack([site.sites.counts, site.degrees]), axis=1)
-    places = tuple(Place(int(m), int(degree)) for m, degree in pairs.T)
-    return Network(places, site.weight * site.regulariser.l2, curvature_bound(site))
+    pairs = np.unique(np.stack([site.divisor[:, 0, 0], site.degrees]), axis=1)
+    places = tuple(Place(float(divisor), int(degree)) for divisor, degree in pairs.T)
+    return Network(places, site.lam * site.regulariser.l2, curvature_bound(site))
 
 
 def curvature_bound(site: Oracle) -> float:

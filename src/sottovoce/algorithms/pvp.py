@@ -3,12 +3,13 @@
     w_i^k     = xi + argmin_w L_i(w) - 2 <gamma_i^{k-1}, w> + rho sum_{j in N_i} || w - (w_i^{k-1} + w_j^{k-1}) / 2 ||^2
     gamma_i^k = gamma_i^{k-1} - (rho / 2) sum_{j in N_i} (w_i^k - w_j^k)
 
-The argmin moves by at most s = (2 c1 / m_i + 2 tau) / mu_i when a row is replaced, mu_i = (lam/n) l2 + 2 rho |N_i|,
-where tau is the gradient's norm at which the solver stops. Proof: docs/proofs/pvp.md.
+The argmin moves by at most s = (2 c1 / M_i + 2 tau) / mu_i when a row is replaced, mu_i = lam l2 + 2 rho |N_i|, M_i the
+rows m_i over n omega_i (`Oracle.divisor`, m_i where all sites count the same), where tau is the gradient's norm at
+which the solver stops. Proof: docs/proofs/pvp.md.
 
     fair        xi ~ N(0, (sigma s)^2 I), t Gaussian releases, exactly accounted
     published   xi of density proportional to exp(-zeta ||xi||), zeta = alpha / s', pure alpha = epsilon / t a round,
-                with s' = (2 c1 / m_i + 2 tau) / ((lam/n) l2): the paper leaves out the penalty's curvature
+                with s' = (2 c1 / M_i + 2 tau) / (lam l2): the paper leaves out the penalty's curvature
 
 Certain: noise is added to the argmin and the noisy model is sent. Not certain (we have not seen the paper's equations):
 the exact centre and dual that it uses, and its constant zeta. The paper bounds one iteration, not a run; the total is
@@ -69,7 +70,7 @@ class PVP(ConsensusRival):
         """How far replacing one row moves the argmin, in l2; "published" counts only the regulariser's curvature."""
         mu = convexity(site, self.rho)
         if self.form == "published":
-            own = site.weight * site.regulariser.l2
+            own = site.lam * site.regulariser.l2
             expect(
                 own > 0, "a strongly convex regulariser (lam > 0, with an l2 part) for the published PVP", lam=self.lam
             )

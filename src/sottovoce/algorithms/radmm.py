@@ -19,7 +19,7 @@ noise. Proof: docs/proofs/radmm.md.
 
 Certain: one private step in two rounds, by objective perturbation. Certain enough: the even step and its dual step. Not
 certain: the constants 2 and 2.8 of the published total, and the paper's condition on gamma_R. Our choice of gamma_R is
-(lam/n) l2 + c, a bound on the risk's curvature.
+lam l2 + n omega_i c, a bound on the risk's curvature.
 Deviations: a little noise on the odd models, because no solver is exact (see `objective`); g is taken from the sent
 models, so it holds that noise too.
 """
@@ -27,6 +27,8 @@ models, so it holds that noise too.
 import math
 from dataclasses import dataclass
 from typing import final
+
+import numpy as np
 
 from sottovoce.algorithms.objective import ObjectivePerturbation, curvature_bound
 from sottovoce.algorithms.rival import Consensus
@@ -42,7 +44,7 @@ class RADMM(ObjectivePerturbation):
     """Recycled ADMM.
 
     Args:
-        gamma_r: gamma_R, the proximal weight of the even steps; None takes (lam/n) l2 + c.
+        gamma_r: gamma_R, the proximal weight of the even steps; None takes lam l2 + n omega_i c, node by node.
     """
 
     gamma_r: float | None = None
@@ -65,10 +67,11 @@ class RADMM(ObjectivePerturbation):
             w = s.w - self.rho / (2 * self.rho * site.degree + self.proximal(site)) * (s.before - 2 * s.heard)
         return w, s._replace(w=w, total=s.total + w)
 
-    def proximal(self, site: Oracle) -> float:
-        """gamma_R."""
-        own = site.weight * site.regulariser.l2
-        return own + curvature_bound(site) if self.gamma_r is None else self.gamma_r
+    def proximal(self, site: Oracle) -> Floats:
+        """gamma_R: (nodes, 1, 1)."""
+        own = site.lam * site.regulariser.l2
+        found = own + curvature_bound(site) * site.importance
+        return found if self.gamma_r is None else np.full_like(found, self.gamma_r)
 
     @property
     def released(self) -> str:

@@ -88,7 +88,7 @@ _BY_DIAMETER: dict[str, tuple[Value, ...]] = {"rounds": _ROUNDS, "diameter": _DI
 REGISTRY: dict[str, Entry] = {
     "ipadmm": Entry(at="ipadmm.IPADMM", label="IPADMM", colour="#0072B2", group="paper", forms=_IPADMM,
                     grid=_BY_BOTH, settings={"local_steps": 10}, not_at_sites=None,
-                    planned=("rounds", "local_steps", "rho", "diameter")),
+                    planned=("rounds", "local_steps", "rho", "diameter", "weights")),
     "admm": Entry(at="admm.ADMM", label="ADMM (not private)", colour="#858B94", group="paper", forms=_ONE_FORM,
                   grid=_BY_RHO, private=False, exact=True, not_at_sites="it is not private"),
     "pvp": Entry(at="pvp.PVP", label="PVP", colour="#E69F00", group="paper", grid=_BY_RHO, exact=True),

@@ -118,8 +118,8 @@ class Rival(PrivateAlgorithm[State]):
 
 
 def convexity(site: Oracle, rho: float) -> Floats:
-    """mu_i = (lam / n) l2 + 2 rho |N_i|, the strong convexity of a local subproblem: (nodes, 1, 1)."""
-    return site.weight * site.regulariser.l2 + 2 * rho * site.degree.astype(np.float64)
+    """mu_i = lam l2 + 2 rho |N_i|, the strong convexity of a local subproblem: (nodes, 1, 1)."""
+    return site.lam * site.regulariser.l2 + 2 * rho * site.degree.astype(np.float64)
 
 
 def refuse_single_precision(site: Oracle) -> None:

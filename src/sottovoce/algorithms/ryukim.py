@@ -9,11 +9,11 @@ eta = sqrt(k) / a, then sends the mean of the l iterates as w_i^k, and after the
 
     gamma_i^k = gamma_i^{k-1} - (rho / 2) sum_{j in N_i} (w_i^k - w_j^k).
 
-The linearised objective is perturbed, which is the same as noise in the gradient: no curvature is needed. Proof:
-docs/proofs/ryukim.md.
+The linearised objective is perturbed, which is the same as noise in the gradient: no curvature is needed. M_i = m_i /
+(n omega_i), which is m_i where all sites count the same. Proof: docs/proofs/ryukim.md.
 
-    fair        xi ~ N(0, (2 c1 sigma / m_i)^2 I), t l Gaussian releases, exactly accounted
-    published   independent Laplace coordinates of scale s1 / e, s1 = 2 sqrt(d) c1 / m_i the l1 sensitivity of the
+    fair        xi ~ N(0, (2 c1 sigma / M_i)^2 I), t l Gaussian releases, exactly accounted
+    published   independent Laplace coordinates of scale s1 / e, s1 = 2 sqrt(d) c1 / M_i the l1 sensitivity of the
                 gradient for rows that are bounded in l2, and e = epsilon / (t l): pure, summed over all steps
 
 Certain enough: the step, the mean, the Laplace law and steps that shorten as 1 / sqrt(k). Not certain: where a round's
@@ -78,7 +78,7 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         return self.dual_without(state, gone)
 
     def variance(self, site: Oracle) -> Floats:
-        """(2 c1 sigma / m_i)^2; a Laplace law of scale x has variance 2 x^2."""
+        """(2 c1 sigma / M_i)^2; a Laplace law of scale x has variance 2 x^2."""
         spread = 2 * site.d if self.form == "published" else 1
         return spread * (self.sigma(site) * site.sensitivity()) ** 2
 

@@ -1,9 +1,10 @@
 """Step lengths of the rivals that follow noisy gradients, by the same public rule as IPADMM's.
 
-    eta^s = sqrt(2 s) G / D,        G^2 = (c2/n)^2 + d v,
+    eta^s = sqrt(2 s) G / D,        G_i^2 = c2_i^2 + d v_i,
 
-v the variance per coordinate of the gradient's noise, D the diameter: given, or the best for an assumed problem of the
-same public shape (`sottovoce.algorithms.diameter`). So no rival has an edge through a knob that another lacks.
+c2_i = n omega_i c1 + lam Lip(phi) the norm of an exact gradient at most, v the variance per coordinate of the
+gradient's noise, D the diameter: given, or the best for an assumed problem of the same public shape
+(`sottovoce.algorithms.diameter`). So no rival has an edge through a knob that another lacks.
 """
 
 import math
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter
+from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.algorithms.rival import Rival
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
@@ -44,10 +45,14 @@ class Stepping(Rival[State]):
         """The same, after averaging over nodes."""
         return float(np.mean(self.variance(site))) / site.n
 
+    def steepest(self, site: Oracle) -> Floats:
+        """Bound on the norm of the data's part of the gradient that a step follows: (nodes, 1, 1)."""
+        return site.c1 * site.importance
+
     def gradient_scale(self, site: Oracle) -> Floats:
         """G_i, the root mean square norm of a noisy gradient: (nodes, 1, 1)."""
-        c2_over_n = site.c1 + site.weight * self.regulariser.lipschitz(self.diameter_for(site), site.d)
-        return np.sqrt(c2_over_n**2 + site.d * self.variance(site))
+        c2 = self.steepest(site) + site.lam * self.regulariser.lipschitz(self.diameter_for(site), site.d)
+        return np.sqrt(c2**2 + site.d * self.variance(site))
 
     def eta(self, s: float, site: Oracle) -> Floats:
         """eta^s at every node, (nodes, 1, 1). A larger eta is a shorter step."""
@@ -62,7 +67,7 @@ class Stepping(Rival[State]):
         return assumed_best_diameter(
             d=site.d,
             steps=self.private_steps,
-            scale=math.sqrt(site.c1**2 + site.d * float(np.mean(self.variance(site)))),
+            scale=common_scale(site, self.steepest(site), self.variance(site)),
             noise=self.averaged_variance(site),
             curvature=self.loss.smoothness(norm) or site.c1 * norm,
             signal=COEFFICIENT / norm,

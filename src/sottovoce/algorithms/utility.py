@@ -31,7 +31,8 @@ class UtilityBound:
 
 
 def utility_bound(algorithm: IPADMM, site: Oracle, beta: float) -> UtilityBound:
-    """sum_i [ C D G_i / sqrt(t l) + (rho |N_i| D^2 + |N_i| beta^2 / rho) / t ], G_i^2 = c2^2/n^2 + d (sigma s_i)^2.
+    """sum_i [ C D G_i / sqrt(t l) + (rho |N_i| D^2 + |N_i| beta^2 / rho) / t ], G_i^2 = (n omega_i c1 + lam Lip(phi))^2
+    + d (sigma s_i)^2. L_i is a site's objective with its weight (`Oracle`), and w* minimises their mean.
 
     C = sqrt(2) for the schedule "monotone", 1 for "constant". The printed schedule "paper" has no such bound for
     l > 1, since the steps fall back at every round, and is refused there.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sottovoce.schema import Schema
 
 _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
-_SETTINGS = ("rounds", "local_steps", "rho", "diameter", "schedule", "batch_size", "sampling", "radius")
+_SETTINGS = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius")
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
 _NUMBERS = ("huber", "absolute", "quantile")
@@ -46,7 +46,10 @@ class Draft:
     local_steps: int | None = option(None, _HOW, "Noisy steps per round. Left out: planned.")
     rho: float | None = option(None, _HOW, "Penalty of ADMM. Left out: planned.")
     diameter: float | None = option(None, _HOW, "Diameter of the set of models. Left out: planned.")
-    lam: float | None = option(None, _HOW, "Weight of the regulariser.")
+    lam: float | None = option(None, _HOW, "Weight of the regulariser beside the mean loss.")
+    weights: str | None = option(
+        None, _HOW, "How much a site counts, by its rows: equal, rows or squared. Left out: planned."
+    )
     loss: str | None = option(None, _HOW, "Loss of one row. Left out: what the schema's label asks for.")
     regulariser: str | None = option(None, _HOW, "Penalty on the model.")
     schedule: str | None = option(None, _HOW, "How the steps shrink.")

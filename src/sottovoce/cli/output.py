@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sottovoce.arrays import Array
 from sottovoce.engines import simulate
+from sottovoce.engines.optimum import name_of_optimum
 from sottovoce.experiments.run import Scores, Trained, spread
 
 # What each line of the table is the score of.
@@ -21,7 +22,7 @@ _LINES = {
     "average": "each node's mean over its steps",
     "last": "each node's last broadcast",
     "consensus": "mean of all last broadcasts",
-    "optimum": "all rows pooled, no privacy",
+    "optimum": "",  # what was optimised: see `name_of_optimum`
     "majority": "always the more frequent label",
 }
 _NOTHING = "-"
@@ -85,7 +86,8 @@ def _table(trained: Trained) -> Table:
     columns["risk"] = _figures(learnt.risk, 4, optimum=trained.optimum)
     columns["accuracy %"] = _figures(_percent(learnt), 2, majority=_hundredfold(learnt.majority))
     if tested is None:
-        columns["what it is"] = list(_LINES.values())
+        named = {"optimum": name_of_optimum(trained.problem.sites, trained.solved.algorithm)}
+        columns["what it is"] = list({**_LINES, **named}.values())
     else:
         columns["test risk"] = _figures(tested.risk, 4)
         columns["test accuracy %"] = _figures(_percent(tested), 2, majority=_hundredfold(tested.majority))

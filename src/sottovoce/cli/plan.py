@@ -10,11 +10,14 @@ import typer
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sottovoce.datasets import Dataset
     from sottovoce.plan import Outcome, Plan
 
 _NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
 _STAND_INS = ("adult", "bank")
+_SHOWN = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size")
 
 
 def _option(text: str, panel: str, *names: str) -> Any:
@@ -36,7 +39,7 @@ def plan(
     schema: Annotated[Path | None, _option("Public schema that gives columns and norm.", _PROBLEM)] = None,
     stand_in: Annotated[str | None, _option("Public data set to plan on: adult or bank.", _PROBLEM)] = None,
     loss: Annotated[str, _option("Loss of one row.", _PROBLEM)] = "logistic",
-    lam: Annotated[float, _option("Weight of the regulariser.", _PROBLEM)] = 1e-4,
+    lam: Annotated[float, _option("Weight of the regulariser beside the mean loss.", _PROBLEM)] = 1e-6,
     thorough: Annotated[
         bool, _option("Try neighbouring settings by simulation too; up to a minute.", _OUTPUT, "--thorough")
     ] = False,
@@ -111,7 +114,7 @@ def train_options(made: "Plan") -> str:
     wanted = {
         "nodes": task.n, "graph": task.graph.name, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
         "lam": task.lam, "max_grad_norm": task.max_grad_norm,
-        **{name: settings[name] for name in ("rounds", "local_steps", "rho", "diameter", "schedule", "batch_size")},
+        **{name: settings[name] for name in _SHOWN},
     }  # fmt: skip
     given = {name.replace("_", "-"): value for name, value in wanted.items() if value is not None}
     return " ".join(f"--{name} {_text(value)}" for name, value in given.items())
@@ -129,21 +132,37 @@ def _show(made: "Plan", plot: Path | None) -> None:
 
     console = Console(highlight=False)
     chosen = Table("setting", "value", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("rounds", "local_steps", "rho", "diameter", "schedule", "batch_size"):
+    for name in _SHOWN:
         value = made.settings[name]
         chosen.add_row(name.replace("_", " "), "all rows" if value is None else _text(value))
     console.print(chosen)
-    risks = Table("epsilon", "together", "one site after", "one site alone", box=SIMPLE_HEAD, pad_edge=False)
+    risks = Table("epsilon", "together", "one site after", "a middling site alone", box=SIMPLE_HEAD, pad_edge=False)
     for line in made.trade_off:
         here = line.epsilon == made.task.epsilon
         risks.add_row(*_cells(line), style="bold" if here else None)
     console.print("Mean loss that is foretold, with 90 % intervals:")
     console.print(risks)
+    if len(made.gains) > 1:
+        console.print(f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:")
+        console.print(_by_size(made))
     for text in (made.reason, *made.notes):
         console.print(Text(text))
     if plot is not None:
         console.print(Text(f"Drawn into {plot}."), soft_wrap=True)
     console.print(Text(f"sottovoce train {train_options(made)}"), soft_wrap=True)
+
+
+def _by_size(made: "Plan") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    found = Table("rows", "sites", "weight %", "together", "alone", "joining", box=SIMPLE_HEAD, pad_edge=False)
+    for gain in made.gains:
+        rows, sites, weight = gain.kind
+        gained = f"{'gains' if gain.helps else 'loses'} {abs(gain.alone - gain.together):.3f}"
+        weighs, losses = f"{100 * weight:.2g}", (f"{gain.together:.3f}", f"{gain.alone:.3f}")
+        found.add_row(str(rows), str(sites), weighs, *losses, gained)
+    return found
 
 
 def _cells(line: "Outcome") -> list[str]:
@@ -164,7 +183,7 @@ def draw(made: "Plan", path: Path) -> None:
         axes = figure.add_subplot()
         pairs = (
             ("together", [x.joined for x in lines], "-", "o"),
-            ("one site alone", [x.alone for x in lines], "--", "s"),
+            ("a middling site alone", [x.alone for x in lines], "--", "s"),
         )
         for colour, (label, values, dash, marker) in zip(CYCLE, pairs, strict=False):
             axes.plot(epsilons, [v.mean for v in values], dash, marker=marker, color=colour, label=label)

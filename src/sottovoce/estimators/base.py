@@ -233,9 +233,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def _choose(self, loss: Loss, problem: Problem) -> training.Chosen:
         given = {name: getattr(self, name) for name in training.PLANNED}
-        objective = {name: getattr(self, name) for name in ("max_grad_norm", "epsilon", "delta")} | {"loss": loss}
-        # Each of n nodes puts a weight of lam / n on the penalty; here lam is its whole weight, however many there are.
-        objective["lam"] = self.lam * problem.sites.n
+        objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon", "delta")} | {
+            "loss": loss
+        }
         return training.choose(self.algorithm, given, objective, problem)
 
     def _leaks_of_noise(self, leaks: list[Leak]) -> None:

@@ -18,6 +18,7 @@ from sottovoce.losses import Loss, Softmax
 from sottovoce.oracle import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.settings import check_choice
+from sottovoce.sites import WEIGHTS
 
 if TYPE_CHECKING:
     from sottovoce.experiments.config import TrainConfig
@@ -34,6 +35,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "regulariser": regularisers.NAMES,
     "calibration": CALIBRATIONS,
     "schedule": SCHEDULES,
+    "weights": WEIGHTS,
     "sampling": get_args(Scheme),
     "device": get_args(DeviceName),
     "dtype": get_args(Precision),

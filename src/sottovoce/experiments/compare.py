@@ -70,7 +70,7 @@ class ComparisonFile:
     delta: float = 1e-5
     rounds: int = 100
     rho: float = 1e-3
-    lam: float = 1e-4
+    lam: float = 1e-6
     runs: int = 10
     tuning_runs: int = 3
     seed: int = 0
@@ -178,9 +178,10 @@ def _plan(comparison: ComparisonFile, scale: StudySize) -> tuple[Panel, list[Con
         name="compare",
         title="Risk against epsilon" if len(comparison.epsilons) > 1 else "Risk on each graph",
         caption=(
-            f"{comparison.dataset}, {comparison.nodes} nodes, {comparison.rounds} rounds unless set otherwise, rho = "
-            f"{comparison.rho:g}, lambda = {comparison.lam:g}, delta = {comparison.delta:g}, {comparison.runs} runs. "
-            "Risk: the mean over nodes of the mean loss on all rows of each node's last broadcast. Bands: 5 % to "
+            f"{comparison.dataset}, {comparison.nodes} nodes, {comparison.rounds} rounds unless set otherwise, "
+            f"rho = {comparison.rho:g}, lambda / n = {comparison.lam:g}, delta = {comparison.delta:g}, "
+            f"{comparison.runs} runs. Risk: the mean over nodes of the mean loss on all rows of each node's last "
+            "broadcast. Bands: 5 % to "
             f"95 % of the runs.{f' {NOT_PRIVATE} Chosen settings are judged on fresh noise.' if tuned else ''}"
         ),
         xlabel="epsilon (total, log scale)",

@@ -65,7 +65,12 @@ class TrainConfig:
     rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t. Left out: planned.")
     local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l. Left out: planned.")
     rho: float | None = option(None, "Algorithm", "Penalty of ADMM. Left out: planned.")
-    lam: float | None = option(None, "Algorithm", "Weight of the regulariser.")
+    lam: float | None = option(None, "Algorithm", "Weight of the regulariser beside the mean loss.")
+    weights: str | None = option(
+        None,
+        "Algorithm",
+        "How sites count: equal, or by rows or squared rows. Left out, with a file: planned.",
+    )
     loss: str | None = option(None, "Algorithm", "Loss of one row.")
     regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
     diameter: float | None = option(

@@ -99,7 +99,7 @@ class StudySize:
     late: int = 10  # rounds at the end over which steadiness is measured; all of them are recorded
     delta: float = 1e-5
     rho: float = 1e-3
-    lam: float = 1e-4
+    lam: float = 1e-6  # the paper's lambda / n, with its lambda = 1e-4 and n = 100
 
     def problem(self, **changes: object) -> ProblemSpec:
         """The paper's problem, or a variation of it."""

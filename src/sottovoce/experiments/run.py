@@ -16,7 +16,7 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.datasets import BY_NAME
 from sottovoce.engines.devices import DeviceName, Precision
 from sottovoce.engines.history import OUTPUTS, by_node
-from sottovoce.engines.optimum import pooled_optimum
+from sottovoce.engines.optimum import name_of_optimum, pooled_optimum
 from sottovoce.engines.simulate import Charge, Progress, Result, Solved, solve
 from sottovoce.experiments.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.experiments.config import TrainConfig
@@ -29,8 +29,8 @@ from sottovoce.problem import Problem
 
 # What a summary says of the settings, in this order.
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
-             "delta", "sigma", "calibration", "schedule", "diameter", "rho", "lam", "loss", "regulariser", "batch_size",
-             "runs", "seed")  # fmt: skip
+             "delta", "sigma", "calibration", "schedule", "diameter", "rho", "lam", "weights", "loss", "regulariser",
+             "batch_size", "runs", "seed")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "optimum_risk", "test", "seconds",
                 "seconds_total")  # fmt: skip
@@ -83,7 +83,9 @@ def bind(config: TrainConfig) -> Bound:
 
 def _planned(config: TrainConfig, algorithm: Algorithm[Any], problem: Problem) -> Algorithm[Any]:
     """The same, with what was not given chosen by the planner, from public numbers."""
-    open_ = [name for name in PLANNED if getattr(config, name) is None]
+    # Packaged data sets are for the paper's experiments, where all sites count the same.
+    planned = [name for name in PLANNED if config.data is not None or name != "weights"]
+    open_ = [name for name in planned if getattr(config, name) is None]
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
         return algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
@@ -200,6 +202,7 @@ class Trained:
             **{name: found[name] if name in found else getattr(c, name) for name in _SETTINGS},
             **self.learnt.summary(),
             "optimum_risk": self.optimum,
+            "optimum": name_of_optimum(self.problem.sites, self.solved.algorithm),
             "test": None if self.tested is None else self.tested.summary(),
             "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
             "privacy": privacy.to_dict(),

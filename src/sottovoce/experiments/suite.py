@@ -19,7 +19,7 @@ EPSILONS = (0.5, 1.0)  # of the paper's Figure 3
 def setting(scale: StudySize) -> str:
     """The fixed part of every caption."""
     return (
-        f"Adult, {scale.nodes} nodes, complete graph unless said, rho = {scale.rho:g}, lambda = {scale.lam:g}, "
+        f"Adult, {scale.nodes} nodes, complete graph unless said, rho = {scale.rho:g}, lambda / n = {scale.lam:g}, "
         f"delta = {scale.delta:g}, t = {scale.rounds} rounds, l = {scale.local_steps} local steps of IPADMM, D = the "
         f"library's default (from public numbers). Risk: the mean over nodes of the mean loss, on all rows and without "
         f"regulariser, of each node's last broadcast. Lines are means of {scale.runs} runs, bands their 5 % to 95 % "

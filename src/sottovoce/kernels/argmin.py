@@ -40,7 +40,8 @@ class ArgminSolver:
         d: their length.
         offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
         labels: (rows,).
-        loss, regulariser, weight: the objective; `weight` multiplies the regulariser.
+        loss, regulariser, lam: the objective; `lam` multiplies the regulariser.
+        divisor: (nodes,) what the sum over a node's rows is divided by; None is m_i.
         max_grad_norm: must be None, since a clipped gradient is the gradient of no known function.
 
     Formal guarantees: `solve` returns models within tolerance / mu_i of the minimiser, or raises. Each (node, run) is
@@ -57,16 +58,18 @@ class ArgminSolver:
         labels: Array,
         loss: Loss,
         regulariser: Regulariser,
-        weight: float,
+        lam: float,
         *,
+        divisor: Floats | None = None,
         max_grad_norm: float | None = None,
     ) -> None:
         _refuse_unsupported(loss, max_grad_norm)
-        expect(weight >= 0, "weight >= 0", weight=weight)
+        expect(lam >= 0, "lam >= 0", lam=lam)
         kinked = loss.smoothness_bound is None
         numbers = np.ascontiguousarray(labels, dtype=np.float64)
         counts = np.diff(offsets)
-        share = np.repeat(1.0 / counts, counts)
+        divisor = counts.astype(np.float64) if divisor is None else divisor
+        share = np.repeat(1.0 / divisor, counts)
         low, high = _sides(loss, numbers, share) if kinked else (np.zeros(0), np.zeros(0))
         self._d, self._rows = d, _flat_rows(rows, d)
         # The same numbers, as the kernel of many runs reads them.
@@ -77,8 +80,10 @@ class ArgminSolver:
         code = _SMOOTH.index(type(loss)) if type(loss) in _SMOOTH else 0
         known = kinked or type(loss) in _SMOOTH
         self._of = tuple(formulas(kind) for kind in (_SMOOTH if known else (type(loss),) * len(_SMOOTH)))
-        self._problem = ArgminData(offsets, numbers, norms, low, high, weight * regulariser.l1, code, float(loss.theta))
-        self._l2 = weight * regulariser.l2
+        self._problem = ArgminData(
+            offsets, numbers, norms, low, high, lam * regulariser.l1, code, float(loss.theta), divisor
+        )
+        self._l2 = lam * regulariser.l2
         # Per node: what the stiffness of kinks is scaled by, and a bound on the loss's curvature.
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
@@ -106,7 +111,7 @@ class ArgminSolver:
         expect(tolerance > 0, "tolerance > 0", tolerance=tolerance)
         mu = np.asarray(curvature, dtype=np.float64).reshape(-1) + self._l2
         expect(len(mu) == nodes, "one curvature per node", curvatures=len(mu), nodes=nodes)
-        expect(bool((mu > 0).all()), "curvature + weight l2 > 0 at every node", smallest=float(mu.min()))
+        expect(bool((mu > 0).all()), "curvature + lam l2 > 0 at every node", smallest=float(mu.min()))
         if not (np.isfinite(pull).all() and np.isfinite(start).all() and np.isfinite(mu).all()):
             raise InputError("Expected finite pull, curvature and start, got NaN or infinity.")
         pull, start = (np.ascontiguousarray(x, dtype=np.float64) for x in (pull, start))
@@ -191,7 +196,7 @@ def _refuse_unsupported(loss: Loss, max_grad_norm: float | None) -> None:
 
 
 def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
-    """The two slopes of a loss with one kink, of value 0, at its label; each over m_i."""
+    """The two slopes of a loss with one kink, of value 0, at its label; each over its node's divisor."""
     far = 1 + np.abs(labels)
     sides = []
     for side in (-1.0, 1.0):

@@ -75,6 +75,7 @@ class _Node(NamedTuple):
 
     begin: int  # its first row
     m: int
+    divisor: float  # of the sum over its rows
     mu: float
     steepest: float  # bound on the loss's second derivative in w
 
@@ -107,7 +108,7 @@ def _product(x: Any, y: Any, lanes: Any) -> Any:
 @part
 def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     """Predictions and gradient at w, the gradient's norm, and what rounding may hide of it."""
-    wide, share = width(lanes), 1.0 / node.m
+    wide, share = width(lanes), 1.0 / node.divisor
     for place in range(0, len(t.g), wide):
         store(t.g, place, node.mu * load(t.w, place, lanes) - load(t.pull, place, lanes))
     total = broadcast(0.0, lanes)
@@ -131,7 +132,7 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
 @part
 def _fill_curvatures(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
     """Fill in the curvatures of the rows that have some in an active lane. How many these are."""
-    wide, share, n = width(lanes), 1.0 / node.m, 0
+    wide, share, n = width(lanes), 1.0 / node.divisor, 0
     active = load(t.active, 0, lanes)
     for q in range(node.m):
         j = node.begin + q
@@ -197,7 +198,7 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     The derivative is `before` < 0 at 0 and `after` > 0 at 1, and it rises, so F falls all the way there. In lanes where
     it is not so the fraction means nothing.
     """
-    wide, share = width(lanes), 1.0 / node.m
+    wide, share = width(lanes), 1.0 / node.divisor
     for q in range(node.m):
         store(t.c, q * wide, dot(rows, node.begin + q, t.step, lanes))
     linear = node.mu * _product(t.w, t.step, lanes) - _product(t.pull, t.step, lanes)
@@ -322,7 +323,7 @@ def descend_all(counter: Any, items: int, rows: Any, p: Any, of: Any, scales: An
     while item < items:
         i, first = item // tiles, item % tiles * wide
         runs = min(wide, all_runs - first)
-        node = _Node(p.offsets[i], p.offsets[i + 1] - p.offsets[i], mu[i], scales[i, 1])
+        node = _Node(p.offsets[i], p.offsets[i + 1] - p.offsets[i], p.divisor[i], mu[i], scales[i, 1])
         copy_in(t.w, lanes, start, i, first, runs)
         copy_in(t.pull, lanes, pull, i, first, runs)
         for q in range(wide):

@@ -63,11 +63,12 @@ class ArgminData(NamedTuple):
     offsets: Ints  # (nodes + 1,)
     labels: Floats  # (rows,)
     norms: Floats  # (rows,)
-    low: Floats  # (rows,) slopes below and above the kink, over m_i; empty for a smooth loss
+    low: Floats  # (rows,) slopes below and above the kink, over the node's divisor; empty for a smooth loss
     high: Floats
     l1: float  # weight l1
     code: int  # which of the formulas is the loss's
     theta: float
+    divisor: Floats  # (nodes,) of the sum over a node's rows
 
 
 class Kept(NamedTuple):
@@ -97,6 +98,7 @@ class _Item(NamedTuple):
 
     begin: int  # its first row
     m: int
+    divisor: float  # of the sum over its rows
     mu: float
     steepest: float  # bound on the smooth loss's second derivative in w
     row: Floats  # (6, most rows of a node)
@@ -138,7 +140,7 @@ def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
     `stiff` is c of a row at its kink, and of a coordinate at 0.
     """
     w, tail, g, pull = it.column[_W], it.column[_TAIL], it.column[_G], it.column[_PULL]
-    kinked, share, size, gap = len(p.low) > 0, 1.0 / it.m, math.sqrt(dot_dense(w, w)), 0.0
+    kinked, share, size, gap = len(p.low) > 0, 1.0 / it.divisor, math.sqrt(dot_dense(w, w)), 0.0
     hidden = (it.mu + it.steepest) * size + math.sqrt(dot_dense(pull, pull))
     for k in range(len(g)):
         g[k] = (it.mu * w[k] - pull[k]) + it.mu * tail[k]
@@ -178,7 +180,7 @@ def _derivative(p: Any, of: Any, it: Any, stiff: Any, t: float) -> Any:
         if len(p.low) > 0:
             total += u * _cut(it.row[_Y, j] + stiff[0] * z, p.low[row], p.high[row])
         else:
-            total += u * _slope(of, p.code, z, p.labels[row], p.theta) / it.m
+            total += u * _slope(of, p.code, z, p.labels[row], p.theta) / it.divisor
     if p.l1 > 0:
         for k in range(len(w)):
             total += step[k] * _cut(it.column[_Y1, k] + stiff[1] * (w[k] - back * step[k]), -p.l1, p.l1)
@@ -229,7 +231,7 @@ def _newton_step(rows: Any, p: Any, of: Any, it: Any, good: bool, numbers: Any, 
             if len(p.low) > 0:
                 c[j] = it.row[_C, j]
             else:
-                c[j] = _curvature(of, p.code, it.row[_Z, j], p.labels[it.begin + j], p.theta) / m
+                c[j] = _curvature(of, p.code, it.row[_Z, j], p.labels[it.begin + j], p.theta) / it.divisor
         copy(c1, it.column[_C1])
     for k in range(len(c1)):
         diagonal[k] = it.mu + (c1[k] if p.l1 > 0 else 0.0)
@@ -370,7 +372,7 @@ def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: An
     item = claim(counter)
     while item < items:
         i, q = which[item] // runs, which[item] % runs
-        it = _Item(p.offsets[i], p.offsets[i + 1] - p.offsets[i], mu[i], scales[i, 1], row, column)
+        it = _Item(p.offsets[i], p.offsets[i + 1] - p.offsets[i], p.divisor[i], mu[i], scales[i, 1], row, column)
         for k in range(d):
             column[_W, k], column[_TAIL, k], column[_PULL, k] = w[i, k, q], 0.0, pull[i, k, q]
             column[_S1, k] = column[_C1, k] = 0.0

@@ -147,7 +147,7 @@ def _gradient(rows: Any, data: Any, weights: Any, r: int, i: int, first: int, w:
     size = width(lanes)
     g[:] = 0
     start, stop = data.offsets[i], data.offsets[i + 1]
-    block.shares[:] = 1.0 / (stop - start)
+    block.shares[:] = 1.0 / data.divisor[i]
     for begin in range(start, stop, _BLOCK):
         n = _choose(data, weights, r, first, shape.runs, begin, min(begin + _BLOCK, stop), block)
         for h in range(len(w)):

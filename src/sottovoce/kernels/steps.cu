@@ -109,7 +109,7 @@ template <typename T> struct Rows {
   const int* __restrict__ ids;           // (padded rows,) which row it is, -1 for padding
   const T* __restrict__ labels;          // (padded rows,)
   const T* __restrict__ cap;             // (padded rows,) largest |slope|, or null
-  const T* __restrict__ share;           // (nodes,) 1 / m_i
+  const T* __restrict__ share;           // (nodes,) n omega_i / m_i
 };
 
 // Add the data's part of the gradient at w to g.

@@ -2,7 +2,7 @@
 
 For each node i and run, with w = w~^{k,0} to begin with, for r = 0 .. l - 1:
 
-    g      = sum_j c_j clip(slope(<w, a_j>, b_j)) a_j + l1 sign(w) + l2 w - std_i z_r,    c_j = 1 / m_i, or as given
+    g      = sum_j c_j clip(slope(<w, a_j>, b_j)) a_j + l1 sign(w) + l2 w - std_i z_r,   c_j = 1 / divisor_i, or given
     total += w
     w      = (eta_r w - g + pull) / (curvature + eta_r),    and onto the ball of `radius`
     mean  += w / l
@@ -43,10 +43,11 @@ class Data(NamedTuple):
     offsets: Ints  # (nodes + 1,) int64: node i's rows are offsets[i] : offsets[i + 1]
     labels: Array  # (rows,)
     cap: Array  # (rows,) the largest |slope|, infinity where there is none
+    divisor: Floats  # (nodes,) of the sum over a node's rows
 
 
 class Penalty(NamedTuple):
-    """The regulariser, times lam / n, and the ball."""
+    """The regulariser, times lam, and the ball."""
 
     l1: float
     l2: float
@@ -76,7 +77,7 @@ class Draws(NamedTuple):
     first_node: int
     first_run: int
     given: Array  # (l, nodes, d, runs) standard normals; empty unless GIVEN
-    weights: Array  # (l, rows, runs) in place of 1 / m_i; empty for all rows
+    weights: Array  # (l, rows, runs) in place of 1 / divisor_i; empty for all rows
 
 
 class _Scratch(NamedTuple):
@@ -182,7 +183,7 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
     for place in range(0, len(g), size):
         store(g, place, zero)
     start, stop = data.offsets[i], data.offsets[i + 1]
-    share = w.dtype.type(1.0 / (stop - start))
+    share = w.dtype.type(1.0 / data.divisor[i])
     for begin in range(start, stop, _BLOCK):
         n = 0
         for j in range(begin, min(begin + _BLOCK, stop)):
@@ -316,7 +317,7 @@ def noisy_steps(
 
     Args:
         rows: the private rows.
-        data: their labels, nodes and caps.
+        data: their labels, nodes, caps and divisors.
         loss: the loss.
         penalty: the regulariser and the ball.
         draws: noise and batches.

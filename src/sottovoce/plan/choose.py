@@ -6,8 +6,8 @@ local steps and more rounds cost work and messages, so they are taken only where
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -17,13 +17,15 @@ from sottovoce.algorithms.ipadmm import IPADMM, Schedule
 from sottovoce.arrays import Floats
 from sottovoce.graphs import CompleteGraph, Graph, SparseGraph
 from sottovoce.losses import Loss
-from sottovoce.plan.moments import moments
+from sottovoce.plan.moments import Moments, moments
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.privacy import Sampling, sigma_for
 from sottovoce.regularisers import Regulariser
+from sottovoce.sites import WEIGHTS, Weights, importances
 
 LOCAL_STEPS = (1, 3, 10, 25)
-WORTH_IT = 0.997  # what more local steps must bring the risk down to
+WORTH_IT = 0.997  # what more local steps, or weights that say more of a site's size, must bring the risk down to
+ALIKE = 1.1  # sites whose sizes differ by less than this factor count the same
 NO_WORSE = 0.998  # the same for rounds, which cost messages but no privacy
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
 # Least pull of the neighbours, in curvatures. For few sites the consensus is foretold to do well with none at all, each
@@ -109,7 +111,7 @@ class Task:
     @property
     def ridge(self) -> float:
         """The curvature that the regulariser adds at each node."""
-        return self.lam / self.n * self.regulariser.l2
+        return self.lam * self.regulariser.l2
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -119,10 +121,26 @@ class Task:
     def degree(self) -> float:
         return float(self.graph.degrees.mean())
 
-    def variance(self, steps: int, batch_size: int | None) -> float:
-        """Of the noise on one coordinate of a node's gradient; the mean over nodes."""
+    @property
+    def weights(self) -> Weights:
+        """How much a site counts."""
+        chosen: Weights = self.fixed.get("weights", "equal")
+        return chosen
+
+    @cached_property
+    def importance(self) -> Floats:
+        """n omega_i of every site."""
+        return importances(self.sizes, self.weights)
+
+    @property
+    def effective_rows(self) -> float:
+        """1 / sum_i (omega_i^2 / m_i): a mean over so many rows is as well known as the weighted one over all."""
+        return float(1 / np.sum((self.importance / self.n) ** 2 / np.asarray(self.sizes)))
+
+    def variances(self, steps: int, batch_size: int | None) -> Floats:
+        """Of the noise on one coordinate of every node's gradient."""
         if math.isinf(self.epsilon):
-            return 0.0
+            return np.zeros(self.n)
         if batch_size is None:
             sigma = sigma_for(self.epsilon, self.delta, steps, self.fixed.get("calibration", "exact"))
             m = np.asarray(self.sizes, dtype=np.float64)
@@ -131,7 +149,22 @@ class Task:
             sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), batch_size)
             sigma = sigma_for(self.epsilon, self.delta, SOME_STEPS, "exact", sampling) * math.sqrt(steps / SOME_STEPS)
             m = np.full(self.n, float(batch_size))
-        return float(np.mean((2 * self.c1 * sigma / m) ** 2))
+        return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
+
+    def variance(self, steps: int, batch_size: int | None) -> float:
+        """The mean of these over nodes, which for the weighted mean of all gradients is n times its variance."""
+        return float(np.mean(self.variances(steps, batch_size)))
+
+    def scale(self, steps: int, batch_size: int | None, slope: float = 0.0) -> float:
+        """G of the network: the root mean square norm of a noisy gradient. `slope` is the regulariser's part of it.
+
+        Nodes that keep together move as one whose eta is the mean of theirs, so where sites weigh differently it is the
+        mean of theirs (`sottovoce.algorithms.diameter.common_scale`).
+        """
+        if np.all(self.importance == 1):
+            return math.sqrt((self.c1 + slope) ** 2 + self.coordinates * self.variance(steps, batch_size))
+        steepest = self.c1 * self.importance + slope
+        return float(np.mean(np.sqrt(steepest**2 + self.coordinates * self.variances(steps, batch_size))))
 
 
 class Setting(NamedTuple):
@@ -155,10 +188,9 @@ class Foreteller:
         self._known: dict[Setting, float] = {}
 
     def scale(self, steps: int, diameter: float) -> float:
-        """G, as the algorithm has it: the root mean square norm of a noisy gradient."""
-        task = self.task
-        slope = task.c1 + task.lam / task.n * task.regulariser.lipschitz(diameter, task.coordinates)
-        return math.sqrt(slope**2 + task.coordinates * task.variance(steps, self.batch_size))
+        """G, as the algorithm has it."""
+        slope = self.task.lam * self.task.regulariser.lipschitz(diameter, self.task.coordinates)
+        return self.task.scale(steps, self.batch_size, slope)
 
     def eta(self, s: Setting) -> Floats:
         """All t l of them."""
@@ -185,17 +217,34 @@ class Foreteller:
             )
         return self._known[s]
 
-    def _score(self, s: Setting, problem: Surrogate) -> float:
+    def uncertainty(self, s: Setting) -> float:
+        """Excess that is left because the rows are a sample, however exactly they are learnt from.
+
+        Of every eigenvector of curvature h the sample knows w* up to a variance of 1 / (h N), N the effective rows (as
+        for a likelihood), of which the run learns as much as it does of w* itself.
+        """
+        return float(np.mean([self._uncertain(s, problem) for problem in self.problems]))
+
+    def _uncertain(self, s: Setting, problem: Surrogate) -> float:
+        found, optimum = self._moments(s, problem, 0.0), np.maximum(np.abs(problem.optimum), 1e-12)
+        learnt = np.clip(1 + found.bias[:-1] / optimum, 0.0, 1.0)
+        return float(np.sum(problem.size * learnt**2)) / (2 * self.task.effective_rows)
+
+    def _moments(self, s: Setting, problem: Surrogate, steep: float) -> Moments:
+        """Of the problem's modes, and of a last one of curvature `steep` that is only watched."""
         task = self.task
-        bound = task.loss.smoothness(task.loss_norm) or 0.0
-        steep = max(STEEPER * float(np.max(problem.curvatures)), STEEPEST * bound)
-        found = moments(
+        return moments(
             curvatures=np.append(problem.curvatures, steep), size=np.append(problem.size, 0.0),
             optimum=np.append(problem.optimum, 0.0),
             laplacian=task.spectrum.values, multiplicity=task.spectrum.multiplicity, degree=task.degree,
             nodes=task.n, rounds=s.rounds, local_steps=s.local_steps, rho=s.rho, eta=self.eta(s),
             variance=task.variance(s.rounds * s.local_steps, self.batch_size), blur=problem.blur,
         )  # fmt: skip
+
+    def _score(self, s: Setting, problem: Surrogate) -> float:
+        bound = self.task.loss.smoothness(self.task.loss_norm) or 0.0
+        steep = max(STEEPER * float(np.max(problem.curvatures)), STEEPEST * bound)
+        found = self._moments(s, problem, steep)
         weights = problem.curvatures * problem.size / 2
         with np.errstate(all="ignore"):
             squares = (found.bias**2 + NOISE_COUNTS * found.variance)[:-1]
@@ -219,6 +268,25 @@ def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
     return best
 
 
+def choose_weights(
+    task: Task, problems_of: Callable[[], Sequence[Surrogate]], setting_of: Callable[[Task], Setting]
+) -> Task:
+    """The same task with its weights fixed: those with the least foretold risk, each with a setting of its own.
+
+    Noise speaks for squared rows, and against sites that bring more of it than rows. That fewer rows then count
+    speaks for weights by rows. Weights that say less of a site's size are kept where the others gain next to nothing.
+    """
+    if "weights" in task.fixed or max(task.sizes) < ALIKE * min(task.sizes):
+        return replace(task, fixed={"weights": "equal", **task.fixed})
+    foretold: dict[Weights, tuple[float, Task]] = {}
+    for weights in WEIGHTS:
+        weighed = replace(task, fixed={**task.fixed, "weights": weights})
+        setting, teller = setting_of(weighed), Foreteller(weighed, problems_of())
+        foretold[weights] = teller.score(setting) + teller.uncertainty(setting), weighed
+    least = min(risk for risk, _ in foretold.values())
+    return next((weighed for risk, weighed in foretold.values() if risk * WORTH_IT <= least), task)
+
+
 def _best_steps(teller: Foreteller, rounds: int, counts: Sequence[int]) -> Setting:
     """Every count has walks of its own: with many local steps the valley may lie elsewhere."""
     found = [_walks(teller, rounds, count) for count in counts]
@@ -235,7 +303,7 @@ def _walks(teller: Foreteller, rounds: int, local_steps: int) -> Setting:
 def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Setting:
     """Where a walk begins: steps about as long as the curvature allows, and a pull measured in curvatures."""
     curvature, task, steps = teller.curvature, teller.task, rounds * local_steps
-    scale = math.sqrt(task.c1**2 + task.coordinates * task.variance(steps, teller.batch_size))
+    scale = task.scale(steps, teller.batch_size)
     # Alone, nobody pulls, so it is the diameter that a walk begins with which differs.
     held = 4 * curvature * (pull if task.degree == 0 else 1.0)
     diameter = task.fixed.get("diameter", math.sqrt(2 * steps) * scale / held)

@@ -15,7 +15,8 @@ from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.graphs import Graph
 from sottovoce.losses import Logistic, Loss
 from sottovoce.plan import predict, refine
-from sottovoce.plan.choose import Setting, Task, as_algorithm, choose
+from sottovoce.plan.choose import Setting, Task, as_algorithm, choose, choose_weights
+from sottovoce.plan.joining import Gain, advice, kinds
 from sottovoce.plan.predict import QUICK, THOROUGH, Outcome, Progress
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.regularisers import L2, Regulariser
@@ -35,7 +36,8 @@ FIXABLE = tuple(field.name for field in fields(IPADMM) if field.name not in _NOT
 class Plan:
     """Settings, and on demand what they will reach.
 
-    `settings` is ready at once. `predicted`, `trade_off` and `joining_helps` run simulations when first asked for.
+    `settings` is ready at once. `predicted`, `gains`, `trade_off` and `joining_helps` run simulations when first asked
+    for.
     """
 
     task: Task
@@ -86,17 +88,38 @@ class Plan:
         own = _choose(lonely, self.effort, self.stand_in)
         return predict.outcome(task, setting, lonely, own, EFFORTS[self.effort], self.stand_in)
 
+    @cached_property
+    def gains(self) -> tuple[Gain, ...]:
+        """What joining does for sites of every size, largest first."""
+        found, together = kinds(self.task), self.predicted.joined.mean
+        if len(found) == 1:
+            return (Gain(found[0], together, self.predicted.alone.mean),)
+        return tuple(Gain(kind, together, self._alone(kind.rows)) for kind in found)
+
+    def _alone(self, rows: int) -> float:
+        lonely = predict.alone(self.task, rows)
+        own = _choose(lonely, self.effort, self.stand_in)
+        return predict.risk_alone(lonely, own, EFFORTS[self.effort], self.stand_in)
+
     @property
     def joining_helps(self) -> bool:
-        """Whether the consensus is foretold to be better than what a site of middling size reaches alone."""
-        return self.predicted.joining_helps
+        """Whether the consensus is foretold to be better than what a site of any size among them reaches alone."""
+        return all(gain.helps for gain in self.gains)
 
     @property
     def reason(self) -> str:
         """The figures behind `joining_helps`, in words."""
-        joined, alone = self.predicted.joined.mean, self.predicted.alone.mean
-        verdict = "Joining helps" if self.joining_helps else "Joining does not help"
-        return f"{verdict}: mean loss {joined:.4f} together, {alone:.4f} alone, at epsilon={self.task.epsilon:g}."
+        gains, at = self.gains, f"at epsilon={self.task.epsilon:g}"
+        together = f"mean loss {gains[0].together:.4f} together"
+        against = [gain for gain in gains if not gain.helps]
+        if len(gains) == 1:
+            verdict = "Joining does not help" if against else "Joining helps"
+            return f"{verdict}: {together}, {gains[0].alone:.4f} alone, {at}."
+        shown = ", ".join(f"{gain.alone:.4f} alone with {gain.kind.rows} rows" for gain in against or gains)
+        if not against:
+            return f"Joining helps sites of every size: {together}, {shown}, {at}."
+        who = "nobody" if len(against) == len(gains) else "not all"
+        return f"Joining helps {who}: {together}, {shown}, {at}. Advise sites of such sizes not to join."
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and strings."""
@@ -104,6 +127,10 @@ class Plan:
             "settings": self.settings,
             "predicted": _plain(self.predicted),
             "joining_helps": self.joining_helps,
+            "by_size": [
+                {**gain.kind._asdict(), "together": gain.together, "alone": gain.alone, "helps": gain.helps}
+                for gain in self.gains
+            ],
             "reason": self.reason,
             "trade_off": [_plain(line) for line in self.trade_off],
             "notes": list(self.notes),
@@ -119,7 +146,7 @@ def plan(
     delta: float = 1e-5,
     loss: Loss | None = None,
     regulariser: Regulariser | None = None,
-    lam: float = 1e-4,
+    lam: float = 1e-6,
     data_norm: float = 1.0,
     max_grad_norm: float | None = None,
     fixed: Mapping[str, Any] | None = None,
@@ -138,7 +165,7 @@ def plan(
         delta: the chance of failure that the guarantee allows for.
         loss: of one row; logistic if not given.
         regulariser: L2 if not given.
-        lam: its weight.
+        lam: its weight beside the mean loss, however many sites there are.
         data_norm: declared bound on the norm of a row.
         max_grad_norm: clip every record's gradient to this norm.
         fixed: settings of `IPADMM` that stay as they are, by name.
@@ -153,6 +180,7 @@ def plan(
         float(lam), float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes),
     )  # fmt: skip
     _check(task, stand_in, effort)
+    task = choose_weights(task, lambda: _problems(task, effort, stand_in), lambda t: _choose(t, effort, stand_in))
     setting = _choose(task, effort, stand_in)
     if effort == "thorough":
         setting = refine.refined(task, setting, THOROUGH, stand_in, progress)
@@ -241,4 +269,4 @@ def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
         notes.append(f"Gradients use batches of {task.fixed['batch_size']} rows.")
     if math.isinf(task.epsilon):
         notes.append("epsilon=inf: nothing is protected.")
-    return tuple(notes)
+    return (*notes, *advice(task))

@@ -94,11 +94,17 @@ def outcome(
     return Outcome(task.epsilon, joined, single, by_itself)
 
 
-def alone(task: Task) -> Task:
-    """One site of middling size, by itself."""
-    size = int(np.median(task.sizes))
-    fixed = {name: value for name, value in task.fixed.items() if name not in ("rho", "rounds")}
+def alone(task: Task, size: int | None = None) -> Task:
+    """One site of that size, or of middling size, by itself."""
+    size = int(np.median(task.sizes)) if size is None else size
+    fixed = {name: value for name, value in task.fixed.items() if name not in ("rho", "rounds", "weights")}
     return replace(task, sizes=(size,), graph=graphs.complete(1), fixed=fixed)
+
+
+def risk_alone(lonely: Task, own: Setting, effort: Effort, stand_in: Dataset | None) -> float:
+    """Mean loss of one site by itself, on the tables that `outcome` takes."""
+    found = [_try(lonely, own, data, effort, seed)[0] for seed, data in _tables(lonely, effort, stand_in)]
+    return float(np.mean(found))
 
 
 def _tables(task: Task, effort: Effort, stand_in: Dataset | None) -> Iterator[tuple[int, Dataset]]:

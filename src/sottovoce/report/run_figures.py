@@ -20,7 +20,7 @@ _MOST_COEFFICIENTS = 25
 _MOST_SITES = 60
 
 
-def learning(history: Columns, optimum: float | None) -> Figure:
+def learning(history: Columns, optimum: float | None, named: str) -> Figure:
     """Risk and, in classification, accuracy over the rounds."""
     meant = [name for name in ("risk", "accuracy") if _finite(history[f"{name}_last"])]
     with style():
@@ -31,7 +31,7 @@ def learning(history: Columns, optimum: float | None) -> Figure:
                 _curve(axes, history, f"{name}_{output}", words, number)
             axes.set_title("mean loss" if name == "risk" else "share of right answers")
         if optimum is not None:
-            grid[0].axhline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2], label="all rows pooled, no privacy")
+            grid[0].axhline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2], label=named)
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return figure

@@ -27,8 +27,9 @@ def run_page(run: Run) -> str:
     summary, model = run.summary, run.model
     classes = model.classes if model.weights.shape[1] > 1 else None
     outputs = [("coefficients" if i == 0 else f"coefficients-{i}") for i in range(model.weights.shape[1])]
+    named = summary.get("optimum", "pooled, no privacy")
     figures = {
-        "learning": run_figures.learning(run.history, summary["optimum_risk"]),
+        "learning": run_figures.learning(run.history, summary["optimum_risk"], named),
         "spending": run_figures.spending(run.history, model.privacy.promised),
         "sites": run_figures.by_site(run.sites),
         **{name: run_figures.coefficients(model, i) for i, name in enumerate(outputs)},

@@ -34,7 +34,7 @@ from sottovoce.schema import ClassLabel, NumberLabel, Schema, require_reviewed
 from sottovoce.secure import GRID_BITS
 from sottovoce.sites import Sites
 
-FORMAT = 2
+FORMAT = 3  # 2 divided lam by the number of sites, and had no weights
 MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
 # With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
 # A hundred diameters are far outside of where honest models go.
@@ -228,8 +228,10 @@ class Agreement:
         expect(sites.d == self.features, f"features={self.features}, as agreed", features=sites.d)
         expect(sites.data_norm == self.data_norm, f"data_norm={self.data_norm!r}, as agreed", data_norm=sites.data_norm)
         a = self.algorithm
+        weighed = a.importances([site.rows for site in self.sites])
         return terms.SiteOracle(
             sites, np.array([self.degree(name)]), len(self.sites), a.loss, a.regulariser, a.lam, a.max_grad_norm,
+            importances=None if weighed is None else weighed[[self.index(name)]],
             fewest=min(site.rows for site in self.sites),
         )  # fmt: skip
 

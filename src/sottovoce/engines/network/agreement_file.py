@@ -73,8 +73,8 @@ def loads(text: str) -> Agreement:
     version = table.pop("format", None)
     if version != FORMAT or type(version) is not int:
         raise InputError(
-            f"Expected an agreement of format={FORMAT}, got format={version!r}. "
-            "Use the version of sottovoce that wrote it."
+            f"Expected an agreement of format={FORMAT}, got format={version!r}, where lam may mean another number. "
+            "Use the version of sottovoce that wrote it, or write the agreement again, and sign it again."
         )
     for name, most in (("sites", MOST_SITES), ("edges", _MOST_EDGES)):
         entries = len(table[name]) if isinstance(table.get(name), list) else 0

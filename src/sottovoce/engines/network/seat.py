@@ -159,9 +159,10 @@ class Seat:
     def with_neighbours(self, count: int) -> Oracle:
         """The oracle of a site that has lost some neighbours.
 
-        Its noise and its cost stay what they were. Sensitivity is that of the gradient, 2 c1 / m_i, and sigma follows
-        from epsilon, delta and the number of steps; the degree only enters what is done with a noisy gradient and with
-        messages, which is post-processing. The regulariser keeps its agreed share lam / n at every site.
+        Its noise and its cost stay what they were. Sensitivity is that of the gradient, 2 c1 n omega_i / m_i with the
+        agreed n omega_i, and sigma follows from epsilon, delta and the number of steps; the degree only enters what is
+        done with a noisy gradient and with messages, which is post-processing. The regulariser keeps its agreed weight
+        lam at every site.
         """
         return replace(self.oracle, degrees=np.array([count]))
 
