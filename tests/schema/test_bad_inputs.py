@@ -82,7 +82,7 @@ FILES = {
     "a column too many": (changed(",south,", ",south,x,"), *["4 fields in row 1"] * 4),
     "a column renamed": (changed("ward", "station"), None, *["a column 'ward' in"] * 3),
     "no label": (GOOD.replace(",ill", ",sick", 1), "column 'ill' for the label", "column 'ill'", "column 'ill'", None),
-    "a quote left open": (changed(",south,no", ',south,"no'), *["quotes that are closed"] * 4),
+    "a quote left open": (changed(",south,no", ',south,"no'), *["quote"] * 4),
     "a quote left open inside": (changed(",south,", ',"south,'), *["fields in row 1"] * 4),
     "a word for a number": (changed("20,", "twenty,"), None, *["a number in row 1, column 'age'"] * 3),
     "a decimal comma": (changed("20,", '"20,5",'), None, *["If the comma is a decimal sign"] * 3),
