@@ -148,9 +148,9 @@ def best_of(central, epsilon):
 
 
 def cells_of(unseen, algorithm):
-    """(cell, table) in the order of the tables, by sites and epsilon."""
+    """(cell, table) in the order of the tables, by sites and epsilon; without yardsticks a cell says nothing."""
     order = list(unseen["tables"])
-    found = [cell for cell in unseen["cells"].values() if cell["algorithm"] == algorithm]
+    found = [cell for cell in unseen["cells"].values() if cell["algorithm"] == algorithm and cell["table"] in order]
     found.sort(key=lambda cell: (order.index(cell["table"]), cell["sites"], cell["epsilon"]))
     return [(cell, unseen["tables"][cell["table"]]) for cell in found]
 
@@ -215,13 +215,20 @@ def unseen_verdict(unseen, algorithm="ipadmm"):
         own = [pair for pair in cells if (pair[0]["sites"], pair[0]["epsilon"]) == (sites, epsilon)]
         own = [(cell, table) for cell, table in own if "scores" in cell]
         losses = [(cell["scores"]["loss"]["mean"], table) for cell, table in own]
-        rivals = [(loss, best_of(table["central"], epsilon)) for loss, table in losses]
+        rivals = [(loss, best_of(t["central"], epsilon)) for loss, t in losses if t["kind"] != "regression"]
         worse = [table["name"] for loss, table in losses if loss >= table["no_model"]["loss"]]
         gains = [gain(loss, table) for loss, table in losses]
         beaten = sum(rival is not None and loss < rival["loss"]["mean"] for loss, rival in rivals)
         rows.append((sites, f"{epsilon:g}", f"{statistics.median(gains):.0%}", f"{len(worse)} of {len(own)}",
-                     ", ".join(worse), f"{beaten} of {len(own)}"))  # fmt: skip
-    header = ("sites", "ε", "median share of the way", "no better than no model", "which", "better than central")
+                     ", ".join(worse), f"{beaten} of {len(rivals)}"))  # fmt: skip
+    header = (
+        "sites",
+        "ε",
+        "median share of the way",
+        "no better than no model",
+        "which",
+        "better than central, classes",
+    )
     return header, rows
 
 

@@ -162,6 +162,8 @@ def measure(table: tables.Table, options: argparse.Namespace, out: dict[str, Any
 
 
 def save(out: dict[str, Any], path: Path) -> None:
+    """The file, whole or not at all; tables in their own order, whenever they were measured."""
+    out["tables"] = {name: out["tables"][name] for name in tables.BY_NAME if name in out["tables"]}
     write_whole(path, (json.dumps(jsonable(out), indent=1, allow_nan=False) + "\n").encode())
 
 
