@@ -15,6 +15,7 @@ from .algorithms import DPADMM as DPADMM
 from .algorithms import DPDSGD as DPDSGD
 from .algorithms import DVP as DVP
 from .algorithms import IPADMM as IPADMM
+from .algorithms import MaskedNewton as MaskedNewton
 from .algorithms import MADMM as MADMM
 from .algorithms import PVP as PVP
 from .algorithms import RADMM as RADMM

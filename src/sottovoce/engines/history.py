@@ -65,8 +65,8 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
     distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
     line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
     per_node = {
-        "average": outputs.average[chosen],
-        "last": outputs.last[chosen],
+        "average": _chosen(outputs.average, chosen),
+        "last": _chosen(outputs.last, chosen),
         "consensus": consensus[None],
     }
     for name, models in per_node.items():
@@ -75,6 +75,11 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
         line[f"risk_{name}"] = scores.risk.reshape(nodes, runs).mean(axis=0)
         line[f"accuracy_{name}"] = scores.accuracy.reshape(nodes, runs).mean(axis=0)
     return line
+
+
+def _chosen(models: Array, chosen: Ints) -> Array:
+    """The models of these nodes; one for all where they lie in one place, as where all nodes hold the same."""
+    return models[:1] if models.strides[0] == 0 else models[chosen]
 
 
 def by_node(site: Oracle, models: Array) -> Scores:

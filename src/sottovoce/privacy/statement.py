@@ -9,6 +9,7 @@ from sottovoce.errors import expect
 from sottovoce.privacy.accounting import epsilon, pure_epsilon
 from sottovoce.privacy.calibration import CALIBRATIONS, Calibration
 from sottovoce.privacy.events import Event, Repeated
+from sottovoce.privacy.observers import MOST_LINES, Sight, seen
 from sottovoce.privacy.parse import event_from_dict
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class PrivacyStatement:
 
     `event` is all that happened at one site, `epsilon` its price at `delta` by the best accountant, `target_epsilon`
     what each of the `runs` was asked for, `calibration` and `sigma` how the noise was set (None where there was none).
+    `observers` says against whom it holds: one line if it is the same against everybody, a table if it depends on how
+    many sites collude, nothing where the algorithm has not said.
     """
 
     event: Event
@@ -38,6 +41,7 @@ class PrivacyStatement:
     public: tuple[str, ...] = ("the number of rows at each site", "the graph", "all hyper-parameters")
     notes: tuple[str, ...] = ()
     runs: int = 1
+    observers: tuple[Sight, ...] = ()
 
     @property
     def private(self) -> bool:
@@ -58,7 +62,9 @@ class PrivacyStatement:
             return self
         event = Repeated(self.event, runs)
         released = f"in each of {runs} runs, {self.released}"
-        return replace(self, event=event, epsilon=_price(event, self.delta), released=released, runs=runs)
+        table = tuple(replace(line, epsilon=seen(event, line.noise, self.delta)) for line in self.observers)
+        cost = _price(event, self.delta)
+        return replace(self, event=event, epsilon=cost, released=released, runs=runs, observers=table)
 
     def noting(self, *notes: str) -> "PrivacyStatement":
         """The same with these notes, each of them once."""
@@ -78,6 +84,7 @@ class PrivacyStatement:
             "released": self.released,
             "public": list(self.public),
             "notes": list(self.notes),
+            "observers": [line.to_dict() for line in self.observers],
             "event": self.event.to_dict(),
             "prose": self.prose(),
         }
@@ -90,9 +97,9 @@ class PrivacyStatement:
         what its own event costs is refused. What was not written down at all cannot be noticed here.
         """
         fields = {"private", "epsilon", "target_epsilon", "delta", "calibration", "sigma", "unit", "released"}
-        fields |= {"public", "notes", "event", "prose", "runs"}
+        fields |= {"public", "notes", "event", "prose", "runs", "observers"}
         if isinstance(data, dict):
-            data = {"runs": 1, **data}  # files from before several runs were counted
+            data = {"runs": 1, "observers": [], **data}  # files from before several runs were counted, and observers
         expect(isinstance(data, dict) and set(data) == fields, "a privacy statement", fields=_named(data))
         made = cls(
             event=event_from_dict(data["event"]),
@@ -107,6 +114,9 @@ class PrivacyStatement:
             notes=tuple(_text("notes", part) for part in data["notes"]),
             runs=data["runs"],
         )
+        lines = data["observers"]
+        expect(isinstance(lines, list) and len(lines) <= MOST_LINES, "a table of observers", observers=type(lines).__name__)
+        made = replace(made, observers=tuple(Sight.from_dict(line, made.event, made.delta) for line in lines))
         expect(type(made.runs) is int and made.runs >= 1, "a whole number of runs >= 1", runs=made.runs)
         expect(made.calibration in (None, *CALIBRATIONS), "a known calibration", calibration=made.calibration)
         expect(made.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=made.unit)
@@ -145,6 +155,7 @@ class PrivacyStatement:
             "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether a"
             " row is the true one or another. Whatever they may conclude, its probability changes by a factor of at"
             f" most e^epsilon = {_factor(self.epsilon)} through that row{self._exception()}.",
+            *self._against(),
             f"Released: {self.released}.",
             f"What happened at a site: {self.event.describe()}.",
             f"Assumed public, and not protected: {public}.",
@@ -153,6 +164,17 @@ class PrivacyStatement:
             " and when its messages are sent, which may depend on the rows; and the gap between the ideal noise of the"
             " proof and the floating-point noise of a simulation.",
         ]
+
+    def _against(self) -> list[str]:
+        """Who may look on."""
+        if not self.observers:
+            return []
+        if len(self.observers) == 1:
+            (line,) = self.observers
+            others = "" if line.colluding == 0 else f" and all {line.colluding} other sites together"
+            return [f"This holds against whoever carries the messages{others}."]
+        told = "; ".join(f"{line.colluding}: {_up(line.epsilon)}" for line in milestones(self.observers))
+        return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {told}."]
 
     def _asked(self) -> str:
         if self.runs == 1:
@@ -166,6 +188,14 @@ class PrivacyStatement:
         if self.delta == 0:
             return ", without exception"
         return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
+
+
+def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:
+    """At most so many lines of a table, evenly spaced, the first and the last among them."""
+    if len(observers) <= most:
+        return observers
+    last = len(observers) - 1
+    return tuple(observers[round(j * last / (most - 1))] for j in range(most))
 
 
 def _price(event: Event, delta: float) -> float:
