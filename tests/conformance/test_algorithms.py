@@ -27,7 +27,7 @@ COMMON = {"rounds": 3, "rho": 1.0}
 ALGORITHMS = VARIANTS | {
     name: registry.make(name, registry.settings_of(name, "fair", COMMON, {})) for name in registry.REGISTRY
 }
-EVERYONE = (sv.FixedPoint, sv.NoisyAveragedGD, sv.TrustedCurator)  # those that need a complete graph
+EVERYONE = (sv.FixedPoint, sv.NoisyAveragedGD, sv.TrustedCurator, sv.MaskedNewton)  # those that need a complete graph
 GRAPH = sv.graphs.from_edges(4, [(0, 1), (1, 2), (2, 3), (1, 3)])
 SIZES = (3, 20, 8, 5)
 

@@ -13,9 +13,13 @@ else. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0), and the publi
     y  = w + beta (w - w_before)
     w <- y - alpha (bend L (M^ + tau I) + weight l2 I)^-1 (G~(y) / N + weight l2 y)
 
-    tau    RIDGE times the size of the noise in M^ (its spectral norm, up to a constant)
+    tau    `ridge` times the size of the noise in M^ (its spectral norm, up to a constant); the more of M^ is noise,
+           the larger the factor
     bend   how much of the bound L M^ the curvature really is: <G~(y) - G~(y'), y - y'> over that of L M^, from the
            points so far, recent ones weighing more; between LEAST_BEND and 1
+
+For wide tables only the diagonal m_j of M^ is known. Then sum_i sqrt(m_i) sqrt(m_j) on the diagonal stands for M^, which
+it bounds: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j = sqrt(m_j) and the mean.
 
 Everything that a site knows of others is the transcript of sums, and its state is a function of that alone. So the
 state is held once for all nodes here: (1, ..., runs). rho plays no part. Privacy: docs/proofs/masked.md.
@@ -40,10 +44,10 @@ from sottovoce.privacy.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
 
 # Chosen on Adult, on every tenth row of Adult and of Bank; judged on others (docs/proofs/masked.md).
-MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments
-GROWTH = 3.0  # the last gradient's part of the rest is 1 + GROWTH times the first one's
+MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
-RIDGE = 2.0
+LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
+RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
 FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
 
@@ -56,7 +60,8 @@ MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it 
 class State(NamedTuple):
     """What the next exchange needs, all of it public. d model parameters, p features."""
 
-    values: Array  # (1, p, runs) eigenvalues of M^, or its diagonal
+    values: Array  # (1, p, runs) eigenvalues of M^, or what bounds it, from its diagonal
+    trace: Array  # (1, 1, runs) of M^
     basis: Array  # (1, p p, runs) its eigenvectors, as columns; (1, 0, runs) for a diagonal
     w: Array  # (1, d, runs) the model
     before: Array  # (1, d, runs) the one before
@@ -117,10 +122,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """All zero."""
         self._check(site)
         p, full = site.sites.d, self._full(site)
-        zeros = [np.zeros((1, size, runs)) for size in (p, p * p * full, *5 * (site.d,), 1, 1)]
-        values, basis, w, before, point, gradient, total, bent, bound = zeros
-        held = np.zeros((site.sites.n, 1, runs))
-        return State(values, basis, w, before, point, gradient, bent, bound, total, held)
+        sizes = {"values": p, "trace": 1, "basis": p * p * full, "bent": 1, "bound": 1}
+        zeros = {name: np.zeros((1, sizes.get(name, site.d), runs)) for name in State._fields}
+        return State(**{**zeros, "held": np.zeros((site.sites.n, 1, runs))})
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
         """The sum of the messages of all sites here, (1, numbers, runs): of one site, its message. More than that sum
@@ -158,7 +162,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _measured(self, state: State, site: Oracle, heard: Array) -> State:
         if not self._full(site):
-            return state._replace(values=np.maximum(heard, 0.0))
+            roots = np.sqrt(np.maximum(heard, 0.0) + self._edge(site))
+            return state._replace(values=roots.sum(axis=1, keepdims=True) * roots, trace=heard.sum(axis=1, keepdims=True))
         p, runs = site.sites.d, heard.shape[2]
         i, j = np.triu_indices(p)
         entries = np.where(i == j, 1.0, math.sqrt(0.5))[:, None] * heard[0]
@@ -166,7 +171,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         m[:, i, j] = m[:, j, i] = entries.T
         values, vectors = np.linalg.eigh(m)
         basis = np.ascontiguousarray(vectors.transpose(1, 2, 0)).reshape(1, p * p, runs)
-        return state._replace(values=np.maximum(values, 0.0).T[None], basis=basis)
+        trace = np.trace(m, axis1=1, axis2=2)[None, None, :]
+        return state._replace(values=np.maximum(values, 0.0).T[None], trace=trace, basis=basis)
 
     def _moved(self, k: int, state: State, site: Oracle, heard: Array) -> State:
         s, y, penalty = state, self._point(state), site.weight * self.regulariser.l2
@@ -175,9 +181,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
             way = y - s.point
             bent = MEMORY * bent + np.sum((heard - s.gradient) * way, axis=1, keepdims=True)
             bound = MEMORY * bound + self._curvature(site) * self._length(s, site, way)
-        bend = np.clip(bent / np.where(bound > 0, bound, 1.0), LEAST_BEND, 1.0)
-        bend = np.where(bound > 0, bend, 1.0)
-        tau = np.maximum(RIDGE * self._edge(site), FLOOR * s.values.max(axis=1, keepdims=True))
+        least = LEAST_BEND if self._full(site) else LEAST_BEND / site.sites.d  # a diagonal may bound far too much
+        bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
+        tau = np.maximum(self._edge(site) * self._ridge(s, site), FLOOR * s.values.max(axis=1, keepdims=True))
         scale = bend * self._curvature(site) * (s.values + tau) + penalty
         step = self._divided(s, site, heard + penalty * y, np.maximum(scale, np.finfo(np.float64).tiny))
         w = y - STEP * step
@@ -209,6 +215,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
         bound = site.loss.smoothness_bound
         assert bound is not None  # refused when the algorithm was made
         return bound
+
+    def _ridge(self, state: State, site: Oracle) -> Array:
+        """By how many times the noise in M^ it is filled up: (1, 1, runs)."""
+        edge = self._edge(site)
+        part = edge / np.maximum(state.trace, max(edge, np.finfo(np.float64).tiny))
+        factor = LEAST_RIDGE + RIDGE_SLOPE * np.log(np.maximum(part, RIDGE_FROM) / RIDGE_FROM)
+        return np.minimum(factor, MOST_RIDGE)
 
     def _edge(self, site: Oracle) -> float:
         """The size of the noise in M^: sqrt(p) times the standard deviation of its numbers, or of p of them the
@@ -276,11 +289,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
         """The first k exchanges, and all spare attempts, each as dear as the dearest."""
-        made = super().event(k, site, observer)
-        if not self.spare or math.isinf(self.epsilon):
-            return made
+        if math.isinf(self.epsilon):
+            return NonPrivate()
         dearest = Gaussian(self.sigma(site) * self.noise_seen(site, observer))
-        return Sequence((made, Repeated(dearest, self.spare)))
+        parts: list[Event] = [self.cost(1, site, observer)]
+        parts += [Repeated(self.cost(2, site, observer), k - 1)] if k > 1 else []
+        parts += [Repeated(dearest, self.spare)] if self.spare else []
+        return Sequence(tuple(parts))
 
     def agreed(self, site: Oracle) -> Observer:
         """Against whom epsilon was asked for."""
@@ -384,9 +399,8 @@ def _expect(condition: bool, expected: str, advice: str, **came: object) -> None
 
 
 def weights(rounds: int) -> Floats:
-    """How mu^2 is dealt out: to the second moments, then to gradients, later ones having more. They add up to 1."""
-    gradients = 1 + GROWTH * np.linspace(0.0, 1.0, rounds - 1)
-    return np.concatenate([[MOMENTS], (1 - MOMENTS) * gradients / gradients.sum()])
+    """How mu^2 is dealt out over the exchanges. They add up to 1."""
+    return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
 
 
 @lru_cache(maxsize=256)
