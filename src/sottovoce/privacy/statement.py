@@ -191,11 +191,10 @@ class PrivacyStatement:
 
 
 def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:
-    """At most so many lines of a table, evenly spaced, the first and the last among them."""
-    if len(observers) <= most:
-        return observers
+    """About so many lines of a table, evenly spaced: the first, the last, and the one that was agreed on among them."""
     last = len(observers) - 1
-    return tuple(observers[round(j * last / (most - 1))] for j in range(most))
+    even = {round(j * last / (most - 1)) for j in range(most)}
+    return tuple(line for k, line in enumerate(observers) if k in even or line.noise == 1)
 
 
 def _price(event: Event, delta: float) -> float:
