@@ -15,11 +15,11 @@ from .algorithms import DPADMM as DPADMM
 from .algorithms import DPDSGD as DPDSGD
 from .algorithms import DVP as DVP
 from .algorithms import IPADMM as IPADMM
-from .algorithms import MaskedNewton as MaskedNewton
 from .algorithms import MADMM as MADMM
 from .algorithms import PVP as PVP
 from .algorithms import RADMM as RADMM
 from .algorithms import FixedPoint as FixedPoint
+from .algorithms import MaskedNewton as MaskedNewton
 from .algorithms import NoisyAveragedGD as NoisyAveragedGD
 from .algorithms import RyuKim as RyuKim
 from .algorithms import TrustedCurator as TrustedCurator

@@ -12,6 +12,7 @@ against.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -308,7 +309,7 @@ class Oracle:
     def moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, and the rounding of so many rows."""
         square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2
-        return square * (np.sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
 
 def summation_error(terms: Floats) -> Floats:

@@ -181,7 +181,9 @@ class SparseRows(Rows):
         return moments
 
     def squares(self) -> Floats:
-        return np.bincount(self.matrix.indices, self.matrix.data**2, minlength=self.d)
+        squares: Floats = np.zeros(self.d)
+        np.add.at(squares, self.matrix.indices, self.matrix.data**2)
+        return squares
 
     def block(self, first: int, last: int) -> Matrix:
         return self.matrix[first:last]

@@ -112,7 +112,7 @@ def test_one_site_is_a_curator_with_the_noise_of_one():
     assert "whoever holds its rows is trusted" in algorithm.statement(site).prose()
 
 
-# -- accounting ---------------------------------------------------------------------------------------------------------
+# -- accounting -------------------------------------------------------------------------------------------------------
 
 
 def test_the_default_assumes_less_than_half_and_never_nobody():
@@ -192,7 +192,7 @@ def test_the_same_noise_in_a_smaller_set_would_give_a_site_away():
     assert epsilon(sv.privacy.Sequence((rest, one_share)), 1e-5) > 1.0
 
 
-# -- refusals -----------------------------------------------------------------------------------------------------------
+# -- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

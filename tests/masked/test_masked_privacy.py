@@ -132,7 +132,7 @@ def transcript_loss(algorithm, ours, theirs, seed=1):
 
 
 def neighbours(kind):
-    """The largest move of each sum: of the moments by orthogonal rows, of smoothed hinge's gradients by opposite ones."""
+    """The largest moves: of second moments by orthogonal rows, of the smoothed hinge's gradients by opposite ones."""
     a, b = np.tile([[1.0, 0.0]], (10, 1)), np.ones(10)
     other = a.copy()
     other[0] = {"orthogonal": [0.0, 1.0], "opposite": [-1.0, 0.0], "removed": [0.0, 0.0]}[kind]

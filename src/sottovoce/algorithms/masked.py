@@ -11,15 +11,19 @@ less the c that colluding sites know, has standard deviation sigma_k Delta_k. Ma
 else. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0), and the public numbers tau, alpha, beta below,
 
     y  = w + beta (w - w_before)
-    w <- y - alpha (bend L (M^ + tau I) + weight l2 I)^-1 (G~(y) / N + weight l2 y)
+    w <- (1 + grow) y - alpha (bend L (M^ + tau I) + weight l2 I)^-1 (G~(y) / N + weight l2 y)
 
     tau    `ridge` times the size of the noise in M^ (its spectral norm, up to a constant); the more of M^ is noise,
            the larger the factor
     bend   how much of the bound L M^ the curvature really is: <G~(y) - G~(y'), y - y'> over that of L M^, from the
            points so far, recent ones weighing more; between LEAST_BEND and 1
 
-For wide tables only the diagonal m_j of M^ is known. Then sum_i sqrt(m_i) sqrt(m_j) on the diagonal stands for M^, which
-it bounds: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j = sqrt(m_j) and the mean.
+    grow   a part of Newton's step along y itself: of the gradient along one line little is noise, however many
+           features there are. Nothing where it may be noise
+
+For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
+sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
+sqrt(m_j) and the mean.
 
 Everything that a site knows of others is the transcript of sums, and its state is a function of that alone. So the
 state is held once for all nodes here: (1, ..., runs). rho plays no part. Privacy: docs/proofs/masked.md.
@@ -43,12 +47,13 @@ from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Rep
 from sottovoce.privacy.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
 
-# Chosen on Adult, on every tenth row of Adult and of Bank; judged on others (docs/proofs/masked.md).
+# Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
 LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
 RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
+GROW, LEAST_GROWTH, MOST_GROWTH = 0.5, -0.5, 1.0
 FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
 
 WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
@@ -163,7 +168,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def _measured(self, state: State, site: Oracle, heard: Array) -> State:
         if not self._full(site):
             roots = np.sqrt(np.maximum(heard, 0.0) + self._edge(site))
-            return state._replace(values=roots.sum(axis=1, keepdims=True) * roots, trace=heard.sum(axis=1, keepdims=True))
+            return state._replace(
+                values=roots.sum(axis=1, keepdims=True) * roots, trace=heard.sum(axis=1, keepdims=True)
+            )
         p, runs = site.sites.d, heard.shape[2]
         i, j = np.triu_indices(p)
         entries = np.where(i == j, 1.0, math.sqrt(0.5))[:, None] * heard[0]
@@ -186,10 +193,27 @@ class MaskedNewton(PrivateAlgorithm[State]):
         tau = np.maximum(self._edge(site) * self._ridge(s, site), FLOOR * s.values.max(axis=1, keepdims=True))
         scale = bend * self._curvature(site) * (s.values + tau) + penalty
         step = self._divided(s, site, heard + penalty * y, np.maximum(scale, np.finfo(np.float64).tiny))
-        w = y - STEP * step
+        w = y - STEP * step + self._growth(k, s, site, heard + penalty * y, bend) * y
         return s._replace(
             w=w, before=s.w, point=y, gradient=heard, bent=bent, bound=bound, total=s.total + w
         )  # fmt: skip
+
+    def _growth(self, k: int, state: State, site: Oracle, gradient: Array, bend: Array) -> Array:
+        """How much longer the model should be, judged by the gradient along it: (1, 1, runs)."""
+        y = self._point(state)
+        size, along = (np.sum(x * y, axis=1, keepdims=True) for x in (y, gradient))
+        curve = bend * self._curvature(site) * self._length(state, site, y) + site.weight * self.regulariser.l2 * size
+        tiny = np.finfo(np.float64).tiny
+        sure = np.maximum(1 - self._noise(k, state, site) ** 2 * size / np.maximum(along**2, tiny), 0.0)
+        newton = np.where(curve > 0, -along / np.maximum(curve, tiny), 0.0)
+        growth: Array = np.clip(GROW * sure * newton, LEAST_GROWTH, MOST_GROWTH)
+        return growth
+
+    def _noise(self, k: int, state: State, site: Oracle) -> Floats:
+        """The standard deviation of the noise in what was heard in exchange k, over N: (1, 1, runs)."""
+        if math.isinf(self.epsilon):
+            return np.zeros((1, 1, 1))
+        return self._unit(k, state, site) * (math.sqrt(site.n / self._honest(site)) / self._rows(site))
 
     def _turned(self, state: State, site: Oracle, v: Array, back: bool) -> Array:
         """A model (1, d, runs) in the eigenbasis of M^, or back from there: (p, outputs, runs)."""
@@ -198,7 +222,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if not state.basis.shape[1]:
             return parts
         basis = state.basis.reshape(p, p, runs)
-        return np.einsum("ijr,jor->ior" if back else "jir,jor->ior", basis, parts, optimize=True)
+        turned: Array = np.einsum("ijr,jor->ior" if back else "jir,jor->ior", basis, parts, optimize=True)
+        return turned
 
     def _divided(self, state: State, site: Oracle, v: Array, scale: Array) -> Array:
         turned = self._turned(state, site, v, back=False) / scale[0][:, None, :]
@@ -229,9 +254,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """
         if math.isinf(self.epsilon):
             return 0.0
-        std = self.sigmas(site)[0] * site.moments_sensitivity(self._rows(site)) / self._rows(site)
-        std *= math.sqrt(site.n / self._honest(site))
-        p = site.sites.d
+        rows, p = self._rows(site), site.sites.d
+        std = self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self._honest(site))
         return std * math.sqrt(p if self._full(site) else 2 * math.log(2 * p))
 
     # -- noise ----------------------------------------------------------------------------------------------------
@@ -377,7 +401,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         )  # fmt: skip
         if self.total_rows is not None:
             held = int(site.sites.counts.sum())
-            _expect(self.total_rows >= held, f"total_rows >= {held}, held here", "Count all", total_rows=self.total_rows)
+            _expect(
+                self.total_rows >= held, f"total_rows >= {held}, held here", "Count all", total_rows=self.total_rows
+            )
         if math.isfinite(self.epsilon):
             self._expect_grid(site)
 
@@ -404,9 +430,7 @@ def weights(rounds: int) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def _sigmas(
-    target: float, delta: float, rounds: int, spare: int, worst: tuple[float, int] | None
-) -> tuple[float, ...]:
+def _sigmas(target: float, delta: float, rounds: int, spare: int, worst: tuple[float, int] | None) -> tuple[float, ...]:
     """Noise multipliers with which all exchanges and spare attempts stay within the target. `worst` is (epsilon, by how
     many times less noise, squared).
     """

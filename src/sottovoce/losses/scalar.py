@@ -48,7 +48,8 @@ class Logistic(Loss):
         c = np.linspace(0.0, 1.0, _CELLS + 1)
         x = np.tanh(np.asarray(reach, dtype=np.float64)[..., None] * c[1:] / 2) * (1 + 1e-15)
         most = np.max(x * (x + 2 - 4 * c[:-1] ** 2), axis=-1)
-        return np.minimum(np.sqrt(1 + np.maximum(most, 0.0)) * (1 + 1e-12), 2.0)
+        spread: Floats = np.minimum(np.sqrt(1 + np.maximum(most, 0.0)) * (1 + 1e-12), 2.0)
+        return spread
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:

@@ -115,7 +115,9 @@ class PrivacyStatement:
             runs=data["runs"],
         )
         lines = data["observers"]
-        expect(isinstance(lines, list) and len(lines) <= MOST_LINES, "a table of observers", observers=type(lines).__name__)
+        expect(
+            isinstance(lines, list) and len(lines) <= MOST_LINES, "a table of observers", observers=type(lines).__name__
+        )
         made = replace(made, observers=tuple(Sight.from_dict(line, made.event, made.delta) for line in lines))
         expect(type(made.runs) is int and made.runs >= 1, "a whole number of runs >= 1", runs=made.runs)
         expect(made.calibration in (None, *CALIBRATIONS), "a known calibration", calibration=made.calibration)
