@@ -18,8 +18,8 @@ else. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0), and the publi
     bend   how much of the bound L M^ the curvature really is: <G~(y) - G~(y'), y - y'> over that of L M^, from the
            points so far, recent ones weighing more; between LEAST_BEND and 1
 
-    grow   a part of Newton's step along y itself: of the gradient along one line little is noise, however many
-           features there are. Nothing where it may be noise
+    grow   Newton's step along y itself, after the other: of the gradient along one line little is noise,
+           however many features there are. Nothing where it may be noise
 
 For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
 sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
@@ -53,7 +53,7 @@ STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
 LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
 RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
-GROW, LEAST_GROWTH, MOST_GROWTH = 0.5, -0.5, 1.0
+LEAST_GROWTH, MOST_GROWTH = -0.5, 1.0
 FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
 
 WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
@@ -187,26 +187,30 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if k > 2:
             way = y - s.point
             bent = MEMORY * bent + np.sum((heard - s.gradient) * way, axis=1, keepdims=True)
-            bound = MEMORY * bound + self._curvature(site) * self._length(s, site, way)
+            bound = MEMORY * bound + self._curvature(site) * self._product(s, site, way, way)
         least = LEAST_BEND if self._full(site) else LEAST_BEND / site.sites.d  # a diagonal may bound far too much
         bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
         tau = np.maximum(self._edge(site) * self._ridge(s, site), FLOOR * s.values.max(axis=1, keepdims=True))
         scale = bend * self._curvature(site) * (s.values + tau) + penalty
-        step = self._divided(s, site, heard + penalty * y, np.maximum(scale, np.finfo(np.float64).tiny))
-        w = y - STEP * step + self._growth(k, s, site, heard + penalty * y, bend) * y
+        gradient = heard + penalty * y
+        step = STEP * self._divided(s, site, gradient, np.maximum(scale, np.finfo(np.float64).tiny))
+        w = y - step + self._growth(k, s, site, gradient, step, bend) * y
         return s._replace(
             w=w, before=s.w, point=y, gradient=heard, bent=bent, bound=bound, total=s.total + w
         )  # fmt: skip
 
-    def _growth(self, k: int, state: State, site: Oracle, gradient: Array, bend: Array) -> Array:
-        """How much longer the model should be, judged by the gradient along it: (1, 1, runs)."""
-        y = self._point(state)
+    def _growth(self, k: int, state: State, site: Oracle, gradient: Array, step: Array, bend: Array) -> Array:
+        """How much longer the model should be, judged by the gradient along it that the step leaves: (1, 1, runs)."""
+        y, penalty, tiny = self._point(state), site.weight * self.regulariser.l2, np.finfo(np.float64).tiny
         size, along = (np.sum(x * y, axis=1, keepdims=True) for x in (y, gradient))
-        curve = bend * self._curvature(site) * self._length(state, site, y) + site.weight * self.regulariser.l2 * size
-        tiny = np.finfo(np.float64).tiny
+        curve, done = (
+            bend * self._curvature(site) * self._product(state, site, x, y)
+            + penalty * np.sum(x * y, axis=1, keepdims=True)
+            for x in (y, step)
+        )
         sure = np.maximum(1 - self._noise(k, state, site) ** 2 * size / np.maximum(along**2, tiny), 0.0)
-        newton = np.where(curve > 0, -along / np.maximum(curve, tiny), 0.0)
-        growth: Array = np.clip(GROW * sure * newton, LEAST_GROWTH, MOST_GROWTH)
+        newton = np.where(curve > 0, (done - along) / np.maximum(curve, tiny), 0.0)
+        growth: Array = np.clip(sure * newton, LEAST_GROWTH, MOST_GROWTH)
         return growth
 
     def _noise(self, k: int, state: State, site: Oracle) -> Floats:
@@ -229,11 +233,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
         turned = self._turned(state, site, v, back=False) / scale[0][:, None, :]
         return self._turned(state, site, turned.reshape(v.shape), back=True).reshape(v.shape)
 
-    def _length(self, state: State, site: Oracle, v: Array) -> Array:
-        """<v, M^ v>, summed over the outputs: (1, 1, runs)."""
-        turned = self._turned(state, site, v, back=False)
-        length: Array = np.sum(state.values[0][:, None, :] * turned**2, axis=(0, 1))[None, None, :]
-        return length
+    def _product(self, state: State, site: Oracle, v: Array, w: Array) -> Array:
+        """<v, M^ w>, summed over the outputs: (1, 1, runs)."""
+        turned = self._turned(state, site, v, back=False) * self._turned(state, site, w, back=False)
+        product: Array = np.sum(state.values[0][:, None, :] * turned, axis=(0, 1))[None, None, :]
+        return product
 
     def _curvature(self, site: Oracle) -> float:
         """L: how much of M^ the Hessian of the mean loss is at most."""
