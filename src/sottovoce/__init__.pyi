@@ -19,6 +19,7 @@ from .algorithms import MADMM as MADMM
 from .algorithms import PVP as PVP
 from .algorithms import RADMM as RADMM
 from .algorithms import FixedPoint as FixedPoint
+from .algorithms import MaskedNewton as MaskedNewton
 from .algorithms import NoisyAveragedGD as NoisyAveragedGD
 from .algorithms import RyuKim as RyuKim
 from .algorithms import TrustedCurator as TrustedCurator

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from scipy.sparse import csr_array
 
-from sottovoce.arrays import Array, Ints
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.evaluation import Scores, evaluate
 from sottovoce.kernels.philox import expect_room
@@ -230,3 +230,6 @@ class CudaOracle(Oracle):
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:  # noqa: ARG002
         raise UnsupportedError("device='cuda' has no exact argmin. Run this algorithm with device='cpu'.")
+
+    def moments(self, full: bool) -> Floats:  # noqa: ARG002
+        raise UnsupportedError("device='cuda' has no sums over all nodes. Run this algorithm with device='cpu'.")

@@ -69,6 +69,10 @@ class Noise(ABC):
         """Whether `normals` can be asked for. A source that cannot give them adds its noise itself, in `added`."""
         return True
 
+    def shared(self, k: int, r: int) -> Array:
+        """Standard normals (1, d, runs) for what is only ever seen summed over all nodes here: the first node's."""
+        return self.normals(k, r)[:1]
+
     @abstractmethod
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         """How often each row is in its node's batch: (rows, runs).
@@ -122,8 +126,14 @@ class SeededNoise(Noise):
         return Counters(self, self)
 
     def normals(self, k: int, r: int) -> Array:
+        return self._of(self.shape.nodes, k, r)
+
+    def shared(self, k: int, r: int) -> Array:
+        return self._of(1, k, r)
+
+    def _of(self, nodes: int, k: int, r: int) -> Array:
         s = self.shape
-        out = np.empty((s.nodes, s.d, s.runs), dtype=s.dtype)
+        out = np.empty((nodes, s.d, s.runs), dtype=s.dtype)
         philox.fill_normals(out, *self.normal_key, k, r, s.first_node, s.first_run)
         return out
 
@@ -182,11 +192,17 @@ class SystemNoise(Noise):
         self.shape = shape
 
     def normals(self, k: int, r: int) -> Array:  # noqa: ARG002
+        return self._of(self.shape.nodes)
+
+    def shared(self, k: int, r: int) -> Array:  # noqa: ARG002
+        return self._of(1)
+
+    def _of(self, nodes: int) -> Array:
         s = self.shape
-        words = _SYSTEM.take(s.nodes * s.d * s.runs)
+        words = _SYSTEM.take(nodes * s.d * s.runs)
         # In the middle of its cell, so that neither 0 nor 1 comes up: their quantiles are infinite.
         uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-        normals: Array = ndtri(uniform).reshape(s.nodes, s.d, s.runs).astype(s.dtype, copy=False)
+        normals: Array = ndtri(uniform).reshape(nodes, s.d, s.runs).astype(s.dtype, copy=False)
         return normals
 
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:  # noqa: ARG002

@@ -13,6 +13,7 @@ arrays (nodes, d, runs). A real site is a stack of one node and one run. Where t
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -289,6 +290,45 @@ class Oracle:
             )
             for first, last in parts
         ]  # fmt: skip
+
+    # -- sums over all rows held here, for algorithms that only ever open sums ---------------------------------------
+
+    @cached_property
+    def _together(self) -> "Oracle":
+        """The rows as those of one node, without a regulariser."""
+        return Oracle(
+            self.sites.pooled(), np.zeros(1, dtype=np.int64), 1, self.loss, self.regulariser, 0.0, self.max_grad_norm
+        )
+
+    def gradient_sum(self, w: Array) -> Array:
+        """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
+        ones = np.ones((len(self.sites.labels), 1))
+        total: Array = self._together.gradient(w.astype(np.float64, copy=False), ones)
+        return total.astype(self.dtype, copy=False)
+
+    def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
+        """By how much replacing one row moves `gradient_sum` at w, in l2: (1, 1, runs). As computed, in double
+        precision, from at most so many rows: the rounding of sums is in.
+        """
+        norm = self.sites.data_norm * (1 + NORM_SLACK)
+        cap = np.inf if self.max_grad_norm is None else 2 * self.max_grad_norm * (1 + NORM_SLACK)
+        reach = np.sqrt(np.sum(w.astype(np.float64) ** 2, axis=1, keepdims=True)) * norm * (1 + NORM_SLACK)
+        exact = np.minimum(self.loss.spread(reach) * norm, cap)
+        return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
+
+    def moments(self, full: bool) -> Floats:
+        """M = sum of a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
+        are those of matrices; or only its diagonal.
+        """
+        if not full:
+            return self.sites.rows.squares()
+        m, (i, j) = self.sites.rows.moments(), np.triu_indices(self.sites.d)
+        return m[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+
+    def moments_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, and the rounding of so many rows."""
+        square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2
+        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
 
 def summation_error(terms: Floats) -> Floats:

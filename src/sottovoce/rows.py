@@ -67,6 +67,18 @@ class Rows(ABC):
         return g.reshape(self.nodes, self.d * outputs, runs)
 
     @abstractmethod
+    def pooled(self) -> "Rows":
+        """The same rows as those of one node; the values are shared."""
+
+    @abstractmethod
+    def moments(self) -> Floats:
+        """Sum of a a^T over all rows: (d, d)."""
+
+    @abstractmethod
+    def squares(self) -> Floats:
+        """Its diagonal, without the rest: (d,)."""
+
+    @abstractmethod
     def block(self, first: int, last: int) -> Matrix:
         """Rows first..last-1 as a matrix, whichever nodes they belong to."""
 
@@ -111,6 +123,17 @@ class DenseRows(Rows):
             np.matmul(self.values[first:last].T, s[first:last], out=g[i])
         return g
 
+    def pooled(self) -> "DenseRows":
+        return DenseRows(self.values, self.offsets[[0, -1]])
+
+    def moments(self) -> Floats:
+        moments: Floats = self.values.T @ self.values
+        return moments
+
+    def squares(self) -> Floats:
+        squares: Floats = np.einsum("jd,jd->d", self.values, self.values)
+        return squares
+
     def block(self, first: int, last: int) -> Matrix:
         return self.values[first:last]
 
@@ -151,6 +174,18 @@ class SparseRows(Rows):
     def adjoint(self, s: Array) -> Array:
         g: Array = self._stacked.T @ s
         return g.reshape(self.nodes, self.d, -1)
+
+    def pooled(self) -> "SparseRows":
+        return SparseRows(self.matrix, self.offsets[[0, -1]])
+
+    def moments(self) -> Floats:
+        moments: Floats = (self.matrix.T @ self.matrix).toarray()
+        return moments
+
+    def squares(self) -> Floats:
+        squares: Floats = np.zeros(self.d)
+        np.add.at(squares, self.matrix.indices, self.matrix.data**2)
+        return squares
 
     def block(self, first: int, last: int) -> Matrix:
         return self.matrix[first:last]

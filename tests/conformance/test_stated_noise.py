@@ -12,7 +12,7 @@ from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.privacy import Gaussian, GaussianObjective, PureRelease, SampledGaussian
 from sottovoce.privacy.accounting import leaves
 
-SIZES, GRAPH = (30, 20, 25), sv.graphs.ring(3)
+SIZES, GRAPH = (30, 20, 25), sv.graphs.ring(3)  # which is complete, too
 COMMON = {"epsilon": 2.0, "delta": 1e-5, "rounds": 3, "rho": 1.0, "lam": 0.1}
 ALGORITHMS = every.algorithms(COMMON, every.is_private)
 
@@ -50,7 +50,8 @@ def test_the_stated_sigma_is_that_of_the_event(name):
         return
     # Plain Gaussian steps: the closed form says what they must be.
     assert {type(leaf) for leaf in counted} == {Gaussian}
-    mu = math.sqrt(counted.total()) / statement.sigma
+    assert statement.sigma == min(leaf.sigma for leaf in counted)
+    mu = math.sqrt(sum(times / leaf.sigma**2 for leaf, times in counted.items()))
     allowed = delta_of(mu, statement.epsilon)
     assert allowed == pytest.approx(1e-5, rel=1e-5)
     assert statement.epsilon <= 2.0 * (1 + 1e-12)

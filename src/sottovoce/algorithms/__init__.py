@@ -9,6 +9,7 @@ from sottovoce.algorithms.dvp import DVP
 from sottovoce.algorithms.fixedpoint import FixedPoint
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.algorithms.madmm import MADMM
+from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.pvp import PVP
 from sottovoce.algorithms.radmm import RADMM
 from sottovoce.algorithms.ryukim import RyuKim
@@ -25,6 +26,7 @@ __all__ = [
     "RADMM",
     "Algorithm",
     "FixedPoint",
+    "MaskedNewton",
     "NoisyAveragedGD",
     "Outputs",
     "PrivateAlgorithm",

@@ -126,6 +126,8 @@ class NoisyAveragedGD(AveragedGD):
 class TrustedCurator(AveragedGD):
     """The same with the noise that a trusted curator needs. Its messages are private only as an average."""
 
+    local_noise: ClassVar[bool] = False
+
     def local_sigma(self, site: Oracle) -> float:
         """The nodes' noise adds up to the curator's."""
         return self.sigma(site) / (float(site.divisor.min()) * float(np.sqrt(np.sum(site.divisor**-2))))

@@ -20,7 +20,7 @@ from sottovoce.losses import Logistic, Loss
 from sottovoce.noise import Noise
 from sottovoce.oracle import DOUBLE, Oracle
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
-from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.regularisers import L2, Regulariser
 from sottovoce.sites import WEIGHTS, Sites, Weights, importances
 
@@ -167,12 +167,15 @@ class PrivateAlgorithm(Algorithm[State]):
     def statement(self, site: Oracle) -> PrivacyStatement:
         """The cost of all rounds."""
         event, private = self.event(self.rounds, site), math.isfinite(self.epsilon)
+        spent = self.spent(self.rounds, site)
         return PrivacyStatement(
             event=event,
-            epsilon=self.spent(self.rounds, site),
+            epsilon=spent,
             target_epsilon=self.epsilon,
             delta=self.delta,
             calibration=self.calibration if private else None,
             sigma=self.sigma(site) if private else None,
             released=self.released,
+            # Every site's messages carry enough noise of their own, whoever the others tell what they know.
+            observers=(Sight(site.n - 1, 1.0, spent),) if private else (),
         )

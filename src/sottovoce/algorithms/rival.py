@@ -23,7 +23,7 @@ from sottovoce.errors import UnsupportedError, expect
 from sottovoce.graphs import Inbox
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon, pure_epsilon
-from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.privacy.observers import RELAY, Observer, Sight
 
 Form: TypeAlias = Literal["fair", "published"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -50,6 +50,8 @@ class Rival(PrivateAlgorithm[State]):
 
     # Why there is no published form, for those that have none.
     unpublished: ClassVar[str | None] = None
+    # Whether every message is private by itself, whoever sees it.
+    local_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,15 +99,17 @@ class Rival(PrivateAlgorithm[State]):
 
     def statement(self, site: Oracle) -> PrivacyStatement:
         """What the whole run promises. A pure total has delta = 0."""
+        spent = self.spent(self.rounds, site)
         return PrivacyStatement(
             event=self.event(self.rounds, site),
-            epsilon=self.spent(self.rounds, site),
+            epsilon=spent,
             target_epsilon=self.epsilon,
             delta=0.0 if self.pure and self.private else self.delta,
             calibration=("paper" if self.form == "published" else "exact") if self.private else None,
             sigma=self.sigma(site) if self.private else None,
             released=self.released,
             notes=self.notes,
+            observers=(Sight(site.n - 1, 1.0, spent),) if self.private and self.local_noise else (),
         )
 
     @property

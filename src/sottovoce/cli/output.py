@@ -16,6 +16,8 @@ from sottovoce.arrays import Array
 from sottovoce.engines import simulate
 from sottovoce.engines.optimum import name_of_optimum
 from sottovoce.experiments.run import Scores, Trained, spread
+from sottovoce.privacy.accounting import leaves
+from sottovoce.privacy.statement import milestones
 
 # What each line of the table is the score of.
 _LINES = {
@@ -51,6 +53,8 @@ def show(trained: Trained, out: Path | None) -> None:
         console.print(Text(trained.holder_only, style="bold"))
     for line in _promise(trained):
         console.print(line)
+    if (observers := _observers(trained)) is not None:
+        console.print(observers)
     if out is not None:
         console.print(Text(f"Written to {out}."), soft_wrap=True)
     console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
@@ -128,11 +132,25 @@ def _promise(trained: Trained) -> list[Text]:
     if privacy.runs > 1:
         counted = f" That is all {privacy.runs} runs together; each was asked for epsilon = {promised}."
         promised = up(privacy.promised)
+    least = "at least " if len(leaves(privacy.event)) > 1 else ""
     return [
         Text(f"Promised: epsilon = {promised}, delta = {exactly(privacy.delta)}, for {privacy.unit}.{counted}"),
         Text(
-            f"Noise: sigma = {up(sigma)} ({privacy.calibration} calibration) in each of {trained.steps} steps, "
+            f"Noise: sigma = {least}{up(sigma)} ({privacy.calibration} calibration) in each of {trained.steps} steps, "
             f"which cost epsilon = {up(privacy.epsilon)} in all."
         ),
         *(Text(f"Note: {note}", style="bold") for note in privacy.notes),
     ]
+
+
+def _observers(trained: Trained) -> Table | None:
+    """What holds against how many colluding sites, where that depends on it."""
+    lines = trained.result.privacy.observers
+    if len(lines) < 2:
+        return None
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("colluding sites, with the relay", justify="right")
+    table.add_column("epsilon", justify="right")
+    for line in milestones(lines):
+        table.add_row(str(line.colluding), up(line.epsilon))
+    return table

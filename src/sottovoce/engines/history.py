@@ -64,7 +64,7 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
     consensus = outputs.last.mean(axis=0)
     distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
     line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
-    models = outputs.average[chosen], outputs.last[chosen], consensus[None]
+    models = _chosen(outputs.average, chosen), _chosen(outputs.last, chosen), consensus[None]
     for name, stack in zip(OUTPUTS, models, strict=True):
         line[f"risk_{name}"], line[f"accuracy_{name}"] = mean_scores(site, stack)
     return line
@@ -75,6 +75,11 @@ def mean_scores(site: Oracle, models: Array) -> Scores:
     nodes, d, runs = models.shape
     scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
     return Scores(*(column.reshape(nodes, runs).mean(axis=0) for column in scores))
+
+
+def _chosen(models: Array, chosen: Ints) -> Array:
+    """The models of these nodes; one for all where they lie in one place, as where all nodes hold the same."""
+    return models[:1] if models.strides[0] == 0 else models[chosen]
 
 
 def by_node(site: Oracle, models: Array) -> Scores:

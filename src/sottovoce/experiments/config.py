@@ -60,6 +60,15 @@ class TrainConfig:
     calibration: str | None = option(None, "Privacy", "How the noise follows from epsilon and delta.")
     max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
 
+    colluding: int | None = option(
+        None, "Privacy", "Of masked sums: sites that may tell each other all. Left out: fewer than half, at least one."
+    )
+    least_sites: int | None = option(None, "Privacy", "Of masked sums: sites that a sum must hold. Left out: all.")
+    spare: int | None = option(None, "Privacy", "Of masked sums: attempts paid for beforehand, if sites are lost.")
+    worst_case_epsilon: float | None = option(
+        None, "Privacy", "Of masked sums: what must hold against all other sites together. Left out: what follows."
+    )
+
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
     form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")
     rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t. Left out: planned.")

@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sottovoce.arrays import Array, Ints
+import numpy as np
+
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.losses.labels import LabelSet
 
@@ -85,6 +87,16 @@ class Loss(ABC):
         """Lipschitz constant of the gradient in w over rows with ||a|| <= data_norm, or None."""
         bound = self.smoothness_bound
         return None if bound is None else bound * _norm(data_norm) ** 2
+
+    def spread(self, reach: Floats) -> Floats:
+        """The largest distance between the gradients of two records at one model, over all rows of norm at most 1.
+
+        Args:
+            reach: the norm of the model, times the bound on rows where that is not 1; any shape.
+
+        Formal guarantees: never below the true value. Twice the slope's bound, unless the loss knows better.
+        """
+        return np.full_like(np.asarray(reach, dtype=np.float64), 2 * self.slope_bound)
 
     def predict(self, z: Array) -> Array:
         """The label that the prediction z stands for: a sign or a class, and z itself in regression."""

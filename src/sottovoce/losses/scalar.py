@@ -16,10 +16,12 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.losses.base import Loss
 from sottovoce.losses.labels import Reals, Signs
+
+_CELLS = 4096  # that the maximum in `Logistic.spread` is looked for in
 
 
 def _check_positive(**shape: float) -> None:
@@ -38,6 +40,17 @@ class Logistic(Loss):
     theta = 0.0
     slope_bound = 1.0
     smoothness_bound = 0.25
+
+    def spread(self, reach: Floats) -> Floats:
+        """max over c in [0, 1] of sqrt(1 + x^2 + 2 x (1 - 2 c^2)), x = tanh(reach c / 2): from 1 at reach 0 up to 2.
+
+        Proved in docs/proofs/masked.md, Lemma 2. The maximum is bounded from above, cell by cell: x grows with c.
+        """
+        c = np.linspace(0.0, 1.0, _CELLS + 1)
+        x = np.tanh(np.asarray(reach, dtype=np.float64)[..., None] * c[1:] / 2) * (1 + 1e-15)
+        most = np.max(x * (x + 2 - 4 * c[:-1] ** 2), axis=-1)
+        spread: Floats = np.minimum(np.sqrt(1 + np.maximum(most, 0.0)) * (1 + 1e-12), 2.0)
+        return spread
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:

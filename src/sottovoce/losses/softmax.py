@@ -19,7 +19,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.losses.base import Loss
 from sottovoce.losses.labels import Classes
@@ -54,6 +54,16 @@ class Softmax(Loss):
     def theta(self) -> float:
         """The number of classes."""
         return float(self.classes)
+
+    def spread(self, reach: Floats) -> Floats:
+        """2 sqrt(2) (1 - p), p the least probability that a record of norm 1 can have for its own class.
+
+        ||p - e_b|| <= sqrt(2) (1 - p_b), and no z_k - z_b exceeds sqrt(2) reach: docs/proofs/masked.md, Lemma 3.
+        """
+        others = self.classes - 1
+        least = np.exp(-np.minimum(sqrt(2.0) * np.asarray(reach, dtype=np.float64), 700.0)) * (1 - 1e-12)
+        spread: Floats = 2 * sqrt(2.0) * others / (others + least) * (1 + 1e-12)
+        return spread
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:

@@ -1,7 +1,7 @@
 """One file per model, in the safetensors format: the weights as a tensor, everything else as JSON text in its header.
 
     tensor "weights"     float64, (d, outputs)
-    header "format"      "sottovoce-model/2"
+    header "format"      "sottovoce-model/3"
     header "loss", "names", "classes", "offset", "privacy", "schema", "provenance"
     header "signature"   of the site of a federation that made it: its key and its signature over all the rest; or null
 
@@ -34,7 +34,8 @@ from sottovoce.privacy import PrivacyStatement
 if TYPE_CHECKING:
     from sottovoce.engines.network.identity import SigningKey
 
-FORMAT = "sottovoce-model/2"
+FORMAT = "sottovoce-model/3"
+READ = ("sottovoce-model/2", FORMAT)  # the older one says nothing of observers
 MOST_BYTES = 2**30
 MOST_HEADER_BYTES = 2**24
 _CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
@@ -80,13 +81,13 @@ def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
 def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) -> dict[str, str]:
     from sottovoce.engines.network.identity import Context
 
-    signature = key.sign(_signed_bytes(weights, header), Context.MODEL)
+    signature = key.sign(_signed_bytes(FORMAT, weights, header), Context.MODEL)
     return {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
 
 
-def _signed_bytes(weights: Floats, header: Mapping[str, str]) -> bytes:
-    """All that a file says, each part behind its length."""
-    parts = [FORMAT.encode(), str(weights.shape).encode(), weights.astype("<f8").tobytes()]
+def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> bytes:
+    """All that a file says, each part behind its length; first the format that it was written in."""
+    parts = [written.encode(), str(weights.shape).encode(), weights.astype("<f8").tobytes()]
     parts += [header[name].encode("utf-8") for name in _CONTENT]
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
@@ -123,7 +124,7 @@ def _check_sizes(path: Path) -> None:
 def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Any]]:
     """As it stands there, and as it is read."""
     found = dict(metadata or {})
-    if found.get("format") != FORMAT:
+    if found.get("format") not in READ:
         _refuse(path, f"expected format {FORMAT!r}, got {str(found.get('format'))[:40]!r}; is it another program's?")
     if set(found) != {"format", *_PARTS}:
         _refuse(path, f"expected the entries {', '.join(_PARTS)}, got {', '.join(sorted(found))[:200]}")
@@ -143,7 +144,7 @@ def _signer(weights: Floats, texts: Mapping[str, str], entry: "_Signature | None
     signature = base64.b64decode(entry.signature, validate=True)
     if (entry.key, entry.signature) != (str(key), base64.b64encode(signature).decode("ascii")):
         raise InputError("Expected a key and a signature, written in one way.")  # nothing can be hidden in them
-    if not key.verify(signature, _signed_bytes(weights, texts), Context.MODEL):
+    if not key.verify(signature, _signed_bytes(texts["format"], weights, texts), Context.MODEL):
         raise InputError("Expected a model as its site signed it, got one that was changed since.")
     return str(key)
 

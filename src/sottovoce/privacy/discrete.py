@@ -9,7 +9,7 @@ the accountant says. Divergences of adaptive draws add up, and Pinsker turns the
 the two transcripts differ at all. The proof is in docs/proofs/discrete-gaussian.md.
 """
 
-from math import exp, inf, isfinite, sqrt
+from math import exp, inf, isfinite, pi, sqrt
 
 from sottovoce.errors import expect
 
@@ -71,3 +71,18 @@ def discretisation_delta(draws: int, scale: float, epsilon: float) -> float:
         numbers that are truly random. What keyed noise adds to this is computational, and is no number.
     """
     return delta_of_divergence(discretisation_divergence(draws, scale), epsilon)
+
+
+def shared_delta(draws: int, scale: float, shares: int, epsilon: float) -> float:
+    """The same for numbers that hold the sum of so many discrete Gaussians, each of this scale, drawn by as many sites.
+
+    The sum is not a discrete Gaussian, but its law differs from one of scale sqrt(shares) scale by a factor of at most
+    e^tau, tau = 10 (shares - 1) exp(-pi^2 scale^2) (Kairouz, Liu & Steinke 2021); then as in `discretisation_delta`.
+
+    Formal guarantees: as for `discretisation_delta`; docs/proofs/masked.md, Lemma 5.
+    """
+    expect(shares >= 1, "shares >= 1", shares=shares)
+    divergence = discretisation_divergence(draws, scale * sqrt(shares))
+    expect(scale >= 1, "a scale of at least 1 grid unit", scale=scale)
+    apart = draws * 10 * (shares - 1) * exp(-min(pi**2 * scale**2, 745.0)) * _UP
+    return min(1.0, (1 + exp(min(epsilon, 700.0))) * (apart + sqrt(divergence / 2)) * _UP)

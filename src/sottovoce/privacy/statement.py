@@ -14,6 +14,7 @@ from sottovoce.errors import expect
 from sottovoce.privacy.accounting import epsilon, pure_epsilon
 from sottovoce.privacy.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated
+from sottovoce.privacy.observers import MOST_LINES, Sight, seen
 from sottovoce.privacy.parse import event_from_dict
 from sottovoce.settings import check_keys, typed
 
@@ -41,6 +42,8 @@ class PrivacyStatement:
         public: what was assumed to be known to all, and is not protected.
         notes: what else a reader must know.
         runs: how many runs on the same rows were seen.
+        observers: against whom it holds: one line if it is the same against everybody, a table if it depends on how
+            many sites collude, nothing where the algorithm has not said.
     """
 
     event: Event
@@ -54,6 +57,7 @@ class PrivacyStatement:
     public: tuple[str, ...] = ("the number of rows at each site", "the graph", "all hyper-parameters")
     notes: tuple[str, ...] = ()
     runs: int = 1
+    observers: tuple[Sight, ...] = ()
 
     @property
     def private(self) -> bool:
@@ -75,7 +79,9 @@ class PrivacyStatement:
             return self
         event = Repeated(self.event, runs)
         released = f"in each of {runs} runs, {self.released}"
-        return replace(self, event=event, epsilon=_price(event, self.delta), released=released, runs=runs)
+        table = tuple(replace(line, epsilon=seen(event, line.noise, self.delta)) for line in self.observers)
+        cost = _price(event, self.delta)
+        return replace(self, event=event, epsilon=cost, released=released, runs=runs, observers=table)
 
     def noting(self, *notes: str) -> "PrivacyStatement":
         """The same with these notes, each of them once."""
@@ -95,6 +101,7 @@ class PrivacyStatement:
             "released": self.released,
             "public": list(self.public),
             "notes": list(self.notes),
+            "observers": [line.to_dict() for line in self.observers],
             "event": self.event.to_dict(),
             "prose": self.prose(),
         }
@@ -107,12 +114,17 @@ class PrivacyStatement:
         what its own event costs is refused. What was not written down at all cannot be noticed here.
         """
         hints = get_type_hints(cls)
-        table = {"runs": 1, **data} if isinstance(data, dict) else {}  # files from before several runs were counted
+        # Files from before several runs were counted, and observers.
+        table = {"runs": 1, "observers": [], **data} if isinstance(data, dict) else {}
         check_keys(table, [*hints, "private", "prose"], (*hints, "private", "prose"), "a statement")
+        apart = ("event", "observers")  # priced anew
         for name in ("epsilon", "target_epsilon"):
             table[name] = inf if table[name] is None else typed(name, table[name], float)
-        read = {name: typed(name, table[name], hint, finite=False) for name, hint in hints.items() if name != "event"}
+        read = {name: typed(name, table[name], hint, finite=False) for name, hint in hints.items() if name not in apart}
         made = cls(event=event_from_dict(table["event"]), **read)
+        lines = typed("observers", table["observers"], tuple[Any, ...])
+        expect(len(lines) <= MOST_LINES, f"at most {MOST_LINES} observers", observers=len(lines))
+        made = replace(made, observers=tuple(Sight.from_dict(line, made.event, made.delta) for line in lines))
         for name in ("epsilon", "target_epsilon", "delta", "sigma"):
             number = getattr(made, name)
             expect(number is None or number >= 0, f"a number {name} >= 0", **{name: number})
@@ -158,6 +170,7 @@ class PrivacyStatement:
             "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether a"
             " row is the true one or another. Whatever they may conclude, its probability changes by a factor of at"
             f" most e^epsilon = {_factor(self.epsilon)} through that row{self._exception()}.",
+            *self._against(),
             f"Released: {self.released}.",
             f"What happened at a site: {self.event.describe()}.",
             f"Assumed public, and not protected: {public}.",
@@ -166,6 +179,17 @@ class PrivacyStatement:
             " and when its messages are sent, which may depend on the rows; and the gap between the ideal noise of the"
             " proof and the floating-point noise of a simulation.",
         ]
+
+    def _against(self) -> list[str]:
+        """Who may look on."""
+        if not self.observers:
+            return []
+        if len(self.observers) == 1:
+            (line,) = self.observers
+            others = "" if line.colluding == 0 else f" and all {line.colluding} other sites together"
+            return [f"This holds against whoever carries the messages{others}."]
+        told = "; ".join(f"{line.colluding}: {_up(line.epsilon)}" for line in milestones(self.observers))
+        return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {told}."]
 
     def _asked(self) -> str:
         """What the run, or each of the runs, was asked to stay within."""
@@ -181,6 +205,13 @@ class PrivacyStatement:
         if self.delta == 0:
             return ", without exception"
         return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
+
+
+def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:
+    """About so many lines of a table, evenly spaced: the first, the last, and the one that was agreed on among them."""
+    last = len(observers) - 1
+    even = {round(j * last / (most - 1)) for j in range(most)}
+    return tuple(line for k, line in enumerate(observers) if k in even or line.noise == 1)
 
 
 def _price(event: Event, delta: float) -> float:

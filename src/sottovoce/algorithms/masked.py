@@ -1,0 +1,457 @@
+"""MaskedNewton: preconditioned gradient descent on sums over all sites, of which nothing but the sum is ever seen.
+
+With N = sum m_i rows in all, B the bound on their norm and L the loss's smoothness, every site sends
+
+    exchange 1      its share of  M = sum a a^T  (the half of it, or for wide tables the diagonal)       sensitivity
+                                                                                                          sqrt(2) B^2
+    exchange k > 1  its share of  G(y) = sum of all records' gradients at the public point y             Loss.spread
+
+each with noise of standard deviation sigma_k Delta_k / sqrt(u - c): the sum of the u shares that it holds at least,
+less the c that colluding sites know, has standard deviation sigma_k Delta_k. Masks that cancel in the sum hide all
+else. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0), and the public numbers tau, alpha, beta below,
+
+    y  = w + beta (w - w_before)
+    w <- (1 + grow) y - alpha (bend L (M^ + tau I) + lam l2 I)^-1 (G~(y) / N + lam l2 y)
+
+    tau    `ridge` times the size of the noise in M^ (its spectral norm, up to a constant); the more of M^ is noise,
+           the larger the factor
+    bend   how much of the bound L M^ the curvature really is: <G~(y) - G~(y'), y - y'> over that of L M^, from the
+           points so far, recent ones weighing more; between LEAST_BEND and 1
+
+    grow   Newton's step along y itself, after the other: of the gradient along one line little is noise,
+           however many features there are. Nothing where it may be noise
+
+For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
+sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
+sqrt(m_j) and the mean.
+
+Everything that a site knows of others is the transcript of sums, and its state is a function of that alone. So the
+state is held once for all nodes here: (1, ..., runs). rho plays no part. Privacy: docs/proofs/masked.md.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, final
+
+import numpy as np
+
+from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.rival import refuse_incomplete
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
+from sottovoce.graphs import Inbox
+from sottovoce.noise import Noise
+from sottovoce.oracle import Oracle
+from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
+from sottovoce.privacy.gaussian import mu_for
+from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
+from sottovoce.sites import Weights
+
+# Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
+MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
+STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
+LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
+RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
+MEMORY, LEAST_BEND = 0.5, 0.2
+LEAST_GROWTH, MOST_GROWTH = -0.5, 1.0
+FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
+
+WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
+MOST_NUMBERS = 2**24  # in a message, which then is as long as one may be
+GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
+MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
+
+
+class State(NamedTuple):
+    """What the next exchange needs, all of it public. d model parameters, p features."""
+
+    values: Array  # (1, p, runs) eigenvalues of M^, or what bounds it, from its diagonal
+    trace: Array  # (1, 1, runs) of M^
+    basis: Array  # (1, p p, runs) its eigenvectors, as columns; (1, 0, runs) for a diagonal
+    w: Array  # (1, d, runs) the model
+    before: Array  # (1, d, runs) the one before
+    point: Array  # (1, d, runs) where the last gradient was taken
+    gradient: Array  # (1, d, runs) that gradient, of the mean loss
+    bent: Array  # (1, 1, runs) curvature along the way, as measured
+    bound: Array  # (1, 1, runs) and as L M^ bounds it
+    total: Array  # (1, d, runs) sum of the models so far
+    held: Array  # (nodes, 1, runs) zeros, one for each node here: all hold the same model
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MaskedNewton(PrivateAlgorithm[State]):
+    """Newton-like descent on masked sums: the noise of a trusted curator, without one.
+
+    Args:
+        rounds: exchanges in all: one of second moments, the rest of gradients.
+        epsilon: of the total guarantee, against the relay and `colluding` sites together.
+        colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them,
+            but at least one, since every site looks on.
+        least_sites: u, how many sites a sum must hold. None: all.
+        spare: attempts that are paid for beforehand, to make a sum again without a site that was lost.
+        worst_case_epsilon: what must hold against all other sites together. None: whatever follows.
+        weights: always "rows": a sum over all sites counts every row the same.
+        total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
+    """
+
+    rounds: int = 11
+    weights: Weights = "rows"
+    colluding: int | None = None
+    least_sites: int | None = None
+    spare: int = 0
+    worst_case_epsilon: float | None = None
+    total_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.rounds >= 2, "rounds >= 2: one of second moments, the rest of gradients", rounds=self.rounds)
+        expect(self.colluding is None or self.colluding >= 0, "colluding >= 0", colluding=self.colluding)
+        expect(self.least_sites is None or self.least_sites >= 1, "least_sites >= 1", least_sites=self.least_sites)
+        expect(self.spare >= 0, "spare >= 0 attempts", spare=self.spare)
+        worst = self.worst_case_epsilon
+        expect(worst is None or 0 < worst < math.inf, "a finite worst_case_epsilon > 0", worst_case_epsilon=worst)
+        expect(self.total_rows is None or self.total_rows >= 1, "total_rows >= 1", total_rows=self.total_rows)
+        expect(self.calibration == "exact", "calibration='exact' for masked sums", calibration=self.calibration)
+        rows_count = self.weights == "rows"
+        expect(rows_count, "weights='rows' for masked sums, which count every row the same", weights=self.weights)
+        if self.loss.smoothness_bound is None:
+            raise UnsupportedError(
+                f"Expected a loss with curvature for MaskedNewton, got loss={self.loss.name!r}, whose slope jumps. Use "
+                "a smooth one such as logistic, smoothed-hinge, huber or softmax, or IPADMM."
+            )
+        if self.regulariser.l1:
+            raise UnsupportedError(
+                f"Expected a smooth regulariser for MaskedNewton, got regulariser={self.regulariser.name!r}. Use l2."
+            )
+
+    # -- what the sites do ----------------------------------------------------------------------------------------
+
+    def start(self, site: Oracle, runs: int) -> State:
+        """All zero."""
+        self._check(site)
+        p, full = site.sites.d, self._full(site)
+        sizes = {"values": p, "trace": 1, "basis": p * p * full, "bent": 1, "bound": 1}
+        zeros = {name: np.zeros((1, sizes.get(name, site.d), runs)) for name in State._fields}
+        return State(**{**zeros, "held": np.zeros((site.sites.n, 1, runs))})
+
+    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+        """The sum of the messages of all sites here, (1, numbers, runs): of one site, its message. More than that sum
+        is never needed, and its noise is drawn as a whole, which has the same law as the sum of the shares.
+        """
+        runs = state.w.shape[2]
+        if k == 1:
+            exact = site.moments(self._full(site))
+            sums = np.repeat(exact[None, :, None], runs, axis=2)
+        else:
+            sums = site.gradient_sum(self._point(state)).astype(np.float64)
+        if math.isfinite(self.epsilon):
+            sums = sums + self._share(site) * self._unit(k, state, site) * self._normals(k, sums.shape[1], site, noise)
+        return sums, state
+
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
+        """The second moments, or a step."""
+        heard = inbox.everyone().astype(np.float64) / self._rows(site)
+        return self._measured(state, site, heard) if k == 1 else self._moved(k, state, site, heard)
+
+    def outputs(self, k: int, state: State) -> Outputs:
+        """The mean of the models so far, and the last: all nodes hold the same."""
+        shape = len(state.held), *state.w.shape[1:]
+        mean, last = (np.broadcast_to(model, shape) for model in (state.total / max(k - 1, 1), state.w))
+        return Outputs(average=mean, last=last)
+
+    @property
+    def draws_per_round(self) -> int:
+        """Enough for the largest matrix; p features need (p + 1) / 2."""
+        return (WIDEST_MATRIX + 1) // 2
+
+    def _point(self, state: State) -> Array:
+        """y: where the next gradient is taken."""
+        return state.w + MOMENTUM * (state.w - state.before)
+
+    def _measured(self, state: State, site: Oracle, heard: Array) -> State:
+        if not self._full(site):
+            roots = np.sqrt(np.maximum(heard, 0.0) + self._edge(site))
+            return state._replace(
+                values=roots.sum(axis=1, keepdims=True) * roots, trace=heard.sum(axis=1, keepdims=True)
+            )
+        p, runs = site.sites.d, heard.shape[2]
+        i, j = np.triu_indices(p)
+        entries = np.where(i == j, 1.0, math.sqrt(0.5))[:, None] * heard[0]
+        m = np.zeros((runs, p, p))
+        m[:, i, j] = m[:, j, i] = entries.T
+        values, vectors = np.linalg.eigh(m)
+        basis = np.ascontiguousarray(vectors.transpose(1, 2, 0)).reshape(1, p * p, runs)
+        trace = np.trace(m, axis1=1, axis2=2)[None, None, :]
+        return state._replace(values=np.maximum(values, 0.0).T[None], trace=trace, basis=basis)
+
+    def _moved(self, k: int, state: State, site: Oracle, heard: Array) -> State:
+        s, y, penalty = state, self._point(state), self.lam * self.regulariser.l2
+        bent, bound = s.bent, s.bound
+        if k > 2:
+            way = y - s.point
+            bent = MEMORY * bent + np.sum((heard - s.gradient) * way, axis=1, keepdims=True)
+            bound = MEMORY * bound + self._curvature(site) * self._product(s, site, way, way)
+        least = LEAST_BEND if self._full(site) else LEAST_BEND / site.sites.d  # a diagonal may bound far too much
+        bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
+        tau = np.maximum(self._edge(site) * self._ridge(s, site), FLOOR * s.values.max(axis=1, keepdims=True))
+        scale = bend * self._curvature(site) * (s.values + tau) + penalty
+        gradient = heard + penalty * y
+        step = STEP * self._divided(s, site, gradient, np.maximum(scale, np.finfo(np.float64).tiny))
+        w = y - step + self._growth(k, s, site, gradient, step, bend) * y
+        return s._replace(
+            w=w, before=s.w, point=y, gradient=heard, bent=bent, bound=bound, total=s.total + w
+        )  # fmt: skip
+
+    def _growth(self, k: int, state: State, site: Oracle, gradient: Array, step: Array, bend: Array) -> Array:
+        """How much longer the model should be, judged by the gradient along it that the step leaves: (1, 1, runs)."""
+        y, penalty, tiny = self._point(state), self.lam * self.regulariser.l2, np.finfo(np.float64).tiny
+        size, along = (np.sum(x * y, axis=1, keepdims=True) for x in (y, gradient))
+        curve, done = (
+            bend * self._curvature(site) * self._product(state, site, x, y)
+            + penalty * np.sum(x * y, axis=1, keepdims=True)
+            for x in (y, step)
+        )
+        sure = np.maximum(1 - self._noise(k, state, site) ** 2 * size / np.maximum(along**2, tiny), 0.0)
+        newton = np.where(curve > 0, (done - along) / np.maximum(curve, tiny), 0.0)
+        growth: Array = np.clip(sure * newton, LEAST_GROWTH, MOST_GROWTH)
+        return growth
+
+    def _noise(self, k: int, state: State, site: Oracle) -> Floats:
+        """The standard deviation of the noise in what was heard in exchange k, over N: (1, 1, runs)."""
+        if math.isinf(self.epsilon):
+            return np.zeros((1, 1, 1))
+        return self._unit(k, state, site) * (math.sqrt(site.n / self._honest(site)) / self._rows(site))
+
+    def _turned(self, state: State, site: Oracle, v: Array, back: bool) -> Array:
+        """A model (1, d, runs) in the eigenbasis of M^, or back from there: (p, outputs, runs)."""
+        p, runs = site.sites.d, v.shape[2]
+        parts = v.reshape(p, -1, runs)
+        if not state.basis.shape[1]:
+            return parts
+        basis = state.basis.reshape(p, p, runs)
+        turned: Array = np.einsum("ijr,jor->ior" if back else "jir,jor->ior", basis, parts, optimize=True)
+        return turned
+
+    def _divided(self, state: State, site: Oracle, v: Array, scale: Array) -> Array:
+        turned = self._turned(state, site, v, back=False) / scale[0][:, None, :]
+        return self._turned(state, site, turned.reshape(v.shape), back=True).reshape(v.shape)
+
+    def _product(self, state: State, site: Oracle, v: Array, w: Array) -> Array:
+        """<v, M^ w>, summed over the outputs: (1, 1, runs)."""
+        turned = self._turned(state, site, v, back=False) * self._turned(state, site, w, back=False)
+        product: Array = np.sum(state.values[0][:, None, :] * turned, axis=(0, 1))[None, None, :]
+        return product
+
+    def _curvature(self, site: Oracle) -> float:
+        """L: how much of M^ the Hessian of the mean loss is at most."""
+        bound = site.loss.smoothness_bound
+        assert bound is not None  # refused when the algorithm was made
+        return bound
+
+    def _ridge(self, state: State, site: Oracle) -> Array:
+        """By how many times the noise in M^ it is filled up: (1, 1, runs)."""
+        edge = self._edge(site)
+        part = edge / np.maximum(state.trace, max(edge, np.finfo(np.float64).tiny))
+        factor = LEAST_RIDGE + RIDGE_SLOPE * np.log(np.maximum(part, RIDGE_FROM) / RIDGE_FROM)
+        return np.minimum(factor, MOST_RIDGE)
+
+    def _edge(self, site: Oracle) -> float:
+        """The size of the noise in M^: sqrt(p) times the standard deviation of its numbers, or of p of them the
+        largest to be expected.
+        """
+        if math.isinf(self.epsilon):
+            return 0.0
+        rows, p = self._rows(site), site.sites.d
+        std = self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self._honest(site))
+        return std * math.sqrt(p if self._full(site) else 2 * math.log(2 * p))
+
+    # -- noise ----------------------------------------------------------------------------------------------------
+
+    def _normals(self, k: int, size: int, site: Oracle, noise: Noise) -> Array:
+        """So many standard normals: (1, size, runs)."""
+        parts = [noise.shared(k, r) for r in range(-(-size // site.d))]
+        return np.concatenate(parts, axis=1)[:, :size].astype(np.float64, copy=False)
+
+    def _unit(self, k: int, state: State, site: Oracle) -> Floats:
+        """sigma_k Delta_k: the noise of the shares of u - c sites together. The point is public, so it may count."""
+        rows = self._rows(site)
+        if k == 1:
+            return np.full((1, 1, 1), self.sigmas(site)[0] * site.moments_sensitivity(rows))
+        return self.sigmas(site)[k - 1] * site.gradient_sum_sensitivity(self._point(state), rows)
+
+    def _share(self, site: Oracle) -> float:
+        """The noise of the sites here, of which each adds one of the u - c shares."""
+        return math.sqrt(site.sites.n / self._honest(site))
+
+    def sigmas(self, site: Oracle) -> tuple[float, ...]:
+        """The noise multiplier of every exchange, against c colluding sites and the relay."""
+        if math.isinf(self.epsilon):
+            return (0.0,) * self.rounds
+        worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self._honest(site))
+        return _sigmas(self.epsilon, self.delta, self.rounds, self.spare, worst)
+
+    def sigma(self, site: Oracle) -> float:
+        """That of the dearest exchange."""
+        return min(self.sigmas(site))
+
+    # -- privacy --------------------------------------------------------------------------------------------------
+
+    def colluders(self, n: int) -> int:
+        """c: given, or fewer than half of the sites, but at least one if there is another."""
+        return max((n - 1) // 2, min(1, n - 1)) if self.colluding is None else self.colluding
+
+    def members(self, n: int) -> int:
+        """u: given, or all."""
+        return n if self.least_sites is None else self.least_sites
+
+    def _honest(self, site: Oracle) -> int:
+        """u - c."""
+        return self.members(site.n) - self.colluders(site.n)
+
+    def noise_seen(self, site: Oracle, observer: Observer) -> float:
+        """What an observer does not know of the noise, over what c colluding sites do not."""
+        return math.sqrt(shares_left(self.members(site.n), observer.colluding) / self._honest(site))
+
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+        """A Gaussian release whose noise is that of the shares which the observer does not know."""
+        if math.isinf(self.epsilon):
+            return NonPrivate()
+        return Gaussian(self.sigmas(site)[k - 1] * self.noise_seen(site, observer))
+
+    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+        """The first k exchanges, and all spare attempts, each as dear as the dearest."""
+        if math.isinf(self.epsilon):
+            return NonPrivate()
+        dearest = Gaussian(self.sigma(site) * self.noise_seen(site, observer))
+        parts: list[Event] = [self.cost(1, site, observer)]
+        parts += [Repeated(self.cost(2, site, observer), k - 1)] if k > 1 else []
+        parts += [Repeated(dearest, self.spare)] if self.spare else []
+        return Sequence(tuple(parts))
+
+    def agreed(self, site: Oracle) -> Observer:
+        """Against whom epsilon was asked for."""
+        return Observer(self.colluders(site.n))
+
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon after k exchanges of each run, against the sites that were assumed to collude."""
+        return epsilon(Repeated(self.event(k, site, self.agreed(site)), runs), self.delta)
+
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """The cost of all exchanges, and a line for every number of colluding sites."""
+        self._check(site)
+        event, private = self.event(self.rounds, site, self.agreed(site)), math.isfinite(self.epsilon)
+        return PrivacyStatement(
+            event=event,
+            epsilon=self.spent(self.rounds, site),
+            target_epsilon=self.epsilon,
+            delta=self.delta,
+            calibration=self.calibration if private else None,
+            sigma=self.sigma(site) if private else None,
+            released=self.released,
+            notes=self._notes(site) if private else (),
+            observers=self._table(site, event) if private else (),
+        )
+
+    def _table(self, site: Oracle, event: Event) -> tuple[Sight, ...]:
+        factors = {k: self.noise_seen(site, Observer(k)) for k in range(site.n)}
+        return tuple(Sight(k, noise, seen(event, noise, self.delta)) for k, noise in factors.items())
+
+    @property
+    def released(self) -> str:
+        """What is seen by whoever looks on."""
+        return (
+            "the noisy sum over all sites of the second moments of their rows, and then, at each of "
+            f"{self.rounds - 1} public models, of their records' gradients; single sites' messages are masked"
+        )
+
+    def _notes(self, site: Oracle) -> tuple[str, ...]:
+        n, c, u = site.n, self.colluders(site.n), self.members(site.n)
+        if n == 1:
+            return ("There is one site, and nothing is masked: whoever holds its rows is trusted with them.",)
+        assumed = f"at most {c} of the {n} sites collude" if c else f"none of the {n} sites colludes with another"
+        return (
+            f"It is assumed that {assumed}, the relay with them, and that every sum holds at least {u} sites. Masks"
+            " come from keys that two sites share, so this guarantee is computational: it holds against whoever cannot"
+            " break them. One member can spoil a sum, and is not found out.",
+            "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
+            " rows of all sites.",
+        )
+
+    # -- public numbers -------------------------------------------------------------------------------------------
+
+    def _rows(self, site: Oracle) -> int:
+        """N."""
+        return int(site.sites.counts.sum()) if self.total_rows is None else self.total_rows
+
+    def _full(self, site: Oracle) -> bool:
+        """Whether a message holds the half of a p x p matrix."""
+        return site.sites.d <= WIDEST_MATRIX
+
+    def _check(self, site: Oracle) -> None:
+        """Refuse what cannot be kept, before a row is touched."""
+        refuse_incomplete(site, type(self).__name__)
+        n, c, u = site.n, self.colluders(site.n), self.members(site.n)
+        _expect(u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", least_sites=u)
+        _expect(c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", colluding=c)
+        _expect(
+            2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
+            "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
+        )  # fmt: skip
+        _expect(
+            math.isfinite(site.sites.data_norm), "a bound on the norm of rows", "Declare it, and clip to it",
+            data_norm=site.sites.data_norm,
+        )  # fmt: skip
+        _expect(site.d <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=site.d)
+        _expect(
+            self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",
+            "Give the number of all rows", sites_here=site.sites.n,
+        )  # fmt: skip
+        if self.total_rows is not None:
+            held = int(site.sites.counts.sum())
+            _expect(
+                self.total_rows >= held, f"total_rows >= {held}, held here", "Count all", total_rows=self.total_rows
+            )
+        if math.isfinite(self.epsilon):
+            self._expect_grid(site)
+
+    def _expect_grid(self, site: Oracle) -> None:
+        """A site's exact share, in grid steps, must fit: the noise is 2^30 of them, so it may not be too small."""
+        # Second moments and gradients of m rows are at most m times as long as what one row moves them by.
+        steps = float(site.m.max()) * 2.0**GRID_BITS * math.sqrt(self._honest(site)) / self.sigma(site)
+        if steps > MOST_STEPS:
+            raise PrivacyError(
+                f"Expected noise that a grid of {GRID_BITS} bits can hold, got epsilon={self.epsilon:g}, for which a "
+                f"site's share is 2^{math.log2(steps):.1f} steps of 2^52. Ask for a smaller epsilon or more exchanges."
+            )
+
+
+def _expect(condition: bool, expected: str, advice: str, **came: object) -> None:
+    if not condition:
+        values = ", ".join(f"{name}={value!r}" for name, value in came.items())
+        raise InputError(f"Expected {expected}, got {values}. {advice}.")
+
+
+def weights(rounds: int) -> Floats:
+    """How mu^2 is dealt out over the exchanges. They add up to 1."""
+    return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
+
+
+@lru_cache(maxsize=256)
+def _sigmas(target: float, delta: float, rounds: int, spare: int, worst: tuple[float, int] | None) -> tuple[float, ...]:
+    """Noise multipliers with which all exchanges and spare attempts stay within the target. `worst` is (epsilon, by how
+    many times less noise, squared).
+    """
+    dealt, mu = weights(rounds), mu_for(target, delta)
+    if worst is not None:
+        mu = min(mu, mu_for(worst[0], delta) / math.sqrt(worst[1]))
+    mu /= math.sqrt(1 + spare * float(dealt.max()))
+    step = 2.0**-52
+    while True:
+        sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
+        parts = (*map(Gaussian, sigmas), Repeated(Gaussian(min(sigmas)), spare))
+        enough = epsilon(Sequence(parts), delta) <= target
+        if enough and (worst is None or seen(Sequence(parts), 1 / math.sqrt(worst[1]), delta) <= worst[0]):
+            return sigmas
+        mu, step = mu * (1 - step), 2 * step  # rounding may leave the target missed by a hair

@@ -1,0 +1,176 @@
+"""The noise of masked sums, share by share, and the exact privacy loss of whole transcripts of sums."""
+
+import numpy as np
+import pytest
+from rivals.harness import given, hockey_stick
+from scipy import stats
+
+import sottovoce as sv
+from sottovoce.graphs import Exchanged
+from sottovoce.noise import SeededNoise, Shape
+from sottovoce.oracle import Oracle
+from sottovoce.privacy import Gaussian, Repeated, Sequence, delta
+from sottovoce.privacy.observers import Observer, weakened
+
+LEVEL = 1e-6
+N, D, RUNS = 4, 3, 3000
+
+
+def rows(m=12, seed=0, d=D):
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(m, d))
+    return a / np.linalg.norm(a, axis=1, keepdims=True), rng.choice([-1.0, 1.0], size=m)
+
+
+def parts():
+    return [rows(seed=i) for i in range(N)]
+
+
+def algorithm_of(**options):
+    return sv.MaskedNewton(**{"epsilon": 1.0, "delta": 0.05, "colluding": 1, "rounds": 4, **options})
+
+
+def alone(algorithm, i):
+    """Site i by itself, as it would run: one node of N."""
+    a, b = parts()[i]
+    return Oracle(sv.Sites([a], [b]), np.array([N - 1]), N, algorithm.loss, algorithm.regulariser, algorithm.lam)
+
+
+def accepts(samples):
+    scaled = np.sort(samples.ravel())
+    tail = stats.chi2.cdf(np.sum(scaled**2), df=scaled.size)
+    return LEVEL < tail < 1 - LEVEL and stats.kstest(scaled, "norm").pvalue > LEVEL
+
+
+def played(algorithm, site, source, upto):
+    """The state before exchange `upto`, and its message."""
+    state = algorithm.start(site, RUNS)
+    for k in range(1, upto):
+        message, state = algorithm.release(k, state, site, source)
+        state = algorithm.absorb(k, state, site, Exchanged(message, lambda x: x))
+    return state, algorithm.release(upto, state, site, source)[0]
+
+
+def exact(algorithm, k, state, site):
+    """The sum without noise."""
+    if k == 1:
+        return site.moments(full=True)[None, :, None]
+    return site.gradient_sum(state.w + 0.5 * (state.w - state.before))
+
+
+def standardised(k, u=N):
+    """What the sum of exchange k holds besides the rows, over what should be left against c colluding sites."""
+    algorithm = algorithm_of(least_sites=u)
+    site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
+    state, message = played(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), k)
+    if k == 1:
+        scale = site.moments_sensitivity(12 * N)
+    else:
+        scale = site.gradient_sum_sensitivity(state.w + 0.5 * (state.w - state.before), 12 * N)
+    unit = algorithm.sigmas(site)[k - 1] * scale
+    return (message - exact(algorithm, k, state, site)) / unit * np.sqrt((u - 1) / N)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("u", [3, 4])
+def test_the_sum_carries_the_noise_of_all_shares(k, u):
+    assert accepts(standardised(k, u))
+
+
+@pytest.mark.parametrize("factor", [2 / 3, 0.95, 1.05])
+@pytest.mark.parametrize("k", [1, 3])
+def test_wrong_noise_in_the_sum_is_found_out(k, factor):
+    assert not accepts(factor * standardised(k))
+
+
+def test_the_shares_of_single_sites_add_up_to_the_simulated_sum():
+    """Each site by itself adds one of u - c shares: the sum over all has the law that the simulator draws at once."""
+    algorithm = algorithm_of(total_rows=12 * N)
+    sites = [alone(algorithm, i) for i in range(N)]
+    noise = [SeededNoise(9, Shape(1, D, RUNS, first_node=i)) for i in range(N)]
+    states = [algorithm.start(site, RUNS) for site in sites]
+    whole = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
+    for k in (1, 2):
+        messages = [algorithm.release(k, *pair, source)[0] for *pair, source in zip(states, sites, noise, strict=True)]
+        total = np.sum(messages, axis=0)
+        scale = whole.moments_sensitivity(12 * N) if k == 1 else whole.gradient_sum_sensitivity(states[0].w, 12 * N)
+        unit = algorithm.sigmas(whole)[k - 1] * scale
+        left = (total - exact(algorithm, k, states[0], whole)) / unit
+        assert accepts(left * np.sqrt((N - 1) / N))
+        assert not accepts(left * np.sqrt((N - 1) / N) * 2 / 3)
+        # What one colluding site knows can be taken out, and just the agreed noise is left.
+        known = messages[-1] - exact(algorithm, k, states[-1], sites[-1])
+        assert accepts(left - known / unit)
+        states = [
+            algorithm.absorb(k, state, site, Exchanged(total, lambda x: x))
+            for state, site in zip(states, sites, strict=True)
+        ]
+        for state in states[1:]:  # all hold the same: a function of the sums alone
+            assert all(np.array_equal(x, y) for x, y in zip(state, states[0], strict=True))
+
+
+def transcript_loss(algorithm, ours, theirs, seed=1):
+    """ln(p_ours / p_theirs) of all sums, exactly. Nobody colludes, so all of the noise counts."""
+    graph = sv.graphs.complete(2)
+    site, other = (algorithm.oracle(sites, graph) for sites in (ours, theirs))
+    d, rng = ours.d, np.random.default_rng(seed)
+    z = rng.normal(size=(algorithm.rounds, RUNS, 2, 4, d))
+    loss, state = np.zeros(RUNS), algorithm.start(site, RUNS)
+    for k in range(1, algorithm.rounds + 1):
+        message, _ = algorithm.release(k, state, site, given(z, 2, d, RUNS))
+        still = given(0 * z, 2, d, RUNS)
+        mean, moved = (algorithm.release(k, state, x, still)[0] for x in (site, other))
+        one = algorithm.release(k, state, site, given(0 * z + 1, 2, d, RUNS))[0]
+        unit = (one - mean)[0]
+        drawn = (message - mean)[0] / unit
+        shift = (mean - moved)[0] / unit
+        loss += np.sum((drawn + shift) ** 2 - drawn**2, axis=0) / 2
+        after, then = (algorithm.absorb(k, state, x, Exchanged(message, lambda m: m)) for x in (site, other))
+        assert all(np.array_equal(x, y) for x, y in zip(after, then, strict=True))  # no row is looked at
+        state = after
+    return loss, algorithm.statement(site).event
+
+
+def neighbours(kind):
+    """The largest moves: of second moments by orthogonal rows, of the smoothed hinge's gradients by opposite ones."""
+    a, b = np.tile([[1.0, 0.0]], (10, 1)), np.ones(10)
+    other = a.copy()
+    other[0] = {"orthogonal": [0.0, 1.0], "opposite": [-1.0, 0.0], "removed": [0.0, 0.0]}[kind]
+    rest = np.array([[0.6, 0.8], [0.0, -1.0]]), np.array([1.0, -1.0])
+    return [sv.Sites([x, rest[0]], [b, rest[1]]) for x in (a, other)]
+
+
+LOSSES = [sv.losses.Logistic(), sv.losses.SmoothedHinge()]
+
+
+@pytest.mark.parametrize("kind", ["orthogonal", "opposite", "removed"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_no_transcript_of_sums_tells_more_than_the_accountant_says(loss, kind):
+    algorithm = algorithm_of(colluding=0, loss=loss)
+    pair = neighbours(kind)
+    for ours, theirs in (pair, pair[::-1]):
+        loss_of, event = transcript_loss(algorithm, ours, theirs)
+        for e in (0.0, 0.25, 0.5, 1.0, 1.5):
+            assert hockey_stick(loss_of, e) <= delta(event, e)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_who_believes_in_half_as_much_noise_again_is_caught(loss):
+    algorithm = algorithm_of(colluding=0, loss=loss)
+    ours, theirs = neighbours("opposite" if loss.name == "smoothed-hinge" else "orthogonal")
+    found, event = transcript_loss(algorithm, ours, theirs)
+    believed = weakened(event, 1.5)
+    gaps = [hockey_stick(found, e) - delta(believed, e) for e in (0.0, 0.25, 0.5, 1.0)]
+    assert (max(gaps) > 0) == (loss.name == "smoothed-hinge")  # logistic rows move the sums by less than they could
+
+
+def test_an_observer_s_event_is_the_agreed_one_with_less_noise():
+    algorithm = algorithm_of(least_sites=4)
+    site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
+    agreed = algorithm.event(4, site, algorithm.agreed(site))
+    seen_by_two = algorithm.event(4, site, Observer(2))
+    factor = algorithm.noise_seen(site, Observer(2))
+    assert factor == pytest.approx(np.sqrt(2 / 3))
+    assert seen_by_two == weakened(agreed, factor)
+    assert isinstance(agreed, Sequence)
+    assert agreed.events[1] == Repeated(Gaussian(algorithm.sigmas(site)[1]), 3)

@@ -1,0 +1,165 @@
+"""Against whom a statement holds: tables, files from strangers, and graphs of keys."""
+
+import json
+import math
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import problems
+import pytest
+
+import sottovoce as sv
+from sottovoce.algorithms import registry
+from sottovoce.privacy import Gaussian, Laplace, PrivacyStatement, Repeated, SampledGaussian, Sampling, epsilon
+from sottovoce.privacy.discrete import discretisation_delta, shared_delta
+from sottovoce.privacy.observers import Sight, shares_left, smallest_part, weakened
+from sottovoce.privacy.statement import milestones
+
+
+def statement(**options):
+    algorithm = sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 2, **options})
+    sites = problems.sites(np.random.default_rng(0), (9,) * 12)
+    return algorithm.statement(algorithm.oracle(sites, sv.graphs.complete(12)))
+
+
+def test_shares_left():
+    assert [shares_left(5, k) for k in (0, 2, 4, 5, 9)] == [5, 3, 1, 1, 1]
+
+
+def test_weakened_events():
+    event = Repeated(Gaussian(2.0), 3)
+    assert weakened(event, 0.5) == Repeated(Gaussian(1.0), 3)
+    sampled = SampledGaussian(1.0, Sampling("poisson", 10, 2))
+    assert weakened(sampled, 1.0) == sampled
+    with pytest.raises(sv.UnsupportedError, match="Gaussian releases"):
+        weakened(sampled, 0.5)
+    with pytest.raises(sv.UnsupportedError, match="got Laplace"):
+        weakened(Laplace(1.0), 0.5)
+
+
+def test_local_noise_has_one_line_and_a_curator_none():
+    sites, graph = problems.sites(np.random.default_rng(0), (9,) * 3), sv.graphs.complete(3)
+    for name, line in registry.REGISTRY.items():
+        algorithm = registry.make(name, registry.settings_of(name, "fair", {"rounds": 3, "rho": 1.0}, {}))
+        found = algorithm.statement(algorithm.oracle(sites, graph))
+        if name == "masked":
+            assert [x.colluding for x in found.observers] == [0, 1, 2]
+        elif name == "trusted-curator" or not line.private:
+            assert found.observers == ()
+        else:
+            assert found.observers == (Sight(2, 1.0, found.epsilon),)
+            assert "against whoever carries the messages and all 2 other sites together" in found.prose()
+
+
+def test_the_words_and_the_data_hold_the_table():
+    made = statement()
+    data = made.to_dict()
+    assert [line["colluding"] for line in data["observers"]] == list(range(12))
+    assert f"2: {1:g}" in made.prose()
+    assert "computational" in made.prose()
+    assert PrivacyStatement.from_dict(json.loads(made.to_json())) == made
+
+
+def test_milestones_hold_the_ends_and_the_agreed_line():
+    made = statement(colluding=4)
+    few = milestones(made.observers, 3)
+    assert {0, 4, 11} <= {line.colluding for line in few}
+    assert len(few) <= 4
+
+
+def test_several_runs_cost_more_on_every_line():
+    made = statement()
+    more = made.of_runs(4)
+    for one, four in zip(made.observers, more.observers, strict=True):
+        assert four.epsilon > one.epsilon
+        assert four.epsilon == pytest.approx(epsilon(weakened(more.event, one.noise), 1e-5))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"epsilon": 0.5}, "an epsilon of at least .* against 7 colluding sites"),
+        ({"colluding": -1}, "colluding >= 0"),
+        ({"colluding": True}, "colluding >= 0"),
+        ({"noise": 0}, "noise > 0"),
+        ({"noise": "1"}, "noise > 0"),
+        ({"epsilon": "1"}, "epsilon >= 0"),
+        ({"more": 1}, "a line of a table of observers"),
+    ],
+)
+def test_a_stranger_s_table_is_priced_anew(change, told):
+    data = json.loads(statement().to_json())
+    data["observers"][7].update(change)
+    with pytest.raises(sv.InputError, match=told):
+        PrivacyStatement.from_dict(data)
+
+
+def test_a_statement_from_before_observers_is_read():
+    data = json.loads(statement().to_json())
+    del data["observers"]
+    assert PrivacyStatement.from_dict(data).observers == ()
+    data["observers"] = "all"
+    with pytest.raises(sv.InputError, match="a table of observers"):
+        PrivacyStatement.from_dict(data)
+
+
+def brute(graph, gone):
+    """By taking away every set of sites."""
+    sizes = []
+    for cut in combinations(graph, gone):
+        left = graph.subgraph(set(graph) - set(cut))
+        sizes += [len(part) for part in nx.connected_components(left)]
+    return min(sizes)
+
+
+@pytest.mark.parametrize("gone", range(6))
+@pytest.mark.parametrize(
+    "graph",
+    [
+        nx.complete_graph(7),
+        nx.cycle_graph(8),
+        nx.random_regular_graph(4, 9, seed=1),
+        nx.star_graph(6),
+        nx.path_graph(7),
+    ],
+    ids=["complete", "cycle", "regular", "star", "path"],
+)
+def test_the_smallest_part_that_can_be_cut_off(graph, gone):
+    assert smallest_part(graph, gone) == brute(graph, gone)
+
+
+def test_too_many_cuts_mean_the_worst_and_never_too_much():
+    graph = nx.random_regular_graph(4, 60, 0)
+    assert smallest_part(graph, 3) == 57
+    assert smallest_part(graph, 20) == 1
+    with pytest.raises(sv.InputError, match="gone < 60"):
+        smallest_part(graph, 60)
+
+
+def pmf(scale, reach):
+    y = np.arange(-reach, reach + 1)
+    p = np.exp(-(y**2) / (2 * scale**2))
+    return p / p.sum()
+
+
+@pytest.mark.parametrize("shares", [2, 3, 5])
+def test_a_sum_of_discrete_gaussians_is_nearly_one(shares):
+    """The factor that `shared_delta` allows for, where it is large enough to be seen: at a scale of 1."""
+    total = pmf(1.0, 40)
+    for _ in range(shares - 1):
+        total = np.convolve(total, pmf(1.0, 40))
+    reach = len(total) // 2
+    other, near = pmf(math.sqrt(shares), reach), slice(reach - 6, reach + 7)
+    apart = np.abs(np.log(total[near] / other[near])).max()
+    assert 1e-8 < apart <= 10 * (shares - 1) * math.exp(-(math.pi**2))
+
+
+def test_what_shares_on_a_grid_cost():
+    assert shared_delta(10_000, 2.0**30, 80, 1.0) < 1e-16
+    one = shared_delta(100, 50.0, 1, 1.0)
+    assert one >= discretisation_delta(100, 50.0, 1.0) > 0
+    assert shared_delta(100, 50.0, 4, 1.0) == pytest.approx(one / 4)
+    assert shared_delta(10, 1.0, 3, 1.0) > 0.01
+    with pytest.raises(sv.InputError, match="shares >= 1"):
+        shared_delta(1, 2.0, 0, 1.0)
