@@ -78,7 +78,7 @@ def has_printed_gaussian_noise(algorithm):
 @cache
 def needs_complete_graph(kind):
     """Whether nodes must hear everyone: it then says so of a path of three."""
-    algorithm = kind(rounds=1)
+    algorithm = kind(rounds=2)
     site = algorithm.oracle(sv.Sites([np.zeros((1, 1))] * 3, [np.ones(1)] * 3), sv.graphs.path(3))
     try:
         algorithm.start(site, 1)

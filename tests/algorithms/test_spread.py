@@ -119,5 +119,5 @@ def test_a_gradient_sum_is_the_sum_of_gradients():
     algorithm = sv.MaskedNewton(max_grad_norm=0.2)
     site = algorithm.oracle(sv.Sites(a, b), sv.graphs.complete(3))
     w = rng.normal(size=(1, 3, 2))
-    each = site.gradient(np.repeat(w, 3, axis=0)) - site.weight * w
-    np.testing.assert_allclose(site.gradient_sum(w)[0], (site.m * each).sum(axis=0), atol=1e-13)
+    each = site.gradient(np.repeat(w, 3, axis=0)) - site.lam * w
+    np.testing.assert_allclose(site.gradient_sum(w)[0], (site.divisor * each).sum(axis=0), atol=1e-13)

@@ -3,11 +3,11 @@
 import math
 
 import numpy as np
-import problems
 import pytest
 from scipy.optimize import minimize
 
 import sottovoce as sv
+from helpers import problems
 from sottovoce.algorithms.masked import WIDEST_MATRIX, weights
 from sottovoce.oracle import Oracle
 from sottovoce.privacy import Gaussian, epsilon
@@ -50,9 +50,9 @@ def test_without_noise_it_finds_the_optimum_of_the_pooled_rows(loss, device):
     features, labels = problems.lists(rng, SIZES, classes=isinstance(loss.labels, sv.losses.Signs))
     if loss.outputs > 1:
         labels = [rng.integers(3, size=len(a)).astype(float) for a in features]
-    algorithm = sv.MaskedNewton(epsilon=math.inf, rounds=300, loss=loss, lam=0.08)
+    algorithm = sv.MaskedNewton(epsilon=math.inf, rounds=300, loss=loss, lam=0.02)
     result = sv.simulate(algorithm, sv.Sites(features, labels), ALL, seed=0, record=1, device=device)
-    best = pooled(np.vstack(features), np.concatenate(labels), loss, 0.08 / 4)
+    best = pooled(np.vstack(features), np.concatenate(labels), loss, 0.02)
     np.testing.assert_allclose(result.consensus[0], best, atol=1e-5)
 
 
@@ -82,7 +82,7 @@ def test_a_wide_table_takes_the_diagonal():
     a = rng.normal(size=(40, d)) / math.sqrt(2 * d)
     sites = sv.Sites([a[:10], a[10:]], [np.sign(a[:10, 0]), np.sign(a[10:, 0])])
     graph = sv.graphs.complete(2)
-    algorithm = sv.MaskedNewton(epsilon=math.inf, rounds=300, colluding=1, lam=0.04)
+    algorithm = sv.MaskedNewton(epsilon=math.inf, rounds=300, colluding=1, lam=0.02)
     site = algorithm.oracle(sites, graph)
     assert site.moments(full=False) == pytest.approx(np.diag(site.sites.rows.moments()))
     result = sv.simulate(algorithm, sites, graph, seed=0, record=1)

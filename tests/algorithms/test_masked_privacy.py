@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from rivals.harness import given, hockey_stick
 from scipy import stats
 
 import sottovoce as sv
+from algorithms.harness import given, hockey_stick
 from sottovoce.graphs import Exchanged
 from sottovoce.noise import SeededNoise, Shape
 from sottovoce.oracle import Oracle
