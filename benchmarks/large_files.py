@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 
 from machine import busy, describe
 from sottovoce import Sites
-from sottovoce.schema import Schema, files
+from sottovoce.files.schema import Schema, encoding
 
 OUT = Path(__file__).parent / "large_files.json"
 BLOCK_ROWS = 500_000
@@ -99,8 +99,8 @@ def only_read(path, schema):  # noqa: ARG001, all tasks are called alike
 
 TASKS = {
     "pyarrow's reader alone": only_read,
-    "read and encoded": files.encode,
-    "read, encoded and dealt out to 5 sites": lambda path, schema: Sites.split(files.encode(path, schema), 5),
+    "read and encoded": encoding.encode,
+    "read, encoded and dealt out to 5 sites": lambda path, schema: Sites.split(encoding.encode(path, schema), 5),
 }
 
 
@@ -114,8 +114,8 @@ def work(task, path):
     """In a process of its own."""
     schema, started, before = Schema.load(Path(path).with_suffix(".toml")), time.perf_counter(), time.process_time()
     if task == "train":
-        from sottovoce.experiments.config import TrainConfig
-        from sottovoce.experiments.run import train
+        from sottovoce.studies.config import TrainConfig
+        from sottovoce.studies.run import train
 
         train(TrainConfig(data=path, schema=str(Path(path).with_suffix(".toml")), nodes=5, epsilon=1.0))
     else:

@@ -44,14 +44,14 @@ import sottovoce as sv
 from helpers.network_server import NatsServer
 from helpers.network_worlds import JetStreamWorld
 from helpers.site_runs import FIVE, Federation
-from sottovoce.engines.network.events import Watcher
-from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
-from sottovoce.engines.network.letters import Words
-from sottovoce.engines.network.mail import Mail, Pace
-from sottovoce.engines.network.opening import room_for
-from sottovoce.engines.network.snapshot import Snapshot, pack_state
-from sottovoce.engines.network.wire import Slot
-from sottovoce.engines.network.witness import Witness
+from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.journal import Snapshot, pack_state
+from sottovoce.federation.site.letters import Words
+from sottovoce.federation.site.mail import Mail, Pace
+from sottovoce.federation.site.seat import room_for
+from sottovoce.federation.site.witness import Witness
+from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
+from sottovoce.federation.transport.wire import Slot
 
 NUMBERS = 104  # Adult's coordinates
 LONG = 10.0

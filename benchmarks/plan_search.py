@@ -95,8 +95,8 @@ class Bench:
     def __init__(self, case: Case, cache: Path) -> None:
         from sottovoce import datasets, graphs
         from sottovoce.algorithms import IPADMM
-        from sottovoce.engines.optimum import pooled_optimum
         from sottovoce.plan.trial import thinned
+        from sottovoce.simulation.optimum import pooled_optimum
 
         data = {"adult": datasets.adult, "bank": datasets.bank}[case.data]()
         self.case, self.cache = case, cache
@@ -194,8 +194,8 @@ def _neighbours(s: Setting, factor: float) -> Iterator[Setting]:
 
 def planned(bench: Bench) -> Setting:
     """What the planner says, from public numbers."""
-    from sottovoce.losses import Logistic
     from sottovoce.plan import plan
+    from sottovoce.problem.losses import Logistic
 
     public: dict[str, Any] = {"sizes": bench.sizes, "d": bench.d, "graph": bench.graph, "epsilon": bench.case.epsilon}
     found = plan(**public, delta=DELTA, loss=Logistic(), lam=bench.case.lam)

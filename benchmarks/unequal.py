@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import sottovoce as sv
 from machine import describe
-from sottovoce.compiled import CompiledOracle
-from sottovoce.datasets import BySizes
+from sottovoce.files.datasets import BySizes
+from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.plan import plan
-from sottovoce.sites import WEIGHTS
+from sottovoce.problem.sites import WEIGHTS
 
 OUT = Path(__file__).with_name("unequal.json")
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "unequal.md"

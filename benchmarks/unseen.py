@@ -28,14 +28,14 @@ import render
 import tables
 from processes import HERE, NotMeasuredError, call, python
 from sottovoce.algorithms import IPADMM
-from sottovoce.disk import write_whole
-from sottovoce.engines.optimum import pooled_model
-from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import Trained, jsonable, train
 from sottovoce.experiments.source import Source, source
-from sottovoce.losses import Huber
-from sottovoce.schema import Schema
-from sottovoce.sites import Sites
+from sottovoce.files.schema import Schema
+from sottovoce.problem.losses import Huber
+from sottovoce.problem.sites import Sites
+from sottovoce.settings.disk import write_whole
+from sottovoce.simulation.optimum import pooled_model
+from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.run import Trained, jsonable, train
 
 SITES, EPSILONS = (5, 20, 100), (0.5, 1.0, 2.0)
 RUNS, CENTRAL_SEEDS = 5, (0, 1, 2, 3, 4)

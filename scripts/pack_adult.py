@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.datasets.adult import ATTRIBUTES
+from sottovoce.files.datasets.adult import ATTRIBUTES
 
 ORIGIN = {
     "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",

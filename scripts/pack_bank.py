@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.datasets.bank import ATTRIBUTES, SCALES
+from sottovoce.files.datasets.bank import ATTRIBUTES, SCALES
 
 ORIGIN = {
     "train.csv.gz": "a3f2222c9a87f11868e0fa6a87743ed239e4d6079e12f320b394e82e06ad7be0",

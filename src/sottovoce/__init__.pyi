@@ -1,15 +1,9 @@
 # Every public name, once: lazy_loader imports it from here when it is first asked for, and type checkers see it.
 
 from . import algorithms as algorithms
-from . import datasets as datasets
 from . import estimators as estimators
-from . import graphs as graphs
-from . import losses as losses
-from . import models as models
 from . import plan as plan
 from . import privacy as privacy
-from . import regularisers as regularisers
-from . import schema as schema
 from .algorithms import ADMM as ADMM
 from .algorithms import DPADMM as DPADMM
 from .algorithms import DPDSGD as DPDSGD
@@ -24,15 +18,21 @@ from .algorithms import NoisyAveragedGD as NoisyAveragedGD
 from .algorithms import RyuKim as RyuKim
 from .algorithms import TrustedCurator as TrustedCurator
 from .algorithms import utility_bound as utility_bound
-from .engines.simulate import Result as Result
-from .engines.simulate import simulate as simulate
 from .errors import BudgetError as BudgetError
 from .errors import InputError as InputError
 from .errors import PrivacyError as PrivacyError
 from .errors import PrivacyLeakWarning as PrivacyLeakWarning
 from .errors import SottovoceError as SottovoceError
 from .errors import UnsupportedError as UnsupportedError
-from .sites import Sites as Sites
+from .files import datasets as datasets
+from .files import models as models
+from .files import schema as schema
+from .problem import graphs as graphs
+from .problem import losses as losses
+from .problem import regularisers as regularisers
+from .problem.sites import Sites as Sites
+from .simulation.engine import Result as Result
+from .simulation.engine import simulate as simulate
 
 __version__: str
 __all__: list[str]

@@ -8,9 +8,9 @@ import sottovoce as sv
 from helpers import every
 from sottovoce import algorithms as al
 from sottovoce.algorithms.objective import ObjectivePerturbation
-from sottovoce.compiled import CompiledOracle
-from sottovoce.noise import GivenNoise, SeededNoise, Shape
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle
 
 FEW = 20  # runs that are replayed in full
 OBJECTIVE = every.kinds(lambda line: issubclass(line.kind, ObjectivePerturbation))

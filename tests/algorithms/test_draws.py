@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from algorithms import harness
-from sottovoce.algorithms.draws import LAPLACE_NORMALS, NORM_LAPLACE_NORMALS, laplace, norm_laplace
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.algorithms.rival import LAPLACE_NORMALS, NORM_LAPLACE_NORMALS, laplace, norm_laplace
+from sottovoce.noise.sources import SeededNoise, Shape
 
 LEVEL = 1e-6
 D, RUNS, NODES = 4, 3000, 2

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import sottovoce as sv
-from sottovoce.engines.optimum import pooled_model, pooled_optimum
+from sottovoce.simulation.optimum import pooled_model, pooled_optimum
 
 
 @pytest.fixture(scope="module", name="network")

@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 import sottovoce as sv
 from helpers import problems
 from sottovoce.algorithms.masked import WIDEST_MATRIX, weights
-from sottovoce.oracle import Oracle
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, epsilon
-from sottovoce.privacy.accounting import leaves
+from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.observers import Observer
 
 SIZES = (3, 40, 11, 26)

@@ -6,11 +6,11 @@ from scipy import stats
 
 import sottovoce as sv
 from algorithms.harness import given, hockey_stick
-from sottovoce.graphs import Exchanged
-from sottovoce.noise import SeededNoise, Shape
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, Repeated, Sequence, delta
 from sottovoce.privacy.observers import Observer, weakened
+from sottovoce.problem.graphs import Exchanged
 
 LEVEL = 1e-6
 N, D, RUNS = 4, 3, 3000

@@ -8,7 +8,7 @@ import sottovoce as sv
 from algorithms import harness
 from helpers import every
 from sottovoce import algorithms as al
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.noise.sources import SeededNoise, Shape
 
 LEVEL = 1e-6  # of every test: a right law fails once in a million
 RUNS, D = 400, 3

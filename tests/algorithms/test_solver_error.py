@@ -12,7 +12,7 @@ import pytest
 import sottovoce as sv
 from algorithms import harness
 from sottovoce import algorithms as al
-from sottovoce.oracle import Oracle
+from sottovoce.oracle.plain import Oracle
 
 D, M = 3, 4
 GRAPH = sv.graphs.complete(2)

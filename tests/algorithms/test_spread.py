@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sottovoce as sv
-from sottovoce.losses import Logistic, Softmax
+from sottovoce.problem.losses import Logistic, Softmax
 
 REACHES = [0.0, 0.01, 0.3, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 300.0, 1e4]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from sottovoce.schema import ClassLabel, NumberLabel, Schema, require_reviewed
+from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
 
 HELD_OUT = [1, 2, 3, 6, 8]  # by: printf digits:N | sha256sum, first eight digits below 0x33333334
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -6,9 +6,9 @@ import pytest
 
 from sottovoce import ADMM, IPADMM
 from sottovoce.errors import InputError
-from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import bind
 from sottovoce.plan import plan
+from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.run import bind
 
 CONFIGS = [
     TrainConfig(),

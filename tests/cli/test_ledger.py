@@ -7,7 +7,7 @@ import typer
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.privacy import Gaussian
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.books.ledger import Ledger
 
 
 @pytest.fixture

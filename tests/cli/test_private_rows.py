@@ -14,14 +14,14 @@ from scipy.stats import norm
 
 from cli.conftest import QUICK, TINY
 from sottovoce import models, simulate
-from sottovoce import noise as noise_module
-from sottovoce.compiled import CompiledOracle
-from sottovoce.engines import devices
 from sottovoce.errors import UnsupportedError
-from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import bind, train
-from sottovoce.oracle import Oracle
+from sottovoce.noise import sources as noise_module
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import HOLDER_ONLY
+from sottovoce.simulation import engine
+from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.run import bind, train
 
 ONLY = "for the holder of the rows only; not covered by the guarantee"
 
@@ -296,7 +296,7 @@ def test_a_device_that_refuses_costs_nothing(given, tmp_path, cli, answer, monke
 
     budget = tmp_path / "budget.json"
     cli("budget", "new", budget, "--epsilon", 20)
-    monkeypatch.setattr(devices.Cpu, "oracle", refuse)
+    monkeypatch.setattr(engine.Cpu, "oracle", refuse)
     code, out, err = cli(*given, "--nodes", 3, "--budget", budget)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert answer("budget", "show", budget)["spent"] == 0

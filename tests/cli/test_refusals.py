@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cli.conftest import TINY
-from sottovoce.experiments import folder, run
+from sottovoce.studies import folder, run
 
 WRONG = {
     "not a number": (["train", "--epsilon", "nan"], "epsilon=nan"),
@@ -185,8 +185,8 @@ def test_without_the_extra(cli, place, monkeypatch, missing):
 
     monkeypatch.setattr(builtins, "__import__", without)
     if missing == "pyarrow":
-        monkeypatch.delitem(sys.modules, "sottovoce.experiments.folder")
-        monkeypatch.delattr("sottovoce.experiments.folder")
+        monkeypatch.delitem(sys.modules, "sottovoce.studies.folder")
+        monkeypatch.delattr("sottovoce.studies.folder")
     code, out, err = cli("train", *TINY, "--out", "run")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "pip install 'sottovoce[cli]'" in err

@@ -9,10 +9,10 @@ import pytest
 from pyarrow import parquet
 
 from cli.conftest import TINY
-from sottovoce.engines.history import COLUMNS
-from sottovoce.engines.simulate import simulate
-from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import bind
+from sottovoce.simulation.engine import simulate
+from sottovoce.simulation.history import COLUMNS
+from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.run import bind
 
 KEYS = {
     "algorithm", "dataset", "nodes", "graph", "rounds", "local_steps", "epsilon", "delta", "sigma", "calibration",

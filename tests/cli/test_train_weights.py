@@ -9,7 +9,7 @@ import pytest
 from cli.conftest import QUICK, TINY
 from sottovoce import graphs
 from sottovoce.estimators import training
-from sottovoce.losses import Logistic
+from sottovoce.problem.losses import Logistic
 
 UNEQUAL = {"north": 3000, "south": 200, "west": 60, "east": 40}
 

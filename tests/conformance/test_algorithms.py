@@ -11,7 +11,7 @@ import sottovoce as sv
 from helpers import every, problems
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.rival import Rival
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy import Event
 
 # Every line of the registry in every form, with a penalty that all can work with on so few rows; and some guises.

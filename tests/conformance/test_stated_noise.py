@@ -10,7 +10,7 @@ import sottovoce as sv
 from helpers import every, problems
 from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.privacy import Gaussian, GaussianObjective, PureRelease, SampledGaussian
-from sottovoce.privacy.accounting import leaves
+from sottovoce.privacy.accounting.accountant import leaves
 
 SIZES, GRAPH = (30, 20, 25), sv.graphs.ring(3)  # which is complete, too
 COMMON = {"epsilon": 2.0, "delta": 1e-5, "rounds": 3, "rho": 1.0, "lam": 0.1}

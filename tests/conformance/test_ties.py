@@ -7,13 +7,13 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import losses, models
-from sottovoce.cli import demo_scores
-from sottovoce.compiled import CompiledOracle
+from sottovoce.cli.demo import scoring
 from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression
-from sottovoce.models import apply
-from sottovoce.oracle import Oracle
+from sottovoce.files.models import apply
+from sottovoce.files.schema import ClassLabel, Numeric, Schema
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, PrivacyStatement
-from sottovoce.schema import ClassLabel, Numeric, Schema
 
 MARGINS = [losses.Logistic(), losses.Hinge(), losses.SmoothedHinge()]
 ROWS = np.array([[0.5, 0.0], [0.0, 0.5], [-0.5, 0.5]])  # with w = (0, 1) of sign 0, + and +; with (1, 0) +, 0 and -
@@ -101,4 +101,4 @@ def test_the_demo_s_simulated_accuracy_is_by_the_same_rule():
     site = CompiledOracle(
         sv.Sites([ROWS], [np.ones(3)]), np.array([0]), 1, losses.Logistic(), sv.regularisers.L2(), 0.1
     )
-    assert demo_scores.mean_scores(site, WEIGHTS[None]).accuracy.tolist() == [1, 2 / 3, 1, 1]
+    assert scoring.mean_scores(site, WEIGHTS[None]).accuracy.tolist() == [1, 2 / 3, 1, 1]

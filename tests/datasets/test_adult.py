@@ -11,11 +11,11 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from sottovoce.datasets import Dataset, adult
-from sottovoce.datasets import packed as packed_files
 from sottovoce.errors import InputError
+from sottovoce.files.datasets import Dataset, adult
+from sottovoce.files.datasets import packed as packed_files
 
-MODULE = sys.modules["sottovoce.datasets.adult"]  # the package gives the function this name
+MODULE = sys.modules["sottovoce.files.datasets.adult"]  # the package gives the function this name
 
 # Copied from the raw files, rows with a "?" not counted; the largest values found there with awk.
 LARGEST = {

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from sottovoce.datasets import bank
-from sottovoce.datasets import packed as packed_files
 from sottovoce.errors import InputError
+from sottovoce.files.datasets import bank
+from sottovoce.files.datasets import packed as packed_files
 
-MODULE = sys.modules["sottovoce.datasets.bank"]  # the package gives the function this name
+MODULE = sys.modules["sottovoce.files.datasets.bank"]  # the package gives the function this name
 
 HEADER = ",age,job,marital,education,default,balance,housing,loan,contact,day,month,duration,campaign,pdays,previous,poutcome,deposit"  # noqa: E501
 # Copied from the raw files: row numbers in bank-full.csv, then the attributes.

@@ -5,10 +5,12 @@ import tomllib
 from pathlib import Path
 
 import sottovoce
-from sottovoce.engines.network import agreement, journal, wire
-from sottovoce.models import file
-from sottovoce.privacy import budget, ledger_store
-from sottovoce.schema import parse
+from sottovoce.federation.agreement import agreement
+from sottovoce.federation.site import journal
+from sottovoce.federation.transport import wire
+from sottovoce.files.models import model
+from sottovoce.files.schema import parse
+from sottovoce.privacy.books import budget, store
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -16,9 +18,9 @@ FORMATS = {
     "agreement": agreement.FORMAT,
     "journal": journal.FORMAT,
     "message": wire.MAGIC.decode(),
-    "ledger": ledger_store.FORMAT,
+    "ledger": store.FORMAT,
     "budget": budget.VERSION,
-    "model": file.FORMAT,
+    "model": model.FORMAT,
     "schema": parse.VERSION,
 }
 

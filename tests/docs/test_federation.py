@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sottovoce import models
-from sottovoce.cli import demo_processes, main
-from sottovoce.datasets.adult_csv import write_csv
-from sottovoce.engines.network import agreement_file
+from sottovoce.cli import main
+from sottovoce.cli.demo import processes
+from sottovoce.federation.agreement import signing
+from sottovoce.files.datasets.adult import write_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "how-to" / "federation.md"
@@ -65,12 +66,12 @@ def followed(tmp_path_factory):
     place, port, codes = tmp_path_factory.mktemp("federation"), free_port(), []
     shutil.copy(DOCS / "tutorial" / "adult-schema.toml", place)
     deal_rows(place)
-    with pytest.MonkeyPatch.context() as patch, demo_processes.Programs() as programs:
+    with pytest.MonkeyPatch.context() as patch, processes.Programs() as programs:
         patch.chdir(place)
         for line in commands():
             program, *arguments = adapted(line, port)
             if program == "nats-server":
-                programs.start("server", [demo_processes.server_program(), *arguments], place / "server.log")
+                programs.start("server", [processes.server_program(), *arguments], place / "server.log")
                 continue
             assert program == "sottovoce"
             if arguments[:2] == ["site", "run"]:
@@ -85,7 +86,7 @@ def followed(tmp_path_factory):
 def test_every_site_ends_well_with_a_model(followed):
     place, codes = followed
     assert codes == [0] * 5
-    agreement = agreement_file.load(place / "federation.toml")
+    agreement = signing.load(place / "federation.toml")
     assert {member.name: member.rows for member in agreement.sites} == ROWS
     for site in ROWS:
         folder = place / f"{site}-state" / agreement.run

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor
-from sottovoce.losses import Huber, SmoothedHinge
+from sottovoce.problem.losses import Huber, SmoothedHinge
 
 # The seed makes the tests repeatable.
 pytestmark = pytest.mark.filterwarnings("ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning")

@@ -190,7 +190,15 @@ def test_nothing_but_the_release_is_kept(two, quick):
         "site_rows_",
     }  # fmt: skip
     content = pickle.dumps(model)
-    for word in (b"history", b"History", b"risk", b"accuracy", b"seed", b"sottovoce.engines", b"sottovoce.sites"):
+    for word in (
+        b"history",
+        b"History",
+        b"risk",
+        b"accuracy",
+        b"seed",
+        b"sottovoce.simulation",
+        b"sottovoce.problem.sites",
+    ):
         assert word not in content, word
 
 

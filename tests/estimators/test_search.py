@@ -13,7 +13,7 @@ from sottovoce.errors import BudgetError, InputError, PrivacyError, PrivacyLeakW
 from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch, search
 from sottovoce.estimators.draws import SystemDraws
 from sottovoce.privacy import BudgetAccountant, RepeatAndSelect, epsilon
-from sottovoce.privacy.accounting import plain_mu
+from sottovoce.privacy.accounting.accountant import plain_mu
 
 SEEDED = pytest.mark.filterwarnings("ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning")
 PUBLIC = {"data_norm": 3.0, "classes": ["no", "yes"]}

@@ -234,7 +234,7 @@ def test_as_a_model_file(case, intercept, quick, tmp_path, request):
 
 
 def test_as_a_model_with_a_schema(quick):
-    from sottovoce.schema import ClassLabel, Numeric, Schema
+    from sottovoce.files.schema import ClassLabel, Numeric, Schema
 
     schema = Schema(
         columns=(Numeric(name="age", bounds=(0.0, 100.0), scale="unit"),),

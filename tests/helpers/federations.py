@@ -13,12 +13,12 @@ import pytest
 import sottovoce as sv
 from helpers import every
 from sottovoce.algorithms import DPADMM, IPADMM
-from sottovoce.engines.network.agreement import Agreement, Member, new_run
-from sottovoce.engines.network.identity import SigningKey
-from sottovoce.engines.network.letters import Sighting, Words, read_words, words_size
-from sottovoce.engines.network.wire import Envelope, Slot, seal, unseal
-from sottovoce.losses import Huber, Quantile, Softmax
-from sottovoce.regularisers import ElasticNet
+from sottovoce.federation.agreement.agreement import Agreement, Member, new_run
+from sottovoce.federation.agreement.identity import SigningKey
+from sottovoce.federation.site.letters import Sighting, Words, read_words, words_size
+from sottovoce.federation.transport.wire import Envelope, Slot, seal, unseal
+from sottovoce.problem.losses import Huber, Quantile, Softmax
+from sottovoce.problem.regularisers import ElasticNet
 
 NAMES = ("berlin", "paris", "rome")
 SIZES = (30, 20, 25)

@@ -12,15 +12,15 @@ import numpy as np
 from helpers.federations import seal_words
 from helpers.network_server import NatsServer
 from helpers.site_runs import Federation
-from sottovoce.engines.network import agreement_file, certificates, countersign
-from sottovoce.engines.network.certificates import TLSFiles
-from sottovoce.engines.network.events import Watcher
-from sottovoce.engines.network.jetstream import JetStreamTransport
-from sottovoce.engines.network.mail import Mail, Pace
-from sottovoce.engines.network.notices import Board
-from sottovoce.engines.network.opening import open_run, room_for
-from sottovoce.engines.network.server import Hosting, server_config
-from sottovoce.engines.network.wire import Slot
+from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.site.absent import Board
+from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.mail import Mail, Pace
+from sottovoce.federation.site.seat import open_run, room_for
+from sottovoce.federation.transport.jetstream import JetStreamTransport
+from sottovoce.federation.transport.server import Hosting, server_config
+from sottovoce.federation.transport.wire import Slot
 
 LONG = 10.0
 D = 5  # of the federations here
@@ -91,9 +91,9 @@ def program_of(federation, name, server, folder: Path):
     """The files of one site for `sottovoce site run`, and the arguments."""
     agreed, folder = folder / "federation.toml", folder / name
     if not agreed.exists():
-        agreement_file.save(federation.agreement, agreed)
+        signing.save(federation.agreement, agreed)
         for site in federation.names:
-            countersign.write_signature(
+            signing.write_signature(
                 federation.agreement, site, federation.keys[site], agreed.with_name(f"federation.{site}.sig")
             )
     folder.mkdir()

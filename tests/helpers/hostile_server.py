@@ -9,8 +9,8 @@ import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
-from sottovoce.engines.network import certificates
-from sottovoce.engines.network.certificates import TLSFiles
+from sottovoce.federation.agreement import certificates
+from sottovoce.federation.agreement.certificates import TLSFiles
 
 INFO = b'INFO {"server_id":"X","version":"2.11.0","headers":true,"max_payload":1048576,"jetstream":true}\r\n'
 CHUNK = 1 << 16

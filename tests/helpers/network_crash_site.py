@@ -26,22 +26,21 @@ from pathlib import Path
 
 import numpy as np
 
-from sottovoce.cli import site_files
-from sottovoce.cli.exit_codes import code_of
-from sottovoce.engines.network import agreement_file
-from sottovoce.engines.network.certificates import TLSFiles
-from sottovoce.engines.network.events import Watcher
-from sottovoce.engines.network.identity import SigningKey
-from sottovoce.engines.network.jetstream import JetStreamTransport
-from sottovoce.engines.network.mail import Pace
-from sottovoce.engines.network.opening import room_for
-from sottovoce.engines.network.runner import run_site
-from sottovoce.engines.network.seat import Seat
+from sottovoce.cli.app import code_of
+from sottovoce.cli.site import files
 from sottovoce.errors import SottovoceError
-from sottovoce.noise import GivenNoise, SeededNoise, Shape
-from sottovoce.privacy.ledger import Ledger
-from sottovoce.privacy.ledger_head import OpenHead
-from sottovoce.sampler import discrete_gaussian, keyed
+from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.agreement.identity import SigningKey
+from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.mail import Pace
+from sottovoce.federation.site.runner import run_site
+from sottovoce.federation.site.seat import Seat, room_for
+from sottovoce.federation.transport.jetstream import JetStreamTransport
+from sottovoce.noise.sampler import discrete_gaussian, keyed
+from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
+from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.privacy.books.store import OpenHead
 
 PACE = Pace(slice=1.0, server=60.0)
 CAP = 10.0, 1e-3
@@ -109,16 +108,16 @@ def open_ledger(path, site):
 
 
 async def live(folder, case, site, stack, fate):
-    agreement, data = agreement_file.load(folder / "federation.toml"), folder / f"{site}.npz"
-    run_folder = site_files.run_folder(folder / site, agreement)
-    noise, rows = {}, site_files.rows_of(agreement, data)
+    agreement, data = signing.load(folder / "federation.toml"), folder / f"{site}.npz"
+    run_folder = files.run_folder(folder / site, agreement)
+    noise, rows = {}, files.rows_of(agreement, data)
     if case["seed"] is not None:
         noise = {"noise": given_noise(agreement, site, case["seed"]), "for_tests": True}
     seat = Seat(
         agreement=agreement, site=site, rows=rows, **noise,
         key=SigningKey.load(folder / f"{site}.signing.pem"),
         ledger=stack.enter_context(open_ledger(folder / site / "rows.ledger", site)),
-        journal=stack.enter_context(site_files.open_journal(run_folder, agreement, site, rows)),
+        journal=stack.enter_context(files.open_journal(run_folder, agreement, site, rows)),
     )  # fmt: skip
     largest = room_for(agreement).size
     transport = await JetStreamTransport.connect(

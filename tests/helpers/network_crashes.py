@@ -23,20 +23,18 @@ from helpers.federations import open_words
 from helpers.network_server import NatsServer
 from helpers.network_worlds import play
 from helpers.site_runs import scratch
-from sottovoce.cli.exit_codes import LEFT_BEHIND
-from sottovoce.engines.network import agreement_file, certificates
-from sottovoce.engines.network.certificates import TLSFiles
-from sottovoce.engines.network.connection import Pushes, Server
-from sottovoce.engines.network.identity import OPERATOR
-from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
-from sottovoce.engines.network.journal import Journal
-from sottovoce.engines.network.link import Link
-from sottovoce.engines.network.opening import room_for
-from sottovoce.engines.network.seat import committing, digest, owner_of
-from sottovoce.engines.network.server import Hosting, server_config
-from sottovoce.engines.network.subjects import inbox, mailbox, stream_name
-from sottovoce.engines.network.wire import Kind, Slot
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.cli.app import LEFT_BEHIND
+from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.agreement.identity import OPERATOR
+from sottovoce.federation.site.journal import Journal
+from sottovoce.federation.site.seat import committing, digest, owner_of, room_for
+from sottovoce.federation.transport.connection import Pushes, Server
+from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
+from sottovoce.federation.transport.link import Link
+from sottovoce.federation.transport.server import Hosting, server_config
+from sottovoce.federation.transport.wire import Kind, Slot, inbox, mailbox, stream_name
+from sottovoce.privacy.books.ledger import Ledger
 
 DRIVER = Path(__file__).parent / "network_crash_site.py"
 KILLED = -9
@@ -57,7 +55,7 @@ class RealServer(NatsServer):
 def lay_out(federation, folder):
     """Every file that sites and server need."""
     agreement = federation.agreement
-    agreement_file.save(agreement, folder / "federation.toml")
+    signing.save(agreement, folder / "federation.toml")
     certificates.create_authority(folder)
     certificates.issue_server(folder)
     certificates.issue_operator(folder)

@@ -3,10 +3,10 @@
 import asyncio
 from itertools import count
 
-from sottovoce.engines.network.jetstream import JetStreamTransport, create_stream
-from sottovoce.engines.network.memory import MemoryTransport, Post
-from sottovoce.engines.network.transport import PutOutcome, PutResult
-from sottovoce.engines.network.wire import Kind, Slot
+from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
+from sottovoce.federation.transport.memory import MemoryTransport, Post
+from sottovoce.federation.transport.transport import PutOutcome, PutResult
+from sottovoce.federation.transport.wire import Kind, Slot
 
 LARGEST = 4000  # bytes of a message
 LONG = 10.0  # seconds: ample, even on a busy machine

@@ -12,12 +12,12 @@ import pytest
 import sottovoce as sv
 from helpers.federations import agreement, members
 from helpers.problems import lists
-from sottovoce.engines.network.journal import Journal
-from sottovoce.engines.network.mail import Pace
-from sottovoce.engines.network.runner import run_site
-from sottovoce.engines.network.seat import Seat, committing, owner_of
-from sottovoce.noise import GivenNoise, SeededNoise, Shape
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.federation.site.journal import Journal
+from sottovoce.federation.site.mail import Pace
+from sottovoce.federation.site.runner import run_site
+from sottovoce.federation.site.seat import Seat, committing, owner_of
+from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
+from sottovoce.privacy.books.ledger import Ledger
 
 QUICK = Pace(slice=0.5, server=20.0)
 CAP = 10.0

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from sottovoce.kernels.steps import GIVEN, NONE, Data, Draws, Penalty
-from sottovoce.kernels.tiles import Csr, Dense
+from sottovoce.oracle.kernels.steps import GIVEN, NONE, Data, Draws, Penalty
+from sottovoce.oracle.kernels.tiles import Csr, Dense
 
 
 class Problem(NamedTuple):
@@ -60,7 +60,7 @@ def arguments(
 
 
 def steps(p, loss, l1=0.0, l2=0.0, radius=np.inf, caps=False, noise=True, weights=None):
-    """The recursion of `sottovoce.oracle.Oracle.noisy_steps`, node by node."""
+    """The recursion of `sottovoce.oracle.plain.Oracle.noisy_steps`, node by node."""
     last, mean, total = p.w.copy(), np.zeros_like(p.w), np.zeros_like(p.w)
     for i, (first, stop) in enumerate(zip(p.offsets[:-1], p.offsets[1:], strict=True)):
         a, b, cap = p.matrix[first:stop], p.labels[first:stop, None], p.cap[first:stop, None]

@@ -9,10 +9,10 @@ from sklearn.linear_model import LogisticRegression
 
 import sottovoce as sv
 from helpers import every, problems
-from sottovoce.argmin import SmoothObjective
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError
-from sottovoce.kernels.argmin import ArgminSolver
-from sottovoce.kernels.tiles import Csr, Dense
+from sottovoce.oracle.argmin.plain import SmoothObjective
+from sottovoce.oracle.argmin.solver import ArgminSolver
+from sottovoce.oracle.kernels.tiles import Csr, Dense
 
 L2, L1, NET = sv.regularisers.L2(), sv.regularisers.L1(), sv.regularisers.ElasticNet(0.4)
 # Shapes that are not symmetric: a median would hide a swapped side.

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import InputError
-from sottovoce.kernels.philox import choose_poisson, count_with_replacement, expect_room
+from sottovoce.oracle.kernels.random import choose_poisson, count_with_replacement, expect_room
 
 OFFSETS = np.array([0, 50, 73, 200])
 DRAWS = [choose_poisson, count_with_replacement]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import sottovoce as sv
 from helpers import every, problems
-from sottovoce.argmin import SmoothObjective
-from sottovoce.kernels import argmin
-from sottovoce.kernels.argmin import ArgminSolver
-from sottovoce.kernels.tiles import Csr, Dense
+from sottovoce.oracle.argmin import solver
+from sottovoce.oracle.argmin.plain import SmoothObjective
+from sottovoce.oracle.argmin.solver import ArgminSolver
+from sottovoce.oracle.kernels.tiles import Csr, Dense
 
 SMOOTH = [*every.SMOOTH, sv.losses.SmoothedHinge(0.3), sv.losses.Huber(0.7)]
 SIZES = (4, 30, 9, 70, 1, 12)  # more and fewer rows than coordinates, and than a block of rows
@@ -59,14 +59,14 @@ class Case:
 @pytest.fixture
 def left(monkeypatch):
     """How many solves the runs' kernel left to the other, call by call."""
-    counts, share_out = [], argmin.share_out
+    counts, share_out = [], solver.share_out
 
     def counted(kernel, items, *rest):
-        if kernel is argmin.minimise_all:
+        if kernel is solver.minimise_all:
             counts.append(items)
         share_out(kernel, items, *rest)
 
-    monkeypatch.setattr(argmin, "share_out", counted)
+    monkeypatch.setattr(solver, "share_out", counted)
     return counts
 
 

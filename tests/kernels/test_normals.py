@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.kernels.philox import fill_normals, normal_pair, philox
-from sottovoce.kernels.simd import Lanes, load, store, width
+from sottovoce.oracle.kernels.random import fill_normals, normal_pair, philox
+from sottovoce.oracle.kernels.simd import Lanes, load, store, width
 
 LANES = Lanes(16)
 

@@ -2,7 +2,7 @@ import numba
 import numpy as np
 import pytest
 
-from sottovoce.kernels.simd import (
+from sottovoce.oracle.kernels.simd import (
     Lanes,
     any_lane,
     at,
@@ -17,7 +17,7 @@ from sottovoce.kernels.simd import (
     where,
     width,
 )
-from sottovoce.losses import NAMES, by_name
+from sottovoce.problem.losses import NAMES, by_name
 
 FLOATS = [np.float32, np.float64]
 LANES = Lanes(16)

@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 
 from kernels.reference import arguments, problem, rows_of, steps
-from sottovoce.kernels.philox import fill_normals
-from sottovoce.kernels.score import score
-from sottovoce.kernels.steps import SEEDED, Draws, noisy_steps
-from sottovoce.losses import NAMES, Logistic, by_name
+from sottovoce.oracle.kernels.random import fill_normals
+from sottovoce.oracle.kernels.score import score
+from sottovoce.oracle.kernels.steps import SEEDED, Draws, noisy_steps
+from sottovoce.problem.losses import NAMES, Logistic, by_name
 
 OPTIONS = {"l1": 0.1, "l2": 0.3, "radius": 1.5, "caps": True}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from sottovoce.noise import Shape, SystemNoise
+from sottovoce.noise.sources import Shape, SystemNoise
 
 OFFSETS = np.array([0, 7, 19])
 RUNS = 4000

@@ -14,7 +14,7 @@ from sklearn.metrics import hinge_loss, mean_absolute_error, mean_pinball_loss
 from helpers import every
 from sottovoce import losses
 from sottovoce.errors import InputError
-from sottovoce.losses import Absolute, Hinge, Huber, Logistic, Quantile, Reals, Signs, SmoothedHinge
+from sottovoce.problem.losses import Absolute, Hinge, Huber, Logistic, Quantile, Reals, Signs, SmoothedHinge
 
 ALL = every.LOSSES + every.SHAPED
 SMOOTH = [loss for loss in ALL if loss.smoothness_bound is not None]

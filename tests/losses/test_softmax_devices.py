@@ -10,7 +10,7 @@ import pytest
 import sottovoce as sv
 from helpers import every
 from losses.softmax_problem import GRAPH, lists, pooled_minimum, pooled_objective, sites
-from sottovoce.losses import Softmax
+from sottovoce.problem.losses import Softmax
 
 D = 9
 VARIANTS = {

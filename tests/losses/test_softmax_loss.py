@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 
 from sottovoce import losses
 from sottovoce.errors import InputError, UnsupportedError
-from sottovoce.losses import Classes, Logistic, Softmax, expect_one_output
+from sottovoce.problem.losses import Classes, Logistic, Softmax, expect_one_output
 
 predictions = st.integers(2, 7).flatmap(lambda k: st.lists(st.floats(-40, 40), min_size=k, max_size=k).map(np.array))
 

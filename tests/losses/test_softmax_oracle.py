@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 
 import sottovoce as sv
 from losses.softmax_problem import GRAPH, SIZES, lists, pooled_minimum, sites
-from sottovoce.argmin import objective_of
-from sottovoce.compiled import CompiledOracle
-from sottovoce.cuda import CudaOracle
-from sottovoce.engines.optimum import pooled_model, pooled_optimum
-from sottovoce.losses import Logistic, Softmax
-from sottovoce.oracle import Oracle
+from sottovoce.oracle.argmin.plain import objective_of
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.cuda import CudaOracle
+from sottovoce.oracle.plain import Oracle
+from sottovoce.problem.losses import Logistic, Softmax
+from sottovoce.simulation.optimum import pooled_model, pooled_optimum
 
 K, D = 3, 5
 
@@ -181,8 +181,8 @@ def test_a_new_kind_of_oracle_refuses_it_unless_it_says_otherwise():
 
 def test_kernels_for_scalars_refuse_it():
     from kernels.reference import arguments, problem
-    from sottovoce.kernels.score import score
-    from sottovoce.kernels.steps import noisy_steps
+    from sottovoce.oracle.kernels.score import score
+    from sottovoce.oracle.kernels.steps import noisy_steps
 
     p = problem(2, Logistic())
     rows, data, _, *rest = arguments(p, Logistic())

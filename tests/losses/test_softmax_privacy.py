@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import sottovoce as sv
-from sottovoce.losses import Softmax
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.problem.losses import Softmax
 
 D = 4
 LEVEL = 1e-6  # of every test: a right law fails once in a million

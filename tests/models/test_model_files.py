@@ -13,10 +13,10 @@ from scipy import sparse
 
 from sottovoce import losses
 from sottovoce.errors import InputError, SottovoceError
-from sottovoce.models import Model, load, save
-from sottovoce.models.file import FORMAT
+from sottovoce.files.models import Model, load, save
+from sottovoce.files.models.model import FORMAT
+from sottovoce.files.schema import ClassLabel, Numeric, Schema
 from sottovoce.privacy import Gaussian, PrivacyStatement, Repeated, epsilon
-from sottovoce.schema import ClassLabel, Numeric, Schema
 
 EVENT = Repeated(Gaussian(40.0), 100)
 STATEMENT = PrivacyStatement(

@@ -5,9 +5,9 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import graphs
-from sottovoce.losses import Huber
 from sottovoce.plan.choose import spectrum
 from sottovoce.plan.moments import moments
+from sottovoce.problem.losses import Huber
 
 D, ROWS, RUNS, LAM = 3, 40, 1500, 0.0
 

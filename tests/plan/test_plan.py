@@ -8,14 +8,14 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import graphs
-from sottovoce.datasets import Dataset
 from sottovoce.errors import InputError
-from sottovoce.losses import Hinge, Huber, Logistic, Quantile, Softmax
+from sottovoce.files.datasets import Dataset
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.plan.choose import Foreteller, Setting
 from sottovoce.plan.planner import _problems
 from sottovoce.plan.synthetic import table
 from sottovoce.plan.trial import thinned, trial
+from sottovoce.problem.losses import Hinge, Huber, Logistic, Quantile, Softmax
 
 SMALL = {"sizes": [300, 200, 400], "d": 6, "graph": graphs.complete(3), "epsilon": 1.0, "max_rounds": 12}
 

@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from sottovoce.cli.site_files import Cap, open_ledger
+from sottovoce.cli.site.files import Cap, open_ledger
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import Gaussian
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.books.ledger import Ledger
 
 EVENT = Gaussian(1e4)
 OURS = ("ledger", "site_files")  # in the names of the files whose lines are counted

@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 import sottovoce as sv
-from sottovoce.compiled import CompiledOracle
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch
-from sottovoce.noise import SeededNoise, Shape
-from sottovoce.oracle import Oracle, Steps
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import BudgetAccountant, Gaussian, PrivacyStatement, sigma_for
 
 ALONE = sv.graphs.complete(1)

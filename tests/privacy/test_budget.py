@@ -477,7 +477,7 @@ def test_what_is_no_budget_file_is_refused(tmp_path, text, message):
 def test_missing_and_huge_files_are_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="to read path="):
         BudgetAccountant.load(tmp_path / "none")
-    monkeypatch.setattr("sottovoce.privacy.budget.LARGEST_FILE", 100)
+    monkeypatch.setattr("sottovoce.privacy.books.budget.LARGEST_FILE", 100)
     path = saved(tmp_path, dict.copy)
     with pytest.raises(InputError, match="at most 100 bytes"):
         BudgetAccountant.load(path)

@@ -30,8 +30,8 @@ from sottovoce.privacy import (
     scored,
     sigma_for,
 )
-from sottovoce.privacy.accounting import log_moments
-from sottovoce.privacy.filter import CUT_SHARE, Charges, Filter, order_for
+from sottovoce.privacy.accounting.accountant import log_moments
+from sottovoce.privacy.books.filter import CUT_SHARE, Charges, Filter, order_for
 
 DELTA = 1e-5
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
+from sottovoce.noise.secure import SecureNoise
 from sottovoce.privacy import (
     Gaussian,
     Laplace,
@@ -23,10 +24,9 @@ from sottovoce.privacy import (
     epsilon_of_mu,
     sigma_for,
 )
-from sottovoce.privacy import ledger_store as store
-from sottovoce.privacy.filter import Filter
-from sottovoce.privacy.ledger import Ledger
-from sottovoce.secure import SecureNoise
+from sottovoce.privacy.books import store as store
+from sottovoce.privacy.books.filter import Filter
+from sottovoce.privacy.books.ledger import Ledger
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import Gaussian
-from sottovoce.privacy import ledger_store as store
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.books import store as store
+from sottovoce.privacy.books.ledger import Ledger
 
 DRIVER = Path(__file__).parent / "ledger_crash_driver.py"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sottovoce.cli.exit_codes import code_of
-from sottovoce.cli.site_files import Cap, data_digest, open_ledger
-from sottovoce.engines.network.stops import DamagedError
+from sottovoce.cli.app import code_of
+from sottovoce.cli.site.files import Cap, data_digest, open_ledger
 from sottovoce.errors import BudgetError, InputError
+from sottovoce.federation.site.stops import DamagedError
 from sottovoce.privacy import Gaussian, SampledGaussian, Sampling
 
 CAP = Cap(1.0, 1e-5)

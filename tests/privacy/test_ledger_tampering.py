@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.privacy import Gaussian
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.books.ledger import Ledger
 
 
 def head_of(path):

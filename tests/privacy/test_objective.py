@@ -17,7 +17,7 @@ from sottovoce.privacy import (
     epsilon_of_mu,
     pure_epsilon,
 )
-from sottovoce.privacy.renyi import leaf_curve
+from sottovoce.privacy.accounting.renyi import leaf_curve
 
 LOSSES = [Logistic(0.3), Logistic(4.0), Logistic(30.0), Huber(0.5), Huber(10.0)]
 LINE = [((x,), y) for x in (1.0, -1.0, 0.5) for y in (1, -1)]

@@ -12,7 +12,7 @@ import sottovoce as sv
 from helpers import problems
 from sottovoce.algorithms import registry
 from sottovoce.privacy import Gaussian, Laplace, PrivacyStatement, Repeated, SampledGaussian, Sampling, epsilon
-from sottovoce.privacy.discrete import discretisation_delta, shared_delta
+from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
 from sottovoce.privacy.observers import Sight, shares_left, smallest_part, weakened
 from sottovoce.privacy.statement import milestones
 

@@ -25,8 +25,8 @@ from sottovoce.privacy import (
     epsilon,
     pure_epsilon,
 )
-from sottovoce.privacy.pure import optimal_delta, optimal_epsilon
-from sottovoce.privacy.renyi import leaf_curve
+from sottovoce.privacy.accounting.pure import optimal_delta, optimal_epsilon
+from sottovoce.privacy.accounting.renyi import leaf_curve
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 

@@ -24,8 +24,7 @@ from sottovoce.privacy import (
     epsilon_of_mu,
     profile,
 )
-from sottovoce.privacy.composition import Losses
-from sottovoce.privacy.sampled import Step, discretise, multiplicities
+from sottovoce.privacy.accounting.sampled import Losses, Step, discretise, multiplicities
 
 REPLACE = NeighboringRelation.REPLACE_ONE
 SAMPLINGS = [

@@ -38,8 +38,8 @@ from sottovoce.privacy import (
     search_epsilon,
     sigma_for,
 )
-from sottovoce.privacy.renyi import leaf_curve, renyi_epsilon
-from sottovoce.privacy.selection import ProfileTable
+from sottovoce.privacy.accounting.renyi import leaf_curve, renyi_epsilon
+from sottovoce.privacy.accounting.selection import ProfileTable
 
 LAWS = [
     NegativeBinomialRuns(0.0, 0.05),

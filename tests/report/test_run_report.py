@@ -11,10 +11,10 @@ from matplotlib import image
 
 from sottovoce.cli import main
 from sottovoce.errors import InputError
-from sottovoce.experiments import folder
-from sottovoce.experiments.config import TrainConfig
-from sottovoce.experiments.run import train
-from sottovoce.report.run_page import run_page
+from sottovoce.studies import folder
+from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.report.run_page import run_page
+from sottovoce.studies.run import train
 
 SECTIONS = ("guarantee", "learning", "spending", "sites", "coefficients", "settings")
 BROWSER = next(

@@ -1,7 +1,7 @@
 import pytest
 
 from schema.samples import FILE, SCHEMA
-from sottovoce.schema import Schema
+from sottovoce.files.schema import Schema
 
 
 @pytest.fixture

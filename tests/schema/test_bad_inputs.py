@@ -9,9 +9,9 @@ import pytest
 
 from sottovoce import losses
 from sottovoce.cli import main
-from sottovoce.models import Model, save
+from sottovoce.files.models import Model, save
+from sottovoce.files.schema import Schema
 from sottovoce.privacy import Gaussian, PrivacyStatement, Repeated, epsilon
-from sottovoce.schema import Schema
 
 SCHEMA = """
 name = "clinic"

@@ -10,7 +10,7 @@ import typer
 from schema.samples import FILE, SCHEMA
 from sottovoce.cli import main
 from sottovoce.cli.schema import schema_app
-from sottovoce.schema import Schema
+from sottovoce.files.schema import Schema
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_one_line_and_nothing_written(cli, argv, told):
 
 @pytest.mark.parametrize(("trouble", "code"), [(OSError(28, "No space left"), 2), (KeyboardInterrupt(), 130)])
 def test_trouble_while_writing_leaves_nothing(cli, monkeypatch, trouble, code):
-    from sottovoce.schema.draft import Draft
+    from sottovoce.files.schema.draft import Draft
 
     def fail(_):
         raise trouble

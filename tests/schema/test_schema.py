@@ -9,7 +9,15 @@ import pytest
 
 from schema.samples import SCHEMA
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
-from sottovoce.schema import Boolean, Categorical, ClassLabel, Numeric, Schema, accept_unreviewed, require_reviewed
+from sottovoce.files.schema import (
+    Boolean,
+    Categorical,
+    ClassLabel,
+    Numeric,
+    Schema,
+    accept_unreviewed,
+    require_reviewed,
+)
 
 
 def test_features_and_norm_follow_from_the_schema(schema):

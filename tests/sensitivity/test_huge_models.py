@@ -16,11 +16,11 @@ from scipy import sparse
 import sottovoce as sv
 from helpers import every
 from sottovoce import losses
-from sottovoce.compiled import CompiledOracle
-from sottovoce.kernels import steps
-from sottovoce.kernels.simd import Lanes, load, store
-from sottovoce.noise import SeededNoise, Shape
-from sottovoce.oracle import Oracle, Steps, settled
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.kernels import steps
+from sottovoce.oracle.kernels.simd import Lanes, load, store
+from sottovoce.oracle.plain import Oracle, Steps, settled
 
 D, ROWS = 4, 3
 MOST = float(np.finfo(np.float64).max)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import sottovoce as sv
 from helpers import every
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy import Repeated, SampledGaussian, Sampling, epsilon
 
 D = 4

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import sottovoce as sv
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.noise.sources import SeededNoise, Shape
 
 LEVEL = 1e-6  # of every test: a right law fails once in a million
 

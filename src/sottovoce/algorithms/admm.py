@@ -13,11 +13,11 @@ from typing import NamedTuple, final
 from sottovoce.algorithms.base import Algorithm, Outputs
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
-from sottovoce.graphs import Inbox
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement
 from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.problem.graphs import Inbox
 
 
 class State(NamedTuple):

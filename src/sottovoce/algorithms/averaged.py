@@ -26,10 +26,10 @@ from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.graphs import Inbox
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle, Steps
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import Event, Gaussian, sigma_for
+from sottovoce.problem.graphs import Inbox
 
 
 class State(NamedTuple):

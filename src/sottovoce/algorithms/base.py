@@ -15,14 +15,14 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
-from sottovoce.graphs import Graph, Inbox
-from sottovoce.losses import Logistic, Loss
-from sottovoce.noise import Noise
-from sottovoce.oracle import DOUBLE, Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import DOUBLE, Oracle
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.observers import RELAY, Observer, Sight
-from sottovoce.regularisers import L2, Regulariser
-from sottovoce.sites import WEIGHTS, Sites, Weights, importances
+from sottovoce.problem.graphs import Graph, Inbox
+from sottovoce.problem.losses import Logistic, Loss
+from sottovoce.problem.regularisers import L2, Regulariser
+from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
 
 State = TypeVar("State", bound=tuple[Array, ...])
 NOTHING = Sequence(())  # the price of a message that no row was looked at for
@@ -48,7 +48,7 @@ class Algorithm(ABC, Generic[State]):
         regulariser: is added to it.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
         weights: how much a site counts, by its public number of rows: "equal" (the paper's), "rows" or "squared"; see
-            `sottovoce.sites.importances`.
+            `sottovoce.problem.sites.importances`.
     """
 
     rounds: int = 100

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from sottovoce.arrays import Floats
-from sottovoce.oracle import Oracle
+from sottovoce.oracle.plain import Oracle
 
 # Log-odds per feature that we expect to matter: a factor of e^3 = 20 in the odds.
 COEFFICIENT = 3.0

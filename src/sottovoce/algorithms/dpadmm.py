@@ -30,8 +30,8 @@ import numpy as np
 from sottovoce.algorithms.rival import Consensus, ConsensusRival
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle, Steps
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import Calibration, Event, Gaussian, sigma_for
 
 

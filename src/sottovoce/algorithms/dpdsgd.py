@@ -21,10 +21,10 @@ from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import UnsupportedError, expect
-from sottovoce.graphs import Inbox
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle, Steps
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import Event, Gaussian, sigma_for
+from sottovoce.problem.graphs import Inbox
 
 
 class State(NamedTuple):

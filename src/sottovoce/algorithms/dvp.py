@@ -24,8 +24,8 @@ import numpy as np
 from sottovoce.algorithms.objective import OUTPUT_SHARE, ObjectivePerturbation, curvature_bound
 from sottovoce.algorithms.rival import Consensus, convexity
 from sottovoce.arrays import Array, Floats
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 
 
 @final

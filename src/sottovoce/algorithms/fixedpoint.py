@@ -28,10 +28,10 @@ from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.rival import TOLERANCE, Rival, refuse_incomplete, refuse_single_precision
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.graphs import Inbox
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, Gaussian, sigma_for
+from sottovoce.problem.graphs import Inbox
 
 
 class State(NamedTuple):

@@ -30,10 +30,9 @@ from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.graphs import Inbox
-from sottovoce.kernels.philox import MAX_STEPS
-from sottovoce.noise import Noise
-from sottovoce.oracle import Batch, Oracle, Steps
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.kernels.random import MAX_STEPS
+from sottovoce.oracle.plain import Batch, Oracle, Steps
 from sottovoce.privacy import (
     Event,
     Gaussian,
@@ -45,6 +44,7 @@ from sottovoce.privacy import (
     sigma_for,
 )
 from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.problem.graphs import Inbox
 
 Schedule: TypeAlias = Literal["paper", "monotone", "constant"]
 SCHEDULES: tuple[Schedule, ...] = ("paper", "monotone", "constant")

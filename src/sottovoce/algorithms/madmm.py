@@ -26,8 +26,8 @@ from sottovoce.algorithms.objective import ObjectivePerturbation, curvature_boun
 from sottovoce.algorithms.rival import Consensus
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 
 
 @final

@@ -40,13 +40,13 @@ from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
-from sottovoce.graphs import Inbox
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
-from sottovoce.privacy.gaussian import mu_for
+from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
-from sottovoce.sites import Weights
+from sottovoce.problem.graphs import Inbox
+from sottovoce.problem.sites import Weights
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients

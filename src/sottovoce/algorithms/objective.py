@@ -26,15 +26,22 @@ from typing import NamedTuple
 import numpy as np
 
 from sottovoce.algorithms.base import NOTHING
-from sottovoce.algorithms.draws import NORM_LAPLACE_NORMALS, norm_laplace
-from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, refuse_single_precision
+from sottovoce.algorithms.rival import (
+    NORM_LAPLACE_NORMALS,
+    TOLERANCE,
+    Consensus,
+    ConsensusRival,
+    convexity,
+    norm_laplace,
+    refuse_single_precision,
+)
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, UnsupportedError
-from sottovoce.losses import expect_one_output
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, Gaussian, GaussianObjective, PureRelease, Repeated, Sequence, noise_for
-from sottovoce.sites import NORM_SLACK
+from sottovoce.problem.losses import expect_one_output
+from sottovoce.problem.sites import NORM_SLACK
 
 OUTPUT_STD = 1e-5  # sigma_o, of the Gaussian that hides the solver's error; far below the noise of any release
 OUTPUT_SHARE = 1e-3  # h, the part of a pure epsilon that hides it in the published form

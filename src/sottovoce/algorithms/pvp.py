@@ -25,12 +25,19 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.algorithms.draws import NORM_LAPLACE_NORMALS, norm_laplace
-from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, refuse_single_precision
+from sottovoce.algorithms.rival import (
+    NORM_LAPLACE_NORMALS,
+    TOLERANCE,
+    Consensus,
+    ConsensusRival,
+    convexity,
+    norm_laplace,
+    refuse_single_precision,
+)
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, Gaussian, PureRelease, sigma_for
 
 PUBLISHED_TOLERANCE = 1e-4  # of the gradient's sensitivity; the noise grows by twice that part

@@ -28,14 +28,13 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.algorithms.draws import LAPLACE_NORMALS, laplace
-from sottovoce.algorithms.rival import Consensus, ConsensusRival
+from sottovoce.algorithms.rival import LAPLACE_NORMALS, Consensus, ConsensusRival, laplace
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.kernels.philox import MAX_STEPS
-from sottovoce.noise import Noise
-from sottovoce.oracle import Oracle, Steps
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.kernels.random import MAX_STEPS
+from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import Event, Gaussian, PureRelease, Repeated, sigma_for
 
 

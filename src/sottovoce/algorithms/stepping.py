@@ -18,7 +18,7 @@ from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, co
 from sottovoce.algorithms.rival import Rival
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.oracle import Oracle
+from sottovoce.oracle.plain import Oracle
 
 State = TypeVar("State", bound=tuple[Array, ...])
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.errors import UnsupportedError, expect
-from sottovoce.oracle import Oracle
+from sottovoce.oracle.plain import Oracle
 
 ASSUMPTIONS = (
     "the loss and the regulariser are convex",

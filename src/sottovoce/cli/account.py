@@ -10,7 +10,7 @@ import typer
 
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
 from sottovoce.errors import InputError, expect
-from sottovoce.experiments.config import option
+from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
     from sottovoce.privacy import Calibration, Event, Sampling, Scheme
@@ -70,7 +70,7 @@ class AccountCommand(HelpfulCommand):
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
         """The private algorithms' own."""
         from sottovoce.algorithms import IPADMM
-        from sottovoce.experiments.choices import CHOICES
+        from sottovoce.studies.choices import CHOICES
 
         return {name: getattr(IPADMM, name) for name in ("delta", "calibration", "sampling")}, CHOICES
 
@@ -141,7 +141,7 @@ def _given(came: Mapping[str, object]) -> str:
 
 
 def _as_dict(budget: PricedSteps) -> dict[str, Any]:
-    from sottovoce.experiments.run import jsonable
+    from sottovoce.studies.run import jsonable
 
     sampling = None if budget.sampling is None else budget.sampling.to_dict()
     data: dict[str, Any] = jsonable({**budget._asdict(), "sampling": sampling, "holds": budget.holds})

@@ -28,9 +28,9 @@ def predict(
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Predict every row of a file."""
-    from sottovoce import models
-    from sottovoce.disk import STANDARD_OUTPUT, remarks
-    from sottovoce.models import apply
+    from sottovoce.files import models
+    from sottovoce.files.models import apply
+    from sottovoce.settings.disk import STANDARD_OUTPUT, remarks
 
     if out != STANDARD_OUTPUT and out.exists():
         raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
@@ -45,7 +45,7 @@ def predict(
 
 
 def _spelt(delimiter: str | None) -> str | None:
-    from sottovoce.schema.form import spelt
+    from sottovoce.files.schema.reading import spelt
 
     return None if delimiter is None else spelt(delimiter)
 
@@ -57,8 +57,8 @@ def evaluate(
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Say how good a model is on labelled rows. Figures are read off the rows without noise: keep them to yourself."""
-    from sottovoce import models
-    from sottovoce.models import apply
+    from sottovoce.files import models
+    from sottovoce.files.models import apply
     from sottovoce.privacy import HOLDER_ONLY
 
     loaded = models.load(model)

@@ -27,8 +27,8 @@ def dataset(
     part: Annotated[Part, typer.Option(help="Which rows.")] = Part.all,
 ) -> None:
     """Write a public data set as the CSV file that a site might hold."""
-    from sottovoce.datasets.adult_csv import write_csv
-    from sottovoce.disk import remarks
+    from sottovoce.files.datasets.adult import write_csv
+    from sottovoce.settings.disk import remarks
 
     rows = write_csv(out, part.value)
     print(f"{rows} rows of {name.value} written to {out}.", file=remarks(out))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
-from sottovoce.experiments.config import option
+from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import PrivateAlgorithm
-    from sottovoce.engines.network.agreement import Agreement, Member
-    from sottovoce.losses import Loss
-    from sottovoce.schema import Schema
+    from sottovoce.federation.agreement.agreement import Agreement, Member
+    from sottovoce.files.schema import Schema
+    from sottovoce.problem.losses import Loss
 
 _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
 _SETTINGS = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius")
@@ -73,8 +73,8 @@ def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
 
 def agreement(draft: Draft) -> "Agreement":
     """The agreement that the wishes lead to, with a new run id."""
-    from sottovoce.engines.network.agreement import Agreement, LostNeighbour, new_run, timestamp
-    from sottovoce.schema import Schema
+    from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour, new_run, timestamp
+    from sottovoce.files.schema import Schema
 
     for needed in ("epsilon", "delta"):
         if getattr(draft, needed) is None:
@@ -104,8 +104,8 @@ def agreement(draft: Draft) -> "Agreement":
 
 def _member(text: str) -> "Member":
     """NAME=KEY:ROWS or NAME=KEY:ROWS:COMMITMENT, where KEY is a file, or the public key itself."""
-    from sottovoce.engines.network.agreement import Member
-    from sottovoce.engines.network.identity import PREFIX, PublicKey
+    from sottovoce.federation.agreement.agreement import Member
+    from sottovoce.federation.agreement.identity import PREFIX, PublicKey
 
     name, _, rest = text.partition("=")
     rest, mark, digits = rest.partition(":sha256:")
@@ -118,7 +118,7 @@ def _member(text: str) -> "Member":
 
 
 def _edges(names: Sequence[str], graph: str | None, edges: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    from sottovoce import graphs
+    from sottovoce.problem import graphs
 
     if (graph is None) == (not edges):
         raise InputError(
@@ -151,8 +151,8 @@ def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
 
 def _promise(draft: Draft, schema: "Schema | None") -> "PrivateAlgorithm[Any]":
     """What is to be learnt and how privately, with settings that hold its place."""
-    from sottovoce import regularisers
     from sottovoce.algorithms import IPADMM
+    from sottovoce.problem import regularisers
 
     pieces: dict[str, Any] = {"loss": _loss(draft.loss, schema)}
     if draft.regulariser is not None:
@@ -163,7 +163,7 @@ def _promise(draft: Draft, schema: "Schema | None") -> "PrivateAlgorithm[Any]":
 
 
 def _loss(name: str | None, schema: "Schema | None") -> "Loss":
-    from sottovoce import losses
+    from sottovoce.problem import losses
 
     classes = None if schema is None else schema.classes
     if name is None:
@@ -179,7 +179,7 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
 def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]":
     """The algorithm with all its settings. What was not given is planned where it can be, else left to the class."""
     from sottovoce.algorithms import registry
-    from sottovoce.engines.network.terms import kind_of
+    from sottovoce.federation.agreement.terms import kind_of
 
     name, promise = draft.algorithm or "ipadmm", open_terms.algorithm
     kind = kind_of(name)

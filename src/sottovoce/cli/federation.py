@@ -1,14 +1,25 @@
 """`sottovoce federation` and `sottovoce site keygen`: how real sites get to know each other and agree."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from sottovoce.algorithms import IPADMM
+from sottovoce.cli.demo.demo import demo
 from sottovoce.cli.draft import Draft
-from sottovoce.cli.federation_demo import demo
 from sottovoce.cli.options import signature_of, values
+from sottovoce.cli.output import exactly, up
 from sottovoce.errors import InputError
+from sottovoce.federation.agreement import terms
+from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour
+from sottovoce.federation.agreement.signing import Standing
+from sottovoce.privacy import PrivacyStatement
 
 federation_app = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +36,7 @@ def site_keygen(
     out: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
 ) -> None:
     """Make a site's key pair. The private half stays here; the public half goes to the others."""
-    from sottovoce.engines.network.identity import SigningKey, check_site_name
+    from sottovoce.federation.agreement.identity import SigningKey, check_site_name
 
     check_site_name(site)
     private, public = out / f"{site}.signing.pem", out / f"{site}.pub"
@@ -45,13 +56,13 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     Settings that are not given are planned from public numbers.
     """
     from sottovoce.cli import draft as drafts
-    from sottovoce.engines.network import agreement_file
+    from sottovoce.federation.agreement import signing
     from sottovoce.settings.toml import load
 
     lists = {"site": given.pop("site"), "edge": given.pop("edge")}
     agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))
     path = _FEDERATION if out is None else out
-    agreement_file.save(agreement, path)
+    signing.save(agreement, path)
     print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")
     print(f"Every site now reads it with: sottovoce federation show {path}")
     print(f"and, if it agrees, signs with: sottovoce federation sign {path} --site NAME --key NAME.signing.pem")
@@ -83,12 +94,12 @@ def sign_agreement(
     signatures: _Signatures = None,
 ) -> None:
     """Agree, for one site, to exactly what the file says."""
-    from sottovoce.engines.network import agreement_file, countersign
-    from sottovoce.engines.network.identity import SigningKey
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement.identity import SigningKey
 
-    agreement = agreement_file.load(federation)
-    path = countersign.signature_file(federation, site, signatures)
-    made = countersign.write_signature(agreement, site, SigningKey.load(key), path)
+    agreement = signing.load(federation)
+    path = signing.signature_file(federation, site, signatures)
+    made = signing.write_signature(agreement, site, SigningKey.load(key), path)
     print(f"{site} agrees to {federation}, digest {made.digest.hex()}.")
     print(f"Written to {path}. Give it to the others.")
 
@@ -96,11 +107,10 @@ def sign_agreement(
 @federation_app.command("show")
 def show_agreement(federation: _File, signatures: _Signatures = None) -> None:
     """Who takes part, what is computed, what it costs each site, what leaves a site, and who has signed."""
-    from sottovoce.cli.federation_output import tell
-    from sottovoce.engines.network import agreement_file, countersign
+    from sottovoce.federation.agreement import signing
 
-    agreement = agreement_file.load(federation)
-    tell(agreement, countersign.standings(agreement, federation, signatures))
+    agreement = signing.load(federation)
+    tell(agreement, signing.standings(agreement, federation, signatures))
 
 
 @federation_app.command("certificates")
@@ -116,10 +126,10 @@ def certificates(
 
     An organisation with an authority of its own uses that instead.
     """
-    from sottovoce.engines.network import agreement_file
-    from sottovoce.engines.network import certificates as authority
+    from sottovoce.federation.agreement import certificates as authority
+    from sottovoce.federation.agreement import signing
 
-    agreement = agreement_file.load(federation)
+    agreement = signing.load(federation)
     if not (out / "ca.cert.pem").exists():
         # Kept if it is there: certificates of an earlier call stay good.
         authority.create_authority(out, agreement.name[:60] or "sottovoce", min(2 * days, 3650))
@@ -152,11 +162,12 @@ def write_server_config(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("nats.conf"),
 ) -> None:
     """Write the message server's configuration: TLS both ways, and what each certificate may do."""
-    from sottovoce.engines.network import agreement_file, server
-    from sottovoce.engines.network.certificates import TLSFiles
-    from sottovoce.engines.network.identity import SERVER, write_public
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement.certificates import TLSFiles
+    from sottovoce.federation.agreement.identity import SERVER, write_public
+    from sottovoce.federation.transport import server
 
-    agreements = [agreement_file.load(path) for path in federation]
+    agreements = [signing.load(path) for path in federation]
     hosting = server.Hosting(
         # Whole paths: the server is started from some other folder one day.
         tls=TLSFiles.within(certificates.resolve(), SERVER),
@@ -184,14 +195,15 @@ def open_on_server(
     """Make the mailboxes of a run on the server, once, before the sites start. Done again, it changes nothing."""
     import asyncio
 
-    from sottovoce.cli.site_view import PlainLines
-    from sottovoce.engines.network import agreement_file, opening
-    from sottovoce.engines.network.certificates import TLSFiles
-    from sottovoce.engines.network.identity import OPERATOR
+    from sottovoce.cli.site.view import PlainLines
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement.certificates import TLSFiles
+    from sottovoce.federation.agreement.identity import OPERATOR
+    from sottovoce.federation.site import seat
 
-    agreement, operator = agreement_file.load(federation), TLSFiles.within(certificates, OPERATOR)
+    agreement, operator = signing.load(federation), TLSFiles.within(certificates, OPERATOR)
     told = PlainLines().server_away
-    opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
+    opened = seat.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
     print("The sites can start, with: sottovoce site run")
@@ -206,3 +218,86 @@ def _identity(text: str) -> tuple[str, str]:
 
 
 federation_app.command("demo")(demo)
+
+
+# -- federation output ------------------------------------------------------------------------------------------------
+# An agreement, for people to read before they sign: all that follows from it, and nothing that is not public.
+
+
+def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
+    """Print who takes part, what is computed, what it costs, what leaves a site, and who has signed."""
+    # The same at all sites: it follows from agreed numbers.
+    privacy = agreement.algorithm.statement(agreement.public_oracle(agreement.names[0]))
+    console = Console(highlight=False)
+    console.print(Text(f"{agreement.name or 'Federation'}: run {agreement.run}, written {agreement.created}"))
+    console.print(Text(f"Digest {agreement.digest().hex()}"), soft_wrap=True)
+    console.print(_sites(agreement, privacy, standings))
+    for line in _lines(agreement, privacy):
+        console.print(Text(line))
+    missing = [name for name, standing in standings.items() if standing is not Standing.SIGNED]
+    style = "bold red" if missing else "green"
+    words = f"Not agreed yet: {', '.join(missing)}." if missing else "All sites have signed exactly this."
+    console.print(Text(words, style=style))
+
+
+def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[str, Standing]) -> Table:
+    """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", "key", "consent"):
+        table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    for member in agreement.sites:
+        table.add_row(
+            member.name, str(member.rows), ", ".join(agreement.neighbours(member.name)), up(privacy.epsilon),
+            exactly(privacy.delta), f"{_noise(agreement, member.name, privacy):.3g}", member.public_key.fingerprint,
+            standings[member.name].value,
+        )  # fmt: skip
+    return table
+
+
+def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
+    """The standard deviation in one coordinate of a site's gradient."""
+    algorithm = agreement.algorithm
+    batch = algorithm.batch if isinstance(algorithm, IPADMM) else None
+    return (privacy.sigma or 0.0) * float(agreement.public_oracle(site).sensitivity(batch).item())
+
+
+def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
+    """What is promised and assumed, a sentence a line; warnings last."""
+    algorithm = agreement.algorithm
+    settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
+    schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
+    lines = [
+        f"Promise to every site: epsilon = {exactly(algorithm.epsilon)}, delta = {exactly(algorithm.delta)}, "
+        f"for {privacy.unit}.",
+        f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in each coordinate of a "
+        f"gradient. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} to delta.",
+        f"What leaves a site: {privacy.released}.",
+        f"What everyone knows: {', '.join(privacy.public)}.",
+        f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
+        f"Messages of a norm above {exactly(agreement.reach)} are refused.",
+        f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
+        f"When a neighbour falls silent: {_policy(agreement.lost_neighbour)}.",
+    ]
+    return lines + [
+        f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
+        for site in agreement.sites
+        if algorithm.delta * site.rows >= 1
+    ]
+
+
+def _shown(value: object) -> str:
+    """A setting as text: numbers in full, tables with their options in brackets."""
+    if isinstance(value, dict):
+        options = [f"{key} = {_shown(option)}" for key, option in value.items() if key != "name"]
+        return f"{value['name']} ({', '.join(options)})" if options else str(value["name"])
+    return exactly(value) if isinstance(value, float) else str(value)
+
+
+def _policy(lost: LostNeighbour) -> str:
+    """What a site does about a silent neighbour, in words."""
+    seconds = exactly(lost.wait_seconds)
+    return {
+        "wait": f"wait for it, and say so every {seconds} s",
+        "stop": f"stop after {seconds} s",
+        "go-on": f"wait up to round {lost.go_on_after_round}; later, go on without it after {seconds} s",
+    }[lost.policy]

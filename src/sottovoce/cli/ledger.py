@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sottovoce.privacy.ledger import Ledger
+    from sottovoce.privacy.books.ledger import Ledger
 
 ledger_app = typer.Typer(help="Show, verify or export the privacy ledger of a data set.", rich_markup_mode="rich")
 
@@ -58,14 +58,14 @@ def export(
     if out is None:
         print(text)
     else:
-        from sottovoce.disk import write_new
+        from sottovoce.settings.disk import write_new
 
         write_new(out, f"{text}\n".encode())
 
 
 def _open(path: Path) -> "Ledger":
     """The ledger, which opening verifies as a whole."""
-    from sottovoce.privacy.ledger import Ledger
+    from sottovoce.privacy.books.ledger import Ledger
 
     return Ledger.open(path)
 

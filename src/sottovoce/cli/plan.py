@@ -12,8 +12,8 @@ from sottovoce.errors import InputError, expect
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sottovoce.datasets import Dataset
     from sottovoce.plan import Outcome, Plan
+    from sottovoce.problem.dataset import Dataset
 
 _NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
 _STAND_INS = ("adult", "bank")
@@ -51,9 +51,9 @@ def plan(
 ) -> None:
     """Choose settings from public numbers alone, and say what they will reach and whether joining pays."""
     counts = _counts(sites, rows, sizes)
-    from sottovoce import graphs, losses
     from sottovoce.cli import output
     from sottovoce.plan import plan as make
+    from sottovoce.problem import graphs, losses
 
     public = _stand_in(stand_in)
     d, data_norm = _shape(features, schema, public)
@@ -86,7 +86,7 @@ def _counts(sites: int | None, rows: int | None, sizes: str | None) -> list[int]
 
 
 def _stand_in(name: str | None) -> "Dataset | None":
-    from sottovoce import datasets
+    from sottovoce.files import datasets
 
     if name is None:
         return None
@@ -97,7 +97,7 @@ def _stand_in(name: str | None) -> "Dataset | None":
 def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> tuple[int, float]:
     """d and the norm bound, from whichever of the three was given."""
     if schema is not None:
-        from sottovoce.schema import Schema
+        from sottovoce.files.schema import Schema
 
         declared = Schema.load(schema)
         return int(declared.d), float(declared.data_norm)
@@ -174,7 +174,7 @@ def draw(made: "Plan", path: Path) -> None:
     """Risk against epsilon, together and alone, as a figure."""
     from matplotlib.figure import Figure
 
-    from sottovoce.report.style import CYCLE, style
+    from sottovoce.studies.report.page import CYCLE, style
 
     lines = made.trade_off
     epsilons = [line.epsilon for line in lines]

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.words import console, plain, print_json, say, table
+from sottovoce.cli.output import console, plain, print_json, say, table
 from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
-    from sottovoce.schema import Schema
-    from sottovoce.schema.questions import Question
+    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema.review import Question
 
 _SHOWN = 6  # columns of a group, and values of a list, that a question shows
 _HELP = """y         all of this is public, or harmless: keep it
@@ -42,7 +42,7 @@ def review(
 
     Columns of which the same was read off are one question. Comments in the file stay.
     """
-    from sottovoce.schema import parse
+    from sottovoce.files.schema import parse
 
     text = parse.read_text(schema)
     work = _Work(schema, text)
@@ -60,7 +60,7 @@ class _Work:
     """A schema file under review."""
 
     def __init__(self, path: Path, text: str) -> None:
-        from sottovoce.schema import Schema
+        from sottovoce.files.schema import Schema
 
         self.path, self.text = path, text
         self.schema: Schema = Schema.load(path)
@@ -70,20 +70,20 @@ class _Work:
 
     def approve_columns(self, names: list[str]) -> None:
         """What `--yes` says."""
-        from sottovoce.schema.questions import entries_of
+        from sottovoce.files.schema.review import entries_of
 
         self._approve(entries_of(self.schema, names))
 
     def print_json(self) -> None:
         """What is left, for machines."""
-        from sottovoce.schema.questions import questions
+        from sottovoce.files.schema.review import questions
 
         left = [question.to_dict() for question in questions(self.schema)]
         print_json({"schema": str(self.path), "left": len(self.schema.unreviewed), "questions": left})
 
     def show_list(self) -> None:
         """What is left, for people."""
-        from sottovoce.schema.questions import questions
+        from sottovoce.files.schema.review import questions
 
         asked = questions(self.schema)
         if asked:
@@ -97,7 +97,7 @@ class _Work:
 
     def ask(self) -> None:
         """Every question once; what is put off is left for another time."""
-        from sottovoce.schema.questions import questions
+        from sottovoce.files.schema.review import questions
 
         waiting = questions(self.schema)
         if waiting:
@@ -148,10 +148,10 @@ class _Work:
 
     def _bound(self, question: "Question", answer: str) -> None:
         """Bounds from public knowledge; bins are cut again, as many as there were."""
-        from sottovoce.schema.columns import Ranged
-        from sottovoce.schema.editing import with_column
-        from sottovoce.schema.friendly import edges_between
-        from sottovoce.schema.values import check_bounds
+        from sottovoce.files.schema.cells import check_bounds
+        from sottovoce.files.schema.columns import Ranged
+        from sottovoce.files.schema.findings import edges_between
+        from sottovoce.files.schema.review import with_column
 
         try:
             low, high = map(float, answer.split())
@@ -173,7 +173,7 @@ class _Work:
         self._approve(question.entries)
 
     def _delete(self, question: "Question") -> None:
-        from sottovoce.schema.editing import without_column
+        from sottovoce.files.schema.review import without_column
 
         if question.kind == "label":
             raise InputError("Expected a column that can be deleted, got the label. Answer y, l or q.")
@@ -184,16 +184,15 @@ class _Work:
         self._keep(text, schema)
 
     def _approve(self, entries: tuple[str, ...]) -> None:
-        from sottovoce.schema.editing import with_unreviewed
-        from sottovoce.schema.questions import left_after
+        from sottovoce.files.schema.review import left_after, with_unreviewed
 
         text = with_unreviewed(self.text, self.schema, left_after(self.schema, entries))
         self._keep(text, type(self.schema).loads(text))
 
     def _keep(self, text: str, schema: "Schema") -> None:
         """Write the file, whole, unless somebody else has changed it meanwhile."""
-        from sottovoce.disk import writable, write_whole
-        from sottovoce.schema import parse
+        from sottovoce.files.schema import parse
+        from sottovoce.settings.disk import writable, write_whole
 
         if parse.read_text(self.path) != self.text:
             raise InputError(f"Expected nobody else to edit schema={str(self.path)!r} meanwhile. Begin again.")
@@ -202,7 +201,7 @@ class _Work:
         self.text, self.schema = text, schema
 
     def _conclude(self) -> None:
-        from sottovoce.schema.questions import questions
+        from sottovoce.files.schema.review import questions
 
         left = len(questions(self.schema))
         self._say("All is reviewed." if not left else f"Left to review: {left}, with `sottovoce schema review`.")

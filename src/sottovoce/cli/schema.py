@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.cli.output import console, plain, print_json, say, table
 from sottovoce.cli.review import review
-from sottovoce.cli.words import console, plain, print_json, say, table
-from sottovoce.schema.advice import on_row_norm
-from sottovoce.schema.form import DELIMITERS, spelt
+from sottovoce.files.schema.reading import DELIMITERS, spelt
+from sottovoce.files.schema.review import on_row_norm
 
 if TYPE_CHECKING:
-    from sottovoce.schema import Schema
-    from sottovoce.schema.findings import Report
+    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema.findings import Report
 
 schema_app = typer.Typer(
     name="schema",
@@ -52,9 +52,9 @@ def draft(
     What was read off is private until someone has looked at it. Each such value is listed under "unreviewed". Delimiter
     and decimal sign are found out from the first lines if they are not said, and are written into the schema.
     """
-    from sottovoce.disk import check_new, check_other, remarks, text_out
-    from sottovoce.schema.draft import draft as read_off
-    from sottovoce.schema.sniff import sniff
+    from sottovoce.files.schema.draft import draft as read_off
+    from sottovoce.files.schema.reading import sniff
+    from sottovoce.settings.disk import check_new, check_other, remarks, text_out
 
     check_other(out, file)
     if not force:
@@ -90,8 +90,8 @@ def check(
 
     Rows count from 1 below the header. The exit code is 0 if the file fits and 1 if it does not.
     """
-    from sottovoce.schema import Schema
-    from sottovoce.schema.files import check as compare
+    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema.encoding import check as compare
 
     agreed = Schema.load(schema)
     if delimiter is not None:
@@ -113,7 +113,7 @@ def show(
     json: _Json = False,
 ) -> None:
     """Say what follows from a schema: features, the bound on every row, and what still needs a review."""
-    from sottovoce.schema import Schema
+    from sottovoce.files.schema import Schema
 
     agreed = Schema.load(schema)
     if json:

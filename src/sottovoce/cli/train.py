@@ -10,8 +10,8 @@ import typer
 
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.experiments.config import TrainConfig
 from sottovoce.settings.toml import load
+from sottovoce.studies.config import TrainConfig
 
 _PANEL = "Files and output"
 
@@ -21,7 +21,7 @@ class TrainCommand(HelpfulCommand):
 
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
         """What a run without any option would use."""
-        from sottovoce.experiments.choices import CHOICES, PLANNED
+        from sottovoce.studies.choices import CHOICES, PLANNED
 
         known = asdict(TrainConfig().resolved())
         return {name: value for name, value in known.items() if name not in PLANNED}, CHOICES
@@ -40,10 +40,10 @@ def train(
     chosen = TrainConfig.read(({} if config is None else load(config)) | values(TrainConfig, given))
 
     from sottovoce.cli import output
-    from sottovoce.experiments import run
+    from sottovoce.studies import run
 
     if out is not None:
-        from sottovoce.experiments import folder
+        from sottovoce.studies import folder
 
         folder.check_free(out)
     charge = None if budget is None else charging(budget)

@@ -22,19 +22,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce.arrays import Floats
-from sottovoce.engines.devices import DeviceName
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
-from sottovoce.estimators import dealing, training
+from sottovoce.estimators import scaling, training
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
-from sottovoce.graphs import Graph
-from sottovoce.losses import Loss
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
-from sottovoce.problem import Answers, Problem
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Loss
+from sottovoce.problem.problem import Answers, Problem
+from sottovoce.simulation.engine import DeviceName
 
 if TYPE_CHECKING:
-    from sottovoce.models import Model
-    from sottovoce.schema import Schema
+    from sottovoce.files.models import Model
+    from sottovoce.files.schema import Schema
 
 
 class Leak(NamedTuple):
@@ -142,7 +142,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
                 "of a BudgetAccountant, which did not come along. Give it one (accountant=...), or fit a clone."
             )
         target, scale = self._target(y, leaks), self._scale(X, leaks)
-        parts = dealing.at_random(self.sites, len(y), draws) if sites is None else dealing.by_labels(sites, len(y))
+        parts = scaling.at_random(self.sites, len(y), draws) if sites is None else scaling.by_labels(sites, len(y))
         self._leaks_of_noise(leaks)
         # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
         problem = Problem.from_arrays(
@@ -171,7 +171,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         Without a schema, the intercept of a classifier becomes the weight of a last feature, which is always 1.
         """
-        from sottovoce.models import Model
+        from sottovoce.files.models import Model
 
         check_is_fitted(self)
         weights, classes = np.atleast_2d(self.coef_).T, self._class_names()

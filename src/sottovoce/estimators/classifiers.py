@@ -16,18 +16,18 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce import losses
 from sottovoce.arrays import Floats
-from sottovoce.engines.devices import DeviceName
 from sottovoce.errors import InputError, expect
 from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
 from sottovoce.estimators.draws import RandomState
 from sottovoce.estimators.scaling import Linear
 from sottovoce.estimators.training import AlgorithmChoice
-from sottovoce.graphs import Graph
-from sottovoce.losses import Loss, Signs
 from sottovoce.privacy import BudgetAccountant
-from sottovoce.problem import Answers
+from sottovoce.problem import losses
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Loss, Signs
+from sottovoce.problem.problem import Answers
+from sottovoce.simulation.engine import DeviceName
 
 HingeLoss: TypeAlias = Literal["hinge", "smoothed-hinge"]
 HINGES: tuple[HingeLoss, ...] = ("hinge", "smoothed-hinge")

@@ -13,18 +13,18 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
-from sottovoce import losses
 from sottovoce.arrays import Floats
-from sottovoce.engines.devices import DeviceName
 from sottovoce.errors import expect
 from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
 from sottovoce.estimators.draws import RandomState
 from sottovoce.estimators.scaling import Linear
 from sottovoce.estimators.training import AlgorithmChoice
-from sottovoce.graphs import Graph
-from sottovoce.losses import Loss
 from sottovoce.privacy import BudgetAccountant
-from sottovoce.problem import Answers
+from sottovoce.problem import losses
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Loss
+from sottovoce.problem.problem import Answers
+from sottovoce.simulation.engine import DeviceName
 
 RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile"]
 

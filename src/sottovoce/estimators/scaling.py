@@ -1,14 +1,4 @@
-"""Rows as the algorithms want them: none longer than 1, whatever came in, and models back in the caller's units.
-
-    a = (x / max(||x||, data_norm), c) / sqrt(1 + c^2)      c = 1/2 with an intercept, 0 without
-
-A row longer than data_norm is scaled down to it. The constant that carries the intercept is a feature like any other:
-it counts in the norm, and so in the noise. A small c makes the noise of the intercept large, a large c that of all
-other coefficients; 1/2 is near the best of what we tried. Dividing by public constants loses nothing, and planner and
-steps are made for rows of norm 1.
-
-    <w, a> = <coef, x> + intercept        for rows no longer than data_norm
-"""
+"""Which rows belong to which site. Both the labels of the sites and the numbers of their rows are public."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -16,10 +6,46 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_consistent_length, column_or_1d
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import expect
-from sottovoce.rows import Matrix
+from sottovoce.estimators.draws import Draws
+from sottovoce.problem.problem import grouped
+from sottovoce.problem.rows import Matrix
+
+
+def by_labels(labels: Any, rows: int) -> list[Ints]:
+    """One site for each label, in the order of the sorted labels."""
+    owners = column_or_1d(labels)
+    check_consistent_length(np.empty(rows), owners)
+    if owners.dtype.kind in "fO":
+        missing = [row for row, owner in enumerate(owners.tolist()) if owner is None or owner != owner]
+        expect(not missing, "a site for every row", rows_without=missing[:5])
+    return grouped(owners)[1]
+
+
+def at_random(sites: Any, rows: int, draws: Draws) -> list[Ints]:
+    """All rows, evenly: the sizes differ by at most one, whatever the rows are."""
+    whole = isinstance(sites, int | np.integer) and not isinstance(sites, bool)
+    expect(whole and sites >= 1, "sites as a whole number >= 1 (labels of sites go to fit)", sites=sites)
+    expect(sites <= rows, f"at most as many sites as rows, {rows}", sites=sites)
+    if sites == 1:
+        return [np.arange(rows)]
+    return [np.sort(part) for part in np.array_split(draws.order(rows), sites)]
+
+
+# -- scaling ----------------------------------------------------------------------------------------------------------
+# Rows as the algorithms want them: none longer than 1, whatever came in, and models back in the caller's units.
+#
+#     a = (x / max(||x||, data_norm), c) / sqrt(1 + c^2)      c = 1/2 with an intercept, 0 without
+#
+# A row longer than data_norm is scaled down to it. The constant that carries the intercept is a feature like any
+# other: it counts in the norm, and so in the noise. A small c makes the noise of the intercept large, a large c that
+# of all other coefficients; 1/2 is near the best of what we tried. Dividing by public constants loses nothing, and
+# planner and steps are made for rows of norm 1.
+#
+#     <w, a> = <coef, x> + intercept        for rows no longer than data_norm
 
 CONSTANT = 0.5  # c
 SMALLEST, LARGEST = 1e-150, 1e150  # of data_norm: squares neither vanish nor overflow

@@ -39,7 +39,7 @@ from sottovoce.privacy import (
     scored,
 )
 from sottovoce.privacy import epsilon as price
-from sottovoce.privacy.accounting import plain_mu
+from sottovoce.privacy.accounting.accountant import plain_mu
 
 # What the search sets itself, and what all candidates must share for their scores to mean the same.
 RESERVED = ("epsilon", "delta", "accountant", "random_state", "classes", "y_bounds")

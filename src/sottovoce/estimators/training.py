@@ -10,17 +10,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sottovoce import graphs
 from sottovoce.algorithms import IPADMM, PrivateAlgorithm
-from sottovoce.engines.devices import DeviceName
-from sottovoce.engines.simulate import Solved, solve
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.estimators.draws import Draws
-from sottovoce.graphs import Graph
-from sottovoce.losses import Logistic
 from sottovoce.plan import Plan, plan
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
-from sottovoce.problem import Problem
+from sottovoce.problem import graphs
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.problem import Problem
+from sottovoce.simulation.engine import DeviceName, Solved, solve
 
 AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
 PLANNED = ("rounds", "local_steps", "rho", "diameter")

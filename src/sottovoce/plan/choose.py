@@ -15,13 +15,13 @@ import numpy as np
 
 from sottovoce.algorithms.ipadmm import IPADMM, Schedule
 from sottovoce.arrays import Floats
-from sottovoce.graphs import CompleteGraph, Graph, SparseGraph
-from sottovoce.losses import Loss
 from sottovoce.plan.moments import Moments, moments
-from sottovoce.plan.surrogate import Surrogate
+from sottovoce.plan.synthetic import Surrogate
 from sottovoce.privacy import Sampling, sigma_for
-from sottovoce.regularisers import Regulariser
-from sottovoce.sites import WEIGHTS, Weights, importances
+from sottovoce.problem.graphs import CompleteGraph, Graph, SparseGraph
+from sottovoce.problem.losses import Loss
+from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.sites import WEIGHTS, Weights, importances
 
 LOCAL_STEPS = (1, 3, 10, 25)
 WORTH_IT = 0.997  # what more local steps, or weights that say more of a site's size, must bring the risk down to

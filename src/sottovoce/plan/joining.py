@@ -6,7 +6,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from sottovoce.plan.choose import Task
-from sottovoce.sites import importances
+from sottovoce.problem.sites import importances
 
 MOST_KINDS = 5
 WEIGHTLESS = 0.01  # sites that together weigh less than this add next to nothing

@@ -10,16 +10,16 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias, final
 
 from sottovoce.algorithms.ipadmm import IPADMM
-from sottovoce.datasets.dataset import Dataset
 from sottovoce.errors import InputError, PrivacyError, expect
-from sottovoce.graphs import Graph
-from sottovoce.losses import Logistic, Loss
 from sottovoce.plan import predict, refine
 from sottovoce.plan.choose import Setting, Task, as_algorithm, choose, choose_weights
 from sottovoce.plan.joining import Gain, advice, kinds
 from sottovoce.plan.predict import QUICK, THOROUGH, Outcome, Progress
-from sottovoce.plan.surrogate import Surrogate
-from sottovoce.regularisers import L2, Regulariser
+from sottovoce.plan.synthetic import Surrogate
+from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Logistic, Loss
+from sottovoce.problem.regularisers import L2, Regulariser
 
 EffortName: TypeAlias = Literal["quick", "thorough"]
 EFFORTS = {"quick": QUICK, "thorough": THOROUGH}

@@ -12,14 +12,13 @@ from typing import NamedTuple, TypeAlias, final
 import numpy as np
 from scipy.stats import t as student
 
-from sottovoce import graphs
 from sottovoce.arrays import Array
-from sottovoce.datasets.dataset import Dataset
-from sottovoce.losses import Loss
 from sottovoce.plan.choose import Setting, Task, as_algorithm
-from sottovoce.plan.surrogate import Surrogate, surrogate
-from sottovoce.plan.synthetic import table
+from sottovoce.plan.synthetic import Surrogate, surrogate, table
 from sottovoce.plan.trial import thinned, trial
+from sottovoce.problem import graphs
+from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.losses import Loss
 
 LEVEL = 0.9
 ROWS_FITTED, FIRST_TRIED = 3000, 1000  # rows of a surrogate's table; the seed of the first table that is tried

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sottovoce.datasets.dataset import Dataset
 from sottovoce.plan.choose import LAST_COUNTS, LOCAL_STEPS, Setting, Task, as_algorithm
 from sottovoce.plan.predict import FIRST_TRIED, Effort, Progress, draw
 from sottovoce.plan.trial import thinned, trial
+from sottovoce.problem.dataset import Dataset
 
 TABLES, RUNS, STRIDES = 4, 4, (2.0, 1.4)
 WORTH_IT = 0.999  # a move must gain at least this much, so that luck does not pay for more local steps

@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sottovoce import graphs
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.arrays import Array, Ints
-from sottovoce.compiled import CompiledOracle
-from sottovoce.datasets import BySizes, Dataset
-from sottovoce.graphs import Graph
-from sottovoce.noise import SeededNoise, Shape
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.privacy import Gaussian, Repeated, epsilon, sigma_for
-from sottovoce.sites import Sites
+from sottovoce.problem import graphs
+from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.partition import BySizes
+from sottovoce.problem.sites import Sites
 
 SINGLE = np.dtype(np.float32)
 _NODES_SCORED = 8

@@ -12,16 +12,30 @@ over the replace-one l2 sensitivity, a number without a unit. Nothing in this pa
 knows an algorithm.
 """
 
-from sottovoce.privacy.accounting import composed, delta, epsilon, pure_epsilon, search_epsilon
-from sottovoce.privacy.budget import Budget, BudgetAccountant
-from sottovoce.privacy.calibration import CALIBRATIONS, Calibration, noise_for, pure_noise_for, sigma_for, steps_for
-from sottovoce.privacy.composition import Composed
+from sottovoce.privacy.accounting.accountant import composed, delta, epsilon, pure_epsilon, search_epsilon
+from sottovoce.privacy.accounting.calibration import (
+    CALIBRATIONS,
+    Calibration,
+    noise_for,
+    pure_noise_for,
+    sigma_for,
+    steps_for,
+)
+from sottovoce.privacy.accounting.gaussian import delta_of_mu, epsilon_of_mu, mu_for
+from sottovoce.privacy.accounting.sampled import Composed, profile
+from sottovoce.privacy.accounting.selection import gamma_for, repetitions, scored
+from sottovoce.privacy.books.budget import Budget, BudgetAccountant
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
+    GaussianObjective,
+    Laplace,
     NegativeBinomialRuns,
     NonPrivate,
+    NormLaplace,
+    NormLaplaceObjective,
     PoissonRuns,
+    PureRelease,
     RepeatAndSelect,
     Repeated,
     Runs,
@@ -29,18 +43,8 @@ from sottovoce.privacy.events import (
     Sampling,
     Scheme,
     Sequence,
+    event_from_dict,
 )
-from sottovoce.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_for
-from sottovoce.privacy.parse import event_from_dict
-from sottovoce.privacy.releases import (
-    GaussianObjective,
-    Laplace,
-    NormLaplace,
-    NormLaplaceObjective,
-    PureRelease,
-)
-from sottovoce.privacy.sampled import profile
-from sottovoce.privacy.selection import gamma_for, repetitions, scored
 from sottovoce.privacy.statement import HOLDER_ONLY, PrivacyStatement
 
 __all__ = [

@@ -12,7 +12,7 @@ from math import comb, inf, isfinite
 from typing import TYPE_CHECKING, Any, final
 
 from sottovoce.errors import UnsupportedError, expect
-from sottovoce.privacy.accounting import epsilon as price
+from sottovoce.privacy.accounting.accountant import epsilon as price
 from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequence
 from sottovoce.settings import read
 
@@ -101,7 +101,7 @@ def weakened(event: Event, noise: float) -> Event:
 def seen(event: Event, noise: float, delta: float) -> float:
     """Epsilon against those who see only so much of the noise."""
     if noise == 1 and delta == 0:
-        from sottovoce.privacy.accounting import pure_epsilon
+        from sottovoce.privacy.accounting.accountant import pure_epsilon
 
         return pure_epsilon(event)
     return price(weakened(event, noise), delta)

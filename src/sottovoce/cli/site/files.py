@@ -1,0 +1,261 @@
+"""The files of one site: its rows, the ledger of these rows, and a folder for what it must remember.
+
+    STATE/rows.ledger, .head, .salt   the ledger of the data set, for all its runs
+    STATE/RUN/journal.sqlite          the memory of one run
+    STATE/RUN/model.safetensors       what the run ends with
+    STATE/RUN/statement.txt
+
+A ledger belongs to one data set, which it knows by a keyed digest of the data file: HMAC-SHA256 with a salt that lies
+beside the ledger. Without a secret salt, whoever sees a ledger and knows all rows but one could try out the last one.
+
+The salt is written last, as a whole. So a salt without a ledger tells of one that was lost, and a ledger without a salt
+and without entries is one that was never finished.
+"""
+
+import hashlib
+import hmac
+import math
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+from zipfile import ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, expect
+from sottovoce.federation.agreement.agreement import MOST_FEATURES, MOST_ROWS, Agreement
+from sottovoce.federation.agreement.identity import read_secret
+from sottovoce.federation.site.journal import Journal
+from sottovoce.federation.site.seat import committing, damage_from_ledger, owner_of
+from sottovoce.federation.site.stops import DamagedError
+from sottovoce.files.schema import Schema
+from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.problem.problem import encoded
+from sottovoce.problem.sites import Sites
+from sottovoce.settings.disk import write_whole
+
+_SALT_BYTES = 32
+_ARRAYS = "an .npz file with a matrix `features` and a vector `labels`"
+
+
+@final
+@dataclass(frozen=True)
+class Cap:
+    """The most that all runs on a data set together may ever cost. None where it was not given."""
+
+    epsilon: float | None
+    delta: float | None
+    mixed: bool = False  # runs of any kind, not only with plain Gaussian noise
+
+    def __post_init__(self) -> None:
+        both = (self.epsilon is None) == (self.delta is None)
+        expect(both, "--cap-epsilon and --cap-delta together", cap_epsilon=self.epsilon, cap_delta=self.delta)
+        alone = self.mixed and self.epsilon is None
+        expect(not alone, "--cap-mixed together with --cap-epsilon and --cap-delta", cap_mixed=self.mixed)
+
+
+def rows_of(agreement: Agreement, path: Path) -> Sites:
+    """The rows of a file, by the agreed schema."""
+    most = max(site.rows for site in agreement.sites)
+    return read_rows(path, agreement.encoding, agreement.data_norm, most, agreement.features)
+
+
+def read_rows(
+    path: Path, schema: Schema | None, data_norm: float | None, most: int = MOST_ROWS, features: int | None = None
+) -> Sites:
+    """The rows of a file, by a schema. Without one: an .npz file with arrays `features` and `labels`.
+
+    Args:
+        path: the file.
+        schema: how a row becomes numbers; None for arrays.
+        data_norm: for arrays, the bound on the norm of every row.
+        most: for arrays, the most rows that there can be.
+        features: for arrays, the number of columns; None for any.
+    """
+    if schema is None:
+        expect(data_norm is not None, "a schema, or the bound data_norm on the norm of every row", data_norm=data_norm)
+        arrays = _arrays(path, most, features)
+        return Sites([arrays[0]], [arrays[1]], data_norm=data_norm or 0.0, private=True)
+    data, _ = encoded(path, schema)
+    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True)
+
+
+def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:
+    """The two arrays of an .npz file. Nothing is unpacked before its size was found to be possible."""
+    with path.open("rb") as file:
+        try:
+            with ZipFile(file) as archive, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of headers by old versions
+                names = [name.removesuffix(".npy") for name in archive.namelist()]
+                expect(sorted(names) == ["features", "labels"], _ARRAYS, file=str(path), arrays=sorted(names)[:20])
+                matrix = _array(archive, "features", most, (features,))
+                return matrix, _array(archive, "labels", len(matrix), ())
+        except InputError:
+            raise
+        except Exception as error:  # zipfile, zlib, struct and numpy know a dozen kinds
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise InputError(f"Expected an .npz file of arrays, got {str(path)!r}: {reason}.") from error
+
+
+def _array(archive: ZipFile, name: str, most: int, width: tuple[int | None, ...]) -> Floats:
+    """One array of numbers: at most so many rows, each of this shape; None for any number of columns."""
+    with archive.open(f"{name}.npy") as member:
+        version = npy.read_magic(member)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, by_columns, dtype = read(member)
+        columns = all(
+            came == w or (w is None and came <= MOST_FEATURES) for came, w in zip(shape[1:], width, strict=False)
+        )
+        fits = len(shape) == 1 + len(width) and 0 <= shape[0] <= most and columns
+        size_wanted = (f"at most {most}", *("some" if w is None else w for w in width))
+        wanted = f"`{name}` as an array of numbers with {' x '.join(map(str, size_wanted))} entries"
+        expect(fits and dtype.kind in "biuf", wanted, shape=shape, dtype=str(dtype))
+        size = math.prod(shape) * dtype.itemsize
+        # One byte more than announced is read, and refused if it is there.
+        data = member.read(size + 1)
+    expect(len(data) == size, f"`{name}` of {size} bytes, as its header says", bytes=len(data))
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+@contextmanager
+def refusing_changes(data: Path) -> Iterator[None]:
+    """Refuse a file that changes while the block runs: its rows must be those that its ledger is of."""
+    if data.exists():  # a pipe would be waited for, a device read without end
+        expect(data.is_file(), "a data file", file=str(data))
+    before = _hashed(data, hashlib.sha256())
+    yield
+    if _hashed(data, hashlib.sha256()) != before:
+        raise InputError(f"Expected a data file that stays as it is, got {str(data)!r}, which changed meanwhile.")
+
+
+def run_folder(state: Path, agreement: Agreement) -> Path:
+    """Where a site remembers one run. Only its owner may look into it."""
+    folder = state / agreement.run
+    for path in (state, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def open_journal(folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None) -> Journal:
+    """The memory of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one."""
+    commit, secret = committing(agreement, site, rows), None if salt is None else read_secret(salt)
+    return Journal.open(folder / "journal.sqlite", owner_of(agreement, site), commit, secret)
+
+
+def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    """The ledger of this data file. It is made on first use, if a cap is given.
+
+    A ledger without entries binds nobody: with a cap it is made anew, whether a crash left it, or a refused run.
+    """
+    with damage_from_ledger():
+        if not Ledger.exists(path) or (cap.epsilon is not None and Ledger.unused(path)):
+            return _new_ledger(path, data, cap)
+        ledger = Ledger.open(path)
+    try:
+        _check_ledger(ledger, path, data, cap)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+    """Make the ledger of rows that were never used, with its cap; the salt is written last."""
+    _expect_none_lost(path)
+    if cap.epsilon is None or cap.delta is None:
+        raise InputError(
+            f"Expected a ledger of these rows at {str(path)!r}, got none. If they were ever used before, give that "
+            "ledger with --ledger. If not, say what all runs on them together may cost for all time: --cap-epsilon "
+            "and --cap-delta."
+        )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Kept, if a crash or a refused run has left it: the data file is known by it.
+    known = _salt_path(path).exists()
+    salt = read_salt(path) if known else secrets.token_bytes(_SALT_BYTES)
+    ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed)
+    try:
+        if not known:
+            write_whole(_salt_path(path), salt, 0o600)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _expect_none_lost(path: Path) -> None:
+    """What was spent stays spent: a ledger that is gone must not be followed by a new one."""
+    salt = _salt_path(path)
+    if salt.exists() and not Ledger.exists(path):
+        raise DamagedError(
+            f"Expected the ledger that {str(salt)!r} belongs to, got none at {str(path)!r}. What was spent stays "
+            "spent: restore it, with its .head file. Only if nothing was ever released from these rows, remove the "
+            "salt."
+        )
+
+
+def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
+    """Refuse a ledger of another data file, or one that was made with another cap than is given now."""
+    header = ledger.header
+    if header.data_digest != data_digest(path, data):
+        raise InputError(
+            f"Expected the ledger of the rows in {str(data)!r}, got that of another file at {str(path)!r}. Every data "
+            "set has a ledger of its own: give its path with --ledger. A changed file with the same people in it "
+            "spends the same budget: keep the old file for this run."
+        )
+    if cap.epsilon is not None:
+        mixed = header.order is not None
+        expect(
+            # A cap is for all time: giving the same again is fine, another one must not pass unnoticed.
+            cap == Cap(header.epsilon, header.delta, mixed),
+            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}",
+            cap_epsilon=cap.epsilon,
+            cap_delta=cap.delta,
+            cap_mixed=cap.mixed,
+        )
+
+
+def data_digest(ledger: Path, data: Path) -> str:
+    """By which a ledger knows its data set."""
+    return _keyed(read_salt(ledger), data)
+
+
+def read_salt(ledger: Path) -> bytes:
+    """The secret that goes with a ledger."""
+    place = _salt_path(ledger)
+    if not place.exists():
+        raise DamagedError(
+            f"Expected the salt of the ledger, got no file {str(place)!r}. Without it nobody can tell which rows the "
+            "ledger is of: restore it."
+        )
+    salt = read_secret(place)
+    if len(salt) != _SALT_BYTES:
+        raise DamagedError(
+            f"Expected a salt of {_SALT_BYTES} bytes, got {len(salt)} bytes in {str(place)!r}. It was damaged: "
+            "restore it."
+        )
+    return salt
+
+
+def _keyed(salt: bytes, data: Path) -> str:
+    """The digest of a data file under a secret salt."""
+    return f"hmac-sha256:{_hashed(data, hmac.new(salt, digestmod=hashlib.sha256))}"
+
+
+def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
+    """The hexadecimal digest of a file's bytes, read a piece at a time."""
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            code.update(chunk)
+    return code.hexdigest()
+
+
+def _salt_path(ledger: Path) -> Path:
+    """The salt's file: beside the ledger, with .salt behind its name."""
+    return ledger.with_name(f"{ledger.name}.salt")

@@ -1,0 +1,276 @@
+"""`sottovoce site run`: one site of a federation, from its rows to its model."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.errors import InputError, SottovoceError
+
+if TYPE_CHECKING:
+    from sottovoce.federation.agreement.certificates import TLSFiles
+    from sottovoce.federation.site.events import Watcher
+    from sottovoce.federation.site.journal import Journal
+    from sottovoce.federation.site.mail import Pace
+    from sottovoce.federation.site.runner import Finished
+    from sottovoce.federation.site.seat import Seat
+
+_WHO, _DATA, _SERVER, _OUT = "Who", "Rows and their budget", "Message server", "Files and output"
+_AGAIN = "interrupted; run the same command again to go on"
+
+
+def _option(text: str, panel: str, metavar: str | None = None) -> object:
+    """An option in one of the help's panels."""
+    return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+def site_run(
+    federation: Annotated[Path, _option("The agreement, countersigned by all: federation.toml.", _WHO)],
+    site: Annotated[str, _option("Which site this is.", _WHO, "NAME")],
+    key: Annotated[Path, _option("Its private key, from: sottovoce site keygen.", _WHO)],
+    data: Annotated[Path, _option("Its rows: CSV or Parquet by the schema, or .npz arrays if there is none.", _DATA)],
+    server: Annotated[str, _option("The message server, such as tls://nats.example.org:4222.", _SERVER, "URL")],
+    state: Annotated[Path, _option("Folder for ledger and journal. Keep it, and keep it private.", _OUT)],
+    signatures: Annotated[Path | None, _option("Folder of signatures. Left out: beside the agreement.", _WHO)] = None,
+    ledger: Annotated[Path | None, _option("Ledger of these rows. Left out: rows.ledger in --state.", _DATA)] = None,
+    cap_epsilon: Annotated[
+        float | None, _option("First use of these rows: what all runs on them may cost, for all time.", _DATA)
+    ] = None,
+    cap_delta: Annotated[float | None, _option("First use of these rows: the delta of that cap.", _DATA)] = None,
+    cap_mixed: Annotated[
+        bool,
+        typer.Option(
+            "--cap-mixed",
+            help="First use of these rows: allow runs of any kind, such as with sampled batches, for a tenth more.",
+            rich_help_panel=_DATA,
+        ),
+    ] = False,
+    salt: Annotated[
+        Path | None, _option("The secret salt of the rows' commitment in the agreement, if it has one.", _DATA)
+    ] = None,
+    certificates: Annotated[
+        Path | None,
+        _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
+    ] = None,
+    ca: Annotated[Path | None, _option("Certificate of the authority.", _SERVER)] = None,
+    cert: Annotated[Path | None, _option("Certificate of this site.", _SERVER)] = None,
+    tls_key: Annotated[Path | None, _option("Private key of that certificate.", _SERVER)] = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a server that is away.", rich_help_panel=_SERVER)
+    ] = 600.0,
+    out: Annotated[Path | None, _option("Folder for model and statement. Left out: in --state, by run.", _OUT)] = None,
+    log: Annotated[Path | None, _option("Add a log to this file, one JSON object a line.", _OUT)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No view of the run.", rich_help_panel=_OUT)] = False,
+) -> None:
+    """Take part in a federation: check the rows, reserve the budget, run, and write a model and a privacy statement.
+
+    After a crash or an interruption run the same command again: what was released is sent again, and nothing is drawn
+    a second time.
+    """
+    from sottovoce.cli.site import files
+    from sottovoce.cli.site.view import watching_run
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement.identity import SigningKey
+    from sottovoce.federation.site.events import LogWatcher, Watchers
+    from sottovoce.federation.site.mail import Pace
+    from sottovoce.federation.site.runner import result_of
+    from sottovoce.federation.site.seat import Seat
+
+    pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
+    agreement = signing.load(federation)
+    agreement.member(site)
+    signing.verify_signatures(agreement, federation, signatures)
+    own_key, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
+    books = state / "rows.ledger" if ledger is None else ledger
+    with ExitStack() as stack:
+        with files.refusing_changes(data):
+            rows = files.rows_of(agreement, data)
+            agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
+            folder = files.run_folder(state, agreement)
+            # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
+            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt))
+            stack.enter_context(_saying_what_was_released(journal, agreement.algorithm.rounds))
+            opened = stack.enter_context(files.open_ledger(books, data, cap))
+        seat = Seat(agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal)
+        seat.check_books()
+        seat.check_budget()
+        stack.enter_context(_logging(log))
+        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
+        finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
+        _write(seat, finished, folder if out is None else out)
+        spent, delta = opened.total(), opened.header.delta
+    _tell(folder if out is None else out, spent, delta)
+
+
+def site_commit(
+    data: Annotated[Path, _option("The rows: CSV or Parquet by the schema, or .npz arrays.", _DATA)],
+    salt: Annotated[Path, _option("A new file for the secret salt. Keep it, and keep it secret.", _OUT)],
+    schema: Annotated[Path | None, _option("The schema that will be agreed on; left out for arrays.", _DATA)] = None,
+    data_norm: Annotated[float | None, _option("For arrays: the bound on the norm of every row.", _DATA)] = None,
+) -> None:
+    """Commit to rows before an agreement is made, without saying anything about them.
+
+    The line that is printed goes into the agreement, with: sottovoce federation new --site NAME=KEY:ROWS:COMMITMENT.
+    The run then takes these rows and no others, and whoever is shown rows and salt later can check it.
+    """
+    import secrets
+
+    from sottovoce.cli.site.files import read_rows
+    from sottovoce.federation.agreement.identity import write_secret
+    from sottovoce.federation.site.commitment import SALT_BYTES, commit
+    from sottovoce.files.schema import Schema
+
+    made = secrets.token_bytes(SALT_BYTES)
+    # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
+    commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
+    write_secret(salt, made)
+    print(commitment)
+
+
+def site_verify(
+    file: Annotated[Path, typer.Argument(help="A model.safetensors or statement.txt of a site.")],
+    federation: Annotated[Path, _option("The agreement, as you have it yourself.", _WHO)],
+) -> None:
+    """Check that a model or a statement was signed by a site of this federation, and not changed since."""
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement.identity import PublicKey
+    from sottovoce.federation.transport.transport import expect_member, read_signed
+    from sottovoce.files import models
+
+    agreement = signing.load(federation)
+    if file.suffix == ".safetensors":
+        model = models.load(file)
+        site, agreed = str(model.provenance.get("site")), model.provenance.get("agreement")
+        # Loading has checked the signature itself; here it is about who signed.
+        if model.signed_by is None:
+            raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
+        key = PublicKey.from_text(model.signed_by)
+    else:
+        signed = read_signed(_text_of(file))
+        site, key = signed.site, signed.key
+        agreed = next((line.split()[-1] for line in signed.text.splitlines() if line.startswith("Agreement:")), None)
+    expect_member(agreement, site, key)
+    if agreed != agreement.digest().hex():
+        raise InputError(f"Expected something made under this agreement, got one of agreement={agreed!r}.")
+    print(f"{file}: signed by site {site} under this agreement, and unchanged. Its key is {key.fingerprint}.")
+
+
+def _text_of(file: Path) -> str:
+    """Every letter as it stands there, ends of lines too: a signature is over all of them."""
+    try:
+        return file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"Expected a signed statement, got {str(file)!r}, which is no text.") from None
+
+
+@contextmanager
+def _saying_what_was_released(journal: "Journal", rounds: int) -> Iterator[None]:
+    """Whatever goes wrong, the error says how far the run had come."""
+    try:
+        yield
+    except (SottovoceError, OSError) as error:
+        last = journal.last_said()
+        error.add_note(f"Released in this run: {f'rounds 1 to {last} of {rounds}' if last else 'nothing'}.")
+        raise
+
+
+def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | None, tls_key: Path | None) -> "TLSFiles":
+    """The files of this site's end of the connection: from one folder, or named one by one."""
+    from sottovoce.federation.agreement.certificates import TLSFiles
+
+    if certificates is not None and ca is None and cert is None and tls_key is None:
+        return TLSFiles.within(certificates, site)
+    if certificates is None and ca is not None and cert is not None and tls_key is not None:
+        return TLSFiles(ca, cert, tls_key)
+    raise InputError("Expected --certificates FOLDER, or else all of --ca, --cert and --tls-key.")
+
+
+def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    """Run the site to its end; an interruption becomes one line that says how to go on."""
+    from sottovoce.cli.study import Stopped
+
+    try:
+        return asyncio.run(_run(seat, server, tls, watcher, pace))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise Stopped(_AGAIN) from None
+
+
+async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
+    """Connect, and take part."""
+    from sottovoce.federation.site.runner import run_site
+    from sottovoce.federation.site.seat import room_for
+    from sottovoce.federation.transport.jetstream import JetStreamTransport
+
+    _end_gently()
+    a = seat.agreement
+    transport = await JetStreamTransport.connect(
+        server, a.run, seat.site, seat.neighbours, room_for(a).size, tls=tls.context(), timeout=pace.server,
+        told=watcher.server_away,
+    )  # fmt: skip
+    async with transport:
+        return await run_site(seat, transport, watcher=watcher, pace=pace)
+
+
+def _end_gently() -> None:
+    """Whoever asks the process to end gets what Ctrl-C gets. Only the main thread can say so."""
+    task = asyncio.current_task()
+    if os.name == "posix" and task is not None and threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+@contextmanager
+def _logging(path: Path | None) -> Iterator[None]:
+    """Log to that file. Without one, warnings do not reach the terminal either: the view shows them."""
+    from sottovoce.federation.site.events import LogFile
+
+    handler = logging.NullHandler() if path is None else LogFile(path)
+    # At the root: what the libraries below have to say goes to the same place.
+    root, own = logging.getLogger(), logging.getLogger("sottovoce")
+    before = own.level
+    root.addHandler(handler)
+    own.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        own.setLevel(before)
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
+    """Model and statement, signed, into the folder. If that fails nothing is lost: the journal holds both."""
+    from sottovoce.federation.site.stops import NotWrittenError
+    from sottovoce.federation.transport.transport import sign_text
+    from sottovoce.files import models
+    from sottovoce.files.models.from_site import model_of, statement_text
+    from sottovoce.settings.disk import writable, write_whole
+
+    agreement, site = seat.agreement, seat.site
+    try:
+        # The model is private as it is; the folder beside it may hold a journal.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        model = model_of(agreement, site, finished.model, finished.absent)
+        models.save(model, folder / "model.safetensors", seat.key)
+        statement = sign_text(statement_text(agreement, site, finished.absent), site, seat.key)
+        with writable(folder / "statement.txt"):
+            write_whole(folder / "statement.txt", statement.encode())
+    except (OSError, InputError) as error:
+        raise NotWrittenError(
+            f"Expected to write model and statement to {str(folder)!r}, got: {error} Nothing is lost, and nothing will "
+            "be drawn again: make room, or give another --out, and run the same command again."
+        ) from error
+
+
+def _tell(folder: Path, spent: float, delta: float) -> None:
+    """Where the results are, and what all runs on these rows have cost so far."""
+    from sottovoce.cli.output import exactly, up
+
+    print(f"Written to {folder}: model.safetensors and statement.txt.")
+    print(f"All runs on these rows so far: epsilon = {up(spent)} at delta = {exactly(delta)}.")

@@ -1,0 +1,209 @@
+"""What people see while a site runs, on stderr: a small table that lives, or plain lines where there is no terminal.
+
+Nothing depends on being seen: these are watchers (`engines.network.events`), and only watch.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import final
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sottovoce.cli.output import exactly, up
+from sottovoce.federation.site.events import Facts, ReminderTimer, Spending, Watcher, say
+
+_LATE = 3.0  # seconds after which a neighbour is called late
+
+
+@contextmanager
+def watching_run(quiet: bool) -> Iterator[Watcher]:
+    """A watcher that shows the run, fit for where it is shown."""
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield Watcher()
+    elif not console.is_terminal:
+        yield PlainLines()
+    else:
+        view = View()
+        with Live(view, console=console, refresh_per_second=4, transient=True):
+            yield view
+
+
+def away(words: str, left: float | None) -> str:
+    """What is the matter with the server, and for how many seconds we still try."""
+    return f"{words}; trying again" if left is None else f"{words}; trying again, giving up in {round(left)} s"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+class _Clock:
+    """How long the rounds of this process take."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._begun, self._first, self._rounds = monotonic(), facts.done, facts.rounds
+        self.done = facts.done
+
+    def left(self) -> float | None:
+        """Seconds until the end, by the mean so far; None before the first round is done."""
+        here = self.done - self._first
+        return (monotonic() - self._begun) / here * (self._rounds - self.done) if here else None
+
+
+@final
+class View(Watcher):
+    """A table that is drawn anew a few times a second."""
+
+    def __init__(self) -> None:
+        self._facts: Facts | None = None
+        self._clock: _Clock | None = None
+        self._spending: Spending | None = None
+        self._doing = "getting ready"
+        self._silent: dict[str, float] = {}
+        self._told_at = 0.0
+        self._away: tuple[str, float | None] | None = None  # with the time at which it is given up
+        self._news: list[str] = []
+
+    def began(self, facts: Facts, spending: Spending) -> None:
+        self._facts, self._clock, self._spending = facts, _Clock(facts), spending
+
+    def round_began(self, k: int) -> None:
+        self._doing, self._silent = f"computing round {k}", {}
+
+    def published(self, k: int, again: bool) -> None:
+        self._doing = f"round {k} is {'still ' if again else ''}on the server; collecting"
+
+    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
+        self._doing, self._silent, self._told_at = f"round {k}: waiting", dict(silent), monotonic()
+
+    def server_silent(self, seconds: float) -> None:
+        self._doing = f"the message server has not answered for {duration(seconds)}"
+
+    def server_away(self, words: str | None, left: float | None) -> None:
+        until = None if left is None else monotonic() + left
+        self._away = None if words is None else (words, until)
+
+    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:  # noqa: ARG002
+        self._add(f"refused a message of {site} in round {k}: {reason}")
+
+    def noticed(self, site: str, text: str) -> None:
+        self._add(f"{site} {text}")
+
+    def dropped(self, k: int, site: str) -> None:
+        self._add(f"going on without {site} since round {k}")
+
+    def round_done(self, k: int, spending: Spending) -> None:
+        self._spending, self._silent = spending, {}
+        if self._clock is not None:
+            self._clock.done = k
+
+    def _add(self, text: str) -> None:
+        """Keep the last few lines of news."""
+        self._news = [*self._news[-3:], text]
+
+    def __rich__(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        facts, clock, spending = self._facts, self._clock, self._spending
+        if facts is None or clock is None or spending is None:
+            table.add_row(self._server() or Text(self._doing))
+            return table
+        left = clock.left()
+        table.add_row("site", Text(f"{facts.site}, run {facts.run[:12]}"))
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(f"{clock.done}/{facts.rounds}", ProgressBar(total=facts.rounds, completed=clock.done, width=40))
+        table.add_row("round", bar)
+        table.add_row("time left", "..." if left is None else duration(left))
+        table.add_row("now", Text(self._doing))
+        if self._away is not None:
+            table.add_row("server", self._server())
+        table.add_row("late", self._late())
+        table.add_row("epsilon", Text(spent(facts, spending)))
+        for line in self._news:
+            table.add_row("", Text(line, style="yellow"))
+        return table
+
+    def _server(self) -> Text | None:
+        """What is the matter with the server, and how many seconds are left until the site gives up."""
+        if self._away is None:
+            return None
+        words, until = self._away
+        return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
+
+    def _late(self) -> Text:
+        """Neighbours that have been awaited for more than a moment."""
+        more = monotonic() - self._told_at
+        late = [f"{name} ({duration(s + more)})" for name, s in self._silent.items() if s >= _LATE]
+        return Text(", ".join(late) or "nobody", style="yellow" if late else "")
+
+
+def spent(facts: Facts, spending: Spending) -> str:
+    """What the rows' ledger says, in words."""
+    return (
+        f"{up(spending.epsilon)} of {exactly(spending.cap)} reserved in the ledger, at delta "
+        f"{exactly(spending.delta)}; this run: {exactly(facts.epsilon)} at delta {exactly(facts.delta)}"
+    )
+
+
+@final
+class PlainLines(Watcher):
+    """Plain lines at the start, at the end, at every tenth of the way, and when something is the matter."""
+
+    def __init__(self) -> None:
+        self._facts: Facts | None = None
+        self._clock: _Clock | None = None
+        self._awaited, self._told_next = 0, _LATE
+        self._away = ReminderTimer()
+
+    def began(self, facts: Facts, spending: Spending) -> None:
+        self._facts, self._clock = facts, _Clock(facts)
+        resumed = f", resumed after round {facts.done}" if facts.done else ""
+        say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
+
+    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
+        longest = max(silent.values(), default=0.0)
+        if k != self._awaited:
+            self._awaited, self._told_next = k, _LATE
+        if longest >= self._told_next:
+            self._told_next = 2 * longest
+            say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
+
+    def server_silent(self, seconds: float) -> None:
+        say(f"the message server has not answered for {duration(seconds)}")
+
+    def server_away(self, words: str | None, left: float | None) -> None:
+        if words is None:
+            if self._away.over():
+                say("the message server answers again")
+        elif self._away.due(words):
+            say(away(words, left))
+
+    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:  # noqa: ARG002
+        say(f"refused a message of {site} in round {k}: {reason}")
+
+    def noticed(self, site: str, text: str) -> None:
+        say(f"{site} {text}")
+
+    def dropped(self, k: int, site: str) -> None:
+        say(f"going on without {site} since round {k}")
+
+    def round_done(self, k: int, spending: Spending) -> None:
+        facts, clock = self._facts, self._clock
+        if facts is None or clock is None:
+            return
+        before, clock.done = clock.done, k
+        if 10 * k // facts.rounds > 10 * before // facts.rounds:
+            left = clock.left()
+            rest = "" if left is None else f", {duration(left)} left"
+            say(f"round {k}/{facts.rounds}{rest}, epsilon {up(spending.epsilon)} of {exactly(spending.cap)}")
+
+    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
+        without = f", without {', '.join(absent)}" if absent else ""
+        say(f"all {rounds} rounds are done{without}")

@@ -1,0 +1,392 @@
+"""What the sites of a federation agree on, before anyone computes anything. All of it is public.
+
+An agreement is a TOML file that every site reads, and countersigns (`countersign`) if it agrees. Its digest is the
+SHA-256 of a canonical encoding of its content (`canonical`), so comments, spaces and the order of keys do not
+matter and everything else does. Every message of a run carries the digest.
+
+Noise and steps of a site follow from agreed numbers alone: `public_oracle` has no data in it and gives them.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, final, get_args
+
+import numpy as np
+from scipy import sparse
+
+from sottovoce.algorithms import DPDSGD, PrivateAlgorithm
+from sottovoce.errors import InputError, expect
+from sottovoce.federation.agreement import terms
+from sottovoce.federation.agreement.identity import PublicKey, check_site_name
+from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
+from sottovoce.noise.secure import GRID_BITS
+from sottovoce.oracle.plain import Oracle
+from sottovoce.privacy.accounting.gaussian import discretisation_delta
+from sottovoce.problem import graphs
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Reals
+from sottovoce.problem.sites import Sites
+
+FORMAT = 3  # 2 divided lam by the number of sites, and had no weights
+MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
+# With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
+# A hundred diameters are far outside of where honest models go.
+LARGEST_RADIUS, DIAMETERS = 1e12, 100
+LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
+# The most that a coarse grid may add to delta, as a part of it.
+GRID_SHARE = 1e-3
+Policy: TypeAlias = Literal["wait", "stop", "go-on"]
+_RUN, _COMMITMENT = re.compile(r"[0-9a-f]{32}"), re.compile(r"sha256:[0-9a-f]{64}")
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One site.
+
+    Args:
+        name: a small word, see `identity`.
+        public_key: what its signatures are checked with.
+        rows: m_i, how many rows it brings. Public: noise is set by it.
+        data_commitment: "sha256:..." of a secret salt and the rows, to prove later which rows were used. Without a
+            secret salt it would reveal something about the rows, and no guarantee covers that.
+    """
+
+    name: str
+    public_key: PublicKey
+    rows: int
+    data_commitment: str | None = None
+
+    def __post_init__(self) -> None:
+        check_site_name(self.name)
+        expect(1 <= self.rows <= MOST_ROWS, f"1 <= rows <= {MOST_ROWS} at site {self.name}", rows=self.rows)
+        expect(
+            self.data_commitment is None or _COMMITMENT.fullmatch(self.data_commitment) is not None,
+            f"a data_commitment of site {self.name} such as sha256:<64 hexadecimal digits>",
+            data_commitment=self.data_commitment,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """As in the file."""
+        table: dict[str, object] = {"name": self.name, "public_key": str(self.public_key), "rows": int(self.rows)}
+        return table if self.data_commitment is None else table | {"data_commitment": self.data_commitment}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LostNeighbour:
+    """What a site does when a neighbour's message does not come within `wait_seconds`.
+
+    Args:
+        policy: "wait" for ever, telling people now and then; "stop" the run; or "go-on" without that neighbour.
+        wait_seconds: how long a neighbour may be silent before it counts as lost.
+        go_on_after_round: with "go-on", the last round for which everyone is waited for.
+    """
+
+    policy: Policy = "wait"
+    wait_seconds: float = 3600.0
+    go_on_after_round: int | None = None
+
+    def __post_init__(self) -> None:
+        expect(self.policy in get_args(Policy), f"policy among {', '.join(get_args(Policy))}", policy=self.policy)
+        wait = f"0 < wait_seconds <= {LONGEST_WAIT:g}"
+        expect(0 < self.wait_seconds <= LONGEST_WAIT, wait, wait_seconds=self.wait_seconds)
+        expect(
+            (self.go_on_after_round is not None) == (self.policy == "go-on"),
+            "go_on_after_round together with policy='go-on', and only then",
+            policy=self.policy,
+            go_on_after_round=self.go_on_after_round,
+        )
+        first = self.go_on_after_round
+        expect(first is None or first >= 0, "go_on_after_round >= 0", go_on_after_round=first)
+
+    def to_dict(self) -> dict[str, object]:
+        """As in the file."""
+        table: dict[str, object] = {"policy": self.policy, "wait_seconds": float(self.wait_seconds)}
+        return table if self.go_on_after_round is None else table | {"go_on_after_round": self.go_on_after_round}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What all sites agree on.
+
+    Args:
+        run: 128 random bits in hexadecimal, so that nothing said in one run can be used in another.
+        created: when it was written, in UTC.
+        sites: who takes part; their order numbers the nodes of the graph.
+        edges: who hears whom, as pairs of names. Kept sorted.
+        features: columns of a site's matrix.
+        data_norm: bound on the norm of every row. The noise rests on it.
+        algorithm: with all its settings, epsilon and delta among them.
+        name: for people.
+        schema: how rows become numbers, as the text that `sottovoce.files.schema` writes; None where sites bring
+            arrays.
+        grid_bits: how fine the noise's grid is, see `sottovoce.noise.secure`.
+        radius: the largest norm of a message. A longer one is refused, and counts as silence of its sender. None: 100
+            times the algorithm's diameter, far outside of where honest models go.
+        lost_neighbour: what to do when a site falls silent.
+    """
+
+    run: str
+    created: str
+    sites: tuple[Member, ...]
+    edges: tuple[tuple[str, str], ...]
+    features: int
+    data_norm: float
+    algorithm: PrivateAlgorithm[Any]
+    name: str = ""
+    schema: str | None = None
+    grid_bits: int = GRID_BITS
+    radius: float | None = None
+    lost_neighbour: LostNeighbour = field(default_factory=LostNeighbour)
+
+    def __post_init__(self) -> None:
+        _check_words(self)
+        _check_members(self.sites)
+        # One content, one digest: the same edges in another order are the same agreement.
+        object.__setattr__(self, "edges", _sorted_edges(self.names, self.edges))
+        expect(1 <= self.features <= MOST_FEATURES, f"1 <= features <= {MOST_FEATURES}", features=self.features)
+        expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
+        expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
+        terms.check(self.algorithm)
+        # Written down even where it was left out: a later version with another default must not change what was signed.
+        object.__setattr__(self, "radius", self.reach)
+        expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
+        _check_algorithm(self)
+        _check_schema(self)
+
+    # -- who ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the sites, in order."""
+        return tuple(site.name for site in self.sites)
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    def index(self, name: str) -> int:
+        """The number of this site: its node in the graph, its place in testimonies. `InputError` for a stranger."""
+        expect(name in self._place, f"a site of this federation: {_some(self.names)}", site=name)
+        return self._place[name]
+
+    def member(self, name: str) -> Member:
+        """The entry of this site: its key and how many rows it brings."""
+        return self.sites[self.index(name)]
+
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """The sites that it hears, in order."""
+        return tuple(self.names[j] for j in self.graph.neighbours(self.index(name)))
+
+    def degree(self, name: str) -> int:
+        """How many sites it hears."""
+        return int(self.graph.degrees[self.index(name)])
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph on 0 .. n-1, nodes in the order of the sites."""
+        return graphs.from_edges(len(self.sites), [(self.index(a), self.index(b)) for a, b in self.edges])
+
+    @cached_property
+    def encoding(self) -> Schema | None:
+        """The schema, read."""
+        return None if self.schema is None else Schema.loads(self.schema)
+
+    @property
+    def model_size(self) -> int:
+        """How many numbers a message holds: features times outputs of the loss."""
+        return self.features * self.algorithm.loss.outputs
+
+    @property
+    def reach(self) -> float:
+        """The largest norm of a message: the radius, or what it is by default."""
+        return DIAMETERS * terms.diameter_of(self.algorithm) if self.radius is None else float(self.radius)
+
+    @property
+    def grid_delta(self) -> float:
+        """What drawing noise on a grid adds to delta at every site, at most; see `privacy.accounting.gaussian`."""
+        draws = self.algorithm.rounds * self.algorithm.draws_per_round * self.model_size
+        return discretisation_delta(draws, 2.0**self.grid_bits, self.algorithm.epsilon)
+
+    # -- what a site computes with ------------------------------------------------------------------------------------
+
+    def oracle_for(self, name: str, sites: Sites) -> Oracle:
+        """A site's own rows, bound to the agreed objective. They must be as many, as wide and as bounded as agreed."""
+        member = self.member(name)
+        expect(sites.n == 1, f"the rows of the one site {name}", sites=sites.n)
+        came = int(sites.counts[0])
+        expect(came == member.rows, f"rows={member.rows} at site {name}, as agreed", rows=came)
+        expect(sites.d == self.features, f"features={self.features}, as agreed", features=sites.d)
+        expect(sites.data_norm == self.data_norm, f"data_norm={self.data_norm!r}, as agreed", data_norm=sites.data_norm)
+        a = self.algorithm
+        weighed = a.importances([site.rows for site in self.sites])
+        return terms.SiteOracle(
+            sites, np.array([self.degree(name)]), len(self.sites), a.loss, a.regulariser, a.lam, a.max_grad_norm,
+            importances=None if weighed is None else weighed[[self.index(name)]],
+            fewest=min(site.rows for site in self.sites),
+        )  # fmt: skip
+
+    def public_oracle(self, name: str) -> Oracle:
+        """The same without any data: rows of zeros. For numbers that everyone may know, such as the noise."""
+        rows = self.member(name).rows
+        nothing = sparse.csr_array((rows, self.features), dtype=np.float64)
+        return self.oracle_for(name, Sites([nothing], [np.ones(rows)], data_norm=self.data_norm))
+
+    # -- one content, one digest --------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, object]:
+        """The content, as in the file."""
+        data: dict[str, object] = {"features": int(self.features), "data_norm": float(self.data_norm)}
+        return {
+            "format": FORMAT,
+            "run": self.run,
+            "name": self.name,
+            "created": self.created,
+            "edges": [list(edge) for edge in self.edges],
+            "sites": [site.to_dict() for site in self.sites],
+            "data": data if self.schema is None else data | {"schema": self.schema},
+            "algorithm": terms.describe(self.algorithm),
+            "noise": {"kind": "discrete", "grid_bits": self.grid_bits},
+            "messages": {"radius": self.reach},
+            "lost_neighbour": self.lost_neighbour.to_dict(),
+        }
+
+    def digest(self) -> bytes:
+        """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
+        return hashlib.sha256(b"sottovoce agreement\0" + canonical(self.to_dict())).digest()
+
+
+def canonical(table: Mapping[str, object]) -> bytes:
+    """The one encoding that digests are taken of: equal tables have equal bytes, and different ones different.
+
+    JSON with sorted keys, no spaces, ASCII only. A float is written as the shortest decimal that reads back as the same
+    double, always with a point or an exponent; a whole number without.
+    """
+    return json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def new_run() -> str:
+    """A run id that nobody has used: 128 bits of the operating system's randomness, in hexadecimal."""
+    return secrets.token_hex(16)
+
+
+def timestamp() -> str:
+    """The time in UTC, as an agreement writes it: whole seconds, and a Z at the end."""
+    return datetime.now(UTC).strftime(_TIME)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, for an error on one line."""
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _check_words(a: Agreement) -> None:
+    """Refuse a run id, a name or a time that is not spelled as it must be."""
+    expect(_RUN.fullmatch(a.run) is not None, "a run of 32 hexadecimal digits (128 random bits)", run=a.run[:80])
+    named = len(a.name) <= LONGEST_NAME and (a.name == "" or a.name.isprintable())
+    expect(named, f"a name of at most {LONGEST_NAME} printable characters", name=a.name[: 2 * LONGEST_NAME])
+    try:
+        same = datetime.strptime(a.created, _TIME).strftime(_TIME) == a.created
+    except ValueError:
+        same = False
+    expect(same, "a time in UTC such as 2025-01-31T12:00:00Z for created", created=a.created[:40])
+
+
+def _check_members(sites: Sequence[Member]) -> None:
+    """Refuse too few or too many sites, names that come twice, and keys that two sites share."""
+    expect(2 <= len(sites) <= MOST_SITES, f"2 to {MOST_SITES} sites", sites=len(sites))
+    name, count = Counter(site.name for site in sites).most_common(1)[0]
+    expect(count == 1, "every site's name once", name=name, times=count)
+    key, count = Counter(site.public_key for site in sites).most_common(1)[0]
+    if count > 1:
+        shared = [site.name for site in sites if site.public_key == key]
+        raise InputError(
+            f"Expected a key of its own for every site, got one key for {', '.join(shared)}. "
+            "Let each make one with: sottovoce site keygen."
+        )
+
+
+def _sorted_edges(names: Sequence[str], edges: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Every edge once, both ends and all edges in the order of the sites; refused unless they connect everyone."""
+    place = {name: i for i, name in enumerate(names)}
+    kept: set[tuple[int, int]] = set()
+    for edge in edges:
+        expect(len(edge) == 2, "edges as pairs of sites", edge=list(edge))
+        for end in edge:
+            expect(end in place, f"edges between sites of this federation: {_some(names)}", edge=list(edge))
+        a, b = sorted(place[end] for end in edge)
+        expect(a != b, "edges between two different sites", edge=list(edge))
+        expect((a, b) not in kept, "every edge once", edge=list(edge))
+        kept.add((a, b))
+    _check_connected(names, kept)
+    return tuple((names[a], names[b]) for a, b in sorted(kept))
+
+
+def _check_connected(names: Sequence[str], edges: set[tuple[int, int]]) -> None:
+    """Refuse edges that leave somebody out: news must be able to reach everyone."""
+    heard: list[list[int]] = [[] for _ in names]
+    for a, b in edges:
+        heard[a].append(b)
+        heard[b].append(a)
+    # From the first site along the edges; whoever is not met cannot be reached.
+    reached, todo = {0}, [0]
+    while todo:
+        fresh = set(heard[todo.pop()]) - reached
+        reached |= fresh
+        todo += fresh
+    lost = [name for i, name in enumerate(names) if i not in reached]
+    if lost:
+        raise InputError(
+            f"Expected a connected graph, got no way from {names[0]} to {', '.join(lost[:5])}. Add edges between them."
+        )
+
+
+def _check_algorithm(a: Agreement) -> None:
+    """Refuse settings of the algorithm that do not go with this graph, this grid or these rounds."""
+    if isinstance(a.algorithm, DPDSGD) and a.algorithm.largest_degree is not None:
+        least = int(a.graph.degrees.max())
+        came = a.algorithm.largest_degree
+        expect(came >= least, f"largest_degree >= {least}, which this graph has", largest_degree=came)
+    if a.grid_delta > GRID_SHARE * a.algorithm.delta:
+        raise InputError(
+            f"Expected a grid that adds at most {GRID_SHARE:g} delta to delta={a.algorithm.delta:g}, got "
+            f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits."
+        )
+    first, rounds = a.lost_neighbour.go_on_after_round, a.algorithm.rounds
+    expect(rounds <= MOST_ROUNDS, f"rounds <= {MOST_ROUNDS} at real sites", rounds=rounds)
+    expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
+
+
+def _check_schema(a: Agreement) -> None:
+    """Refuse a schema that nobody has reviewed, or that makes other rows or labels than were agreed."""
+    schema, loss = a.encoding, a.algorithm.loss
+    if schema is None:
+        return
+    # Values that were read off rows would be public with the agreement.
+    require_reviewed(schema)
+    expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
+    expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)
+    label = schema.label
+    expect(
+        isinstance(label, NumberLabel) == isinstance(loss.labels, Reals),
+        "a loss for classes where the schema's label is a class, and one for numbers where it is a number",
+        loss=loss.name,
+        label=label.column,
+    )
+    if isinstance(label, ClassLabel):
+        loss.labels.check(label.values)
+        if loss.outputs > 1:
+            expect(len(label.classes) == loss.outputs, f"classes={len(label.classes)}, as in the schema", loss=loss)

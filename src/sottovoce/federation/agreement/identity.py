@@ -1,0 +1,229 @@
+"""Who a site is: a name, and an Ed25519 key pair.
+
+A name is a small word that fits into file names, message subjects and certificates. The private half of the key never
+leaves the site: it is a PEM file that only its owner may read. The public half is one line of text,
+`ed25519:<base64 of 32 bytes>`, which goes into the agreement.
+
+Every signature is over  context 0x00 data.  A context names what is signed and holds no zero byte, so that a signature
+made for one purpose can never be shown for another.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.settings.disk import write_new
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PREFIX = "ed25519:"
+SIGNATURE_BYTES, KEY_BYTES = 64, 32
+LONGEST_NAME = 40
+# Names of others than sites, in files and certificates.
+AUTHORITY, SERVER, OPERATOR = "ca", "server", "operator"
+_NAME = re.compile(rf"[a-z0-9](?:[a-z0-9-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?")
+_LARGEST_KEY_FILE = 10_000
+
+
+def check_site_name(name: str) -> None:
+    """Refuse what would not fit into a file name, a subject or a certificate, and the names that others have."""
+    expect(
+        _NAME.fullmatch(name) is not None,
+        f"a site's name of 1 to {LONGEST_NAME} small letters, digits and inner hyphens",
+        name=name[: 2 * LONGEST_NAME],
+    )
+    expect(name not in (AUTHORITY, SERVER, OPERATOR), "a name that nobody else has", name=name)
+
+
+class Context(Enum):
+    """What a signature is for."""
+
+    AGREEMENT = b"sottovoce agreement v1"
+    MESSAGE = b"sottovoce message v1"
+    MODEL = b"sottovoce model v1"
+    STATEMENT = b"sottovoce statement v1"
+
+    def bind(self, data: bytes) -> bytes:
+        """The bytes that are signed."""
+        return self.value + b"\0" + data
+
+
+@final
+@dataclass(frozen=True)
+class PublicKey:
+    """The public half: 32 bytes, and one line of text in files."""
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        expect(len(self.raw) == KEY_BYTES, f"a public key of {KEY_BYTES} bytes", bytes=len(self.raw))
+
+    @classmethod
+    def from_text(cls, text: str) -> "PublicKey":
+        """Read `ed25519:<base64>`; white space around it is left out."""
+        came = text.strip()
+        try:
+            raw = base64.b64decode(came.removeprefix(PREFIX).encode("ascii"), validate=True)
+        except (binascii.Error, UnicodeEncodeError):
+            raw = b""
+        # Compared as text, so that one key has one spelling.
+        if len(raw) != KEY_BYTES or str(cls(raw)) != came:
+            # Little of what came is shown: it may be a private key, given by mistake.
+            raise InputError(
+                f"Expected a public key such as {PREFIX}<44 characters of base64>, got {len(came)} characters that "
+                f"begin with {came[:11]!r}. Make one with: sottovoce site keygen."
+            )
+        return cls(raw)
+
+    @classmethod
+    def load(cls, path: Path) -> "PublicKey":
+        """The key in a one-line text file."""
+        try:
+            text = _read(path).decode("ascii")
+        except UnicodeDecodeError:
+            text = "not a text file"
+        try:
+            return cls.from_text(text)
+        except InputError as error:
+            raise InputError(f"{str(error).rstrip('.')}, in file {str(path)!r}.") from None
+
+    def save(self, path: Path) -> None:
+        """Write the one-line text file; an existing file is never replaced."""
+        write_public(path, f"{self}\n".encode("ascii"))
+
+    def verify(self, signature: bytes, data: bytes, context: Context) -> bool:
+        """Whether the signature over this data was made with the private half, for this purpose.
+
+        Args:
+            signature: 64 bytes; of any other length it is wrong.
+            data: what was signed.
+            context: what the signature must be for. One made for another purpose is wrong here.
+        """
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, context.bind(data))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    @property
+    def fingerprint(self) -> str:
+        """Short enough to read out on the telephone: 80 bits of SHA-256, in groups of four."""
+        # Finding a second key with the same 80 bits takes 2^80 keys: more than anyone can make.
+        digits = hashlib.sha256(self.raw).hexdigest()[:20]
+        return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
+
+    def __str__(self) -> str:
+        return PREFIX + base64.b64encode(self.raw).decode("ascii")
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class SigningKey:
+    """The private half. It is never printed, and leaves the process only into a file that its owner alone may read."""
+
+    private: "Ed25519PrivateKey"
+
+    @classmethod
+    def generate(cls) -> "SigningKey":
+        """A new key from the operating system's randomness."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path) -> "SigningKey":
+        """Read a PEM file that nobody but its owner may read or write."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        pem = read_secret(path)
+        try:
+            # A key with a passphrase is refused: a site must be able to start again by itself.
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InputError(
+                f"Expected an Ed25519 private key in PEM form without a passphrase, got file {str(path)!r}. "
+                "Make one with: sottovoce site keygen."
+            )
+        return cls(key)
+
+    def save(self, path: Path) -> None:
+        """Write a PEM file (PKCS8) that only its owner may read; an existing file is never replaced."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        write_secret(path, self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half."""
+        return PublicKey(self.private.public_key().public_bytes_raw())
+
+    def sign(self, data: bytes, context: Context) -> bytes:
+        """64 bytes over this data, good for this purpose only."""
+        return self.private.sign(context.bind(data))
+
+    def __repr__(self) -> str:
+        return f"SigningKey(public={self.public})"
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner may read; an existing one is never replaced."""
+    _write_new(path, content, mode=0o600)
+
+
+def read_secret(path: Path) -> bytes:
+    """The content of a file, unless others than its owner may read or write it."""
+    with path.open("rb") as file:
+        # Asked of the open file: what is checked is what is read.
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if os.name == "posix" and mode & 0o077:
+            raise PrivacyError(
+                f"Expected a key file that only its owner may read, got mode={mode:04o} of {str(path)!r}. "
+                f"Run: chmod 600 {path}, and make a new key if others may have read it."
+            )
+        return _limited(path, file.read(_LARGEST_KEY_FILE + 1))
+
+
+def _read(path: Path) -> bytes:
+    """A small public file."""
+    with path.open("rb") as file:
+        return _limited(path, file.read(_LARGEST_KEY_FILE + 1))
+
+
+def _limited(path: Path, content: bytes) -> bytes:
+    """The content, unless the file is larger than any key: somebody has named the wrong one."""
+    expect(len(content) <= _LARGEST_KEY_FILE, f"a key file of at most {_LARGEST_KEY_FILE} bytes", file=str(path))
+    return content
+
+
+def write_public(path: Path, content: bytes) -> None:
+    """Write a new file that everyone may read; an existing one is never replaced."""
+    _write_new(path, content, mode=0o644)
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file, with these permissions from its first moment on."""
+    try:
+        write_new(path, content, mode)
+    except FileExistsError:
+        raise InputError(
+            f"Expected a file that does not exist yet, got {str(path)!r}. Choose another name, or move the old file."
+        ) from None

@@ -1,0 +1,252 @@
+"""Agreements as TOML files: read strictly, written for people."""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, final
+
+from sottovoce import settings
+from sottovoce.algorithms import PrivateAlgorithm
+from sottovoce.errors import InputError, expect
+from sottovoce.federation.agreement.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
+from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey, write_public
+from sottovoce.settings import toml
+
+settings.made_by(PublicKey, PublicKey.from_text)
+
+_MOST_EDGES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Data:
+    features: int
+    data_norm: float
+    schema: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Noise:
+    kind: Literal["discrete"]
+    grid_bits: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Messages:
+    radius: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """The tables of a file."""
+
+    run: str
+    name: str
+    created: str
+    edges: tuple[tuple[str, str], ...]
+    sites: tuple[Member, ...]
+    data: _Data
+    algorithm: PrivateAlgorithm[Any]
+    noise: _Noise
+    messages: _Messages
+    lost_neighbour: LostNeighbour
+
+
+def load(path: Path) -> Agreement:
+    """The agreement in a file."""
+    with path.open("rb") as file:
+        content = file.read(toml.LARGEST_TEXT + 1)
+    try:
+        return loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InputError(f"Expected text in UTF-8, got other bytes in file {str(path)!r}.") from None
+    except InputError as error:
+        raise InputError(f"In file {str(path)!r}: {error}") from error
+
+
+def save(agreement: Agreement, path: Path) -> None:
+    """Write a new file; an existing one is never replaced."""
+    write_public(path, dumps(agreement).encode("utf-8"))
+
+
+def loads(text: str) -> Agreement:
+    """The agreement that a TOML text describes. What is unknown, missing or of another type is refused."""
+    table = toml.parse(text)
+    version = table.pop("format", None)
+    if version != FORMAT or type(version) is not int:
+        raise InputError(
+            f"Expected an agreement of format={FORMAT}, got format={version!r}, where lam may mean another number. "
+            "Use the version of sottovoce that wrote it, or write the agreement again, and sign it again."
+        )
+    for name, most in (("sites", MOST_SITES), ("edges", _MOST_EDGES)):
+        entries = len(table[name]) if isinstance(table.get(name), list) else 0
+        expect(entries <= most, f"at most {most} entries of {name}", entries=entries)
+    file = settings.read(_File, table, "an agreement", full=True)
+    expect(file.messages.radius > 0, "a radius > 0", radius=file.messages.radius)
+    return Agreement(
+        run=file.run,
+        name=file.name,
+        created=file.created,
+        sites=file.sites,
+        edges=file.edges,
+        features=file.data.features,
+        data_norm=file.data.data_norm,
+        schema=file.data.schema,
+        algorithm=file.algorithm,
+        grid_bits=file.noise.grid_bits,
+        radius=file.messages.radius,
+        lost_neighbour=file.lost_neighbour,
+    )
+
+
+def dumps(agreement: Agreement) -> str:
+    """The agreement as TOML."""
+    content: dict[str, Any] = agreement.to_dict()
+    lines = [
+        "# What the sites of this federation agree on. All of it is public.",
+        "# Do not edit after signing: each site's signature is over exactly this content.",
+        *toml.pairs({key: content[key] for key in ("format", "run", "name", "created")}),
+        f"edges = {toml.inline(content['edges'], spread=True)}",
+    ]
+    for site in content["sites"]:
+        lines += ["", "[[sites]]", *toml.pairs(site)]
+    for key in ("data", "algorithm", "noise", "messages", "lost_neighbour"):
+        schema = content[key].pop("schema", None)
+        lines += ["", f"[{key}]", *toml.pairs(content[key])]
+        lines += [] if schema is None else [f"schema = {toml.multiline(schema)}"]
+    return "\n".join(lines) + "\n"
+
+
+# -- countersign ------------------------------------------------------------------------------------------------------
+# Countersignatures: every site signs the digest of the agreement, and nobody starts before all have signed.
+#
+# A signature is a small JSON file beside the agreement, `federation.NAME.sig`. It is over the site's name and the
+# digest, so changing anything that was agreed makes all signatures void.
+
+_FIELDS = {"site", "digest", "signature"}
+_LARGEST_FILE = 10_000
+
+
+class Standing(Enum):
+    """How a site stands to an agreement."""
+
+    SIGNED = "signed"
+    MISSING = "not signed yet"
+    OTHER_VERSION = "signed another version"
+    FORGED = "not its signature"
+    UNREADABLE = "not a signature file"
+
+
+@final
+@dataclass(frozen=True)
+class Countersignature:
+    """One site's consent to exactly one content.
+
+    Args:
+        site: whose.
+        digest: of the agreement, 32 bytes.
+        signature: over name and digest, with the site's key.
+    """
+
+    site: str
+    digest: bytes
+    signature: bytes
+
+    @classmethod
+    def make(cls, agreement: Agreement, site: str, key: SigningKey) -> "Countersignature":
+        """Sign. The key must be the one that the agreement gives for this site."""
+        agreed = agreement.member(site).public_key
+        # Before signing: a signature with another key would look forged to everyone.
+        if key.public != agreed:
+            raise InputError(
+                f"Expected the key of site {site} with fingerprint {agreed.fingerprint}, got {key.public.fingerprint}. "
+                "Use the right key file, or agree on the new key first."
+            )
+        digest = agreement.digest()
+        return cls(site, digest, key.sign(_signed(site, digest), Context.AGREEMENT))
+
+    def standing(self, agreement: Agreement, site: str) -> Standing:
+        """Whether this is the consent of that site to that agreement."""
+        if self.site != site or not agreement.member(site).public_key.verify(
+            self.signature, _signed(site, self.digest), Context.AGREEMENT
+        ):
+            return Standing.FORGED
+        return Standing.SIGNED if self.digest == agreement.digest() else Standing.OTHER_VERSION
+
+    def dumps(self) -> str:
+        """As the text of a file."""
+        signature = base64.b64encode(self.signature).decode("ascii")
+        return json.dumps({"site": self.site, "digest": self.digest.hex(), "signature": signature}, indent=2) + "\n"
+
+    @classmethod
+    def loads(cls, text: str) -> "Countersignature":
+        """From the text of a file."""
+        try:
+            table = json.loads(text)
+            if not isinstance(table, dict) or set(table) != _FIELDS:
+                raise ValueError
+            signature = base64.b64decode(table["signature"], validate=True)
+            return cls(str(table["site"]), bytes.fromhex(table["digest"]), signature)
+        except (ValueError, TypeError, RecursionError, binascii.Error):
+            raise InputError(f"Expected JSON with {', '.join(sorted(_FIELDS))}, got {text[:80]!r}.") from None
+
+
+def _signed(site: str, digest: bytes) -> bytes:
+    """The bytes that are signed. Names hold no zero byte, so no two pairs of name and digest have the same."""
+    return site.encode("ascii", "replace") + b"\0" + digest
+
+
+def signature_file(agreement_file: Path, site: str, folder: Path | None = None) -> Path:
+    """Where a site's signature lies: beside the agreement, or in a folder of signatures."""
+    return (agreement_file.parent if folder is None else folder) / f"{agreement_file.stem}.{site}.sig"
+
+
+def write_signature(agreement: Agreement, site: str, key: SigningKey, path: Path) -> Countersignature:
+    """Sign the agreement for one site, and write the signature as a new file. An older one is never replaced."""
+    made = Countersignature.make(agreement, site, key)
+    write_public(path, made.dumps().encode("ascii"))
+    return made
+
+
+def standings(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> dict[str, Standing]:
+    """How every site stands, by name."""
+    return {site: _standing(agreement, site, signature_file(agreement_file, site, folder)) for site in agreement.names}
+
+
+def _standing(agreement: Agreement, site: str, path: Path) -> Standing:
+    """How one site stands, by its file. A file that cannot be read is no consent."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+        return Countersignature.loads(content[:_LARGEST_FILE].decode("ascii")).standing(agreement, site)
+    except FileNotFoundError:
+        return Standing.MISSING
+    except (InputError, UnicodeDecodeError):
+        return Standing.UNREADABLE
+
+
+def verify_signatures(agreement: Agreement, agreement_file: Path, folder: Path | None = None) -> None:
+    """Refuse to go on unless every site has signed exactly this agreement.
+
+    Args:
+        agreement: as this site has read it.
+        agreement_file: where it lies; signatures are named after it.
+        folder: of signatures; None for beside the agreement.
+
+    Raises:
+        InputError: one is missing, of another version, forged or unreadable. It says whose, and what to do.
+    """
+    advice = {
+        Standing.MISSING: "Ask it to run: sottovoce federation sign.",
+        Standing.OTHER_VERSION: "Compare its agreement file with this one; after a change everyone signs again.",
+        Standing.FORGED: "It was made with another key, or was changed. Ask the site directly.",
+        Standing.UNREADABLE: "Ask the site to send the file again.",
+    }
+    for site, standing in standings(agreement, agreement_file, folder).items():
+        if standing is not Standing.SIGNED:
+            path = signature_file(agreement_file, site, folder)
+            raise InputError(
+                f"Expected the signature of site {site} in {str(path)!r}, got: {standing.value}. {advice[standing]}"
+            )

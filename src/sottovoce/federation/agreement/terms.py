@@ -1,0 +1,120 @@
+"""The algorithm of an agreement: which ones real sites may run, and their settings as a table in which nothing is left
+to a default.
+
+At a real site noise is drawn on a grid, exactly (`sottovoce.noise.secure`), as the noise of gradient steps. So the only
+algorithms here are those whose one private step is `Oracle.noisy_steps`, calibrated exactly, with numbers that a site
+can compute alone from what was agreed. All others are refused, with the reason.
+
+A setting that is None has no entry in the table. `sampling` has one only where there is a batch.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, cast, get_type_hints
+
+import numpy as np
+
+from sottovoce import settings
+from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
+from sottovoce.algorithms.registry import REGISTRY
+from sottovoce.algorithms.rival import Rival
+from sottovoce.algorithms.stepping import Stepping
+from sottovoce.errors import InputError, expect
+from sottovoce.oracle.plain import Oracle
+
+# In the order of the registry.
+ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
+# Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site.
+_NEEDED = ("diameter", "largest_degree")
+
+
+@dataclass(frozen=True, eq=False)
+class SiteOracle(Oracle, vector_predictions=True):
+    """The oracle of one site of a network, whose other sites are known by their public numbers only.
+
+    Args:
+        fewest: the smallest m_i of the network. Noise for sampled rows is set by it, as in a simulation of the whole.
+    """
+
+    fewest: int = 1
+
+    @property
+    def fewest_rows(self) -> int:
+        """Of the whole network, as agreed."""
+        return self.fewest
+
+
+def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
+    """The class of that name, or an error that says why real sites may not run it."""
+    choice = f"Choose among {', '.join(ALLOWED)}."
+    if name not in REGISTRY:
+        raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
+    line = REGISTRY[name]
+    if line.not_at_sites is not None:
+        raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {line.not_at_sites}. {choice}")
+    return cast("type[PrivateAlgorithm[Any]]", line.kind)
+
+
+def name_of(algorithm: PrivateAlgorithm[Any]) -> str:
+    """How an algorithm is called in a table."""
+    name = next((name for name in ALLOWED if type(algorithm) is kind_of(name)), None)
+    if name is None:
+        raise InputError(
+            f"Expected one of {', '.join(ALLOWED)} at real sites, got {type(algorithm).__name__}: "
+            "the others add noise that has no exact discrete form here, or need all nodes in one place."
+        )
+    return name
+
+
+def check(algorithm: PrivateAlgorithm[Any]) -> None:
+    """Refuse what would promise nothing, what is calibrated loosely, and what a site cannot compute alone."""
+    name_of(algorithm)
+    expect(math.isfinite(algorithm.epsilon), "a finite epsilon at real sites", epsilon=algorithm.epsilon)
+    expect(algorithm.calibration == "exact", "calibration='exact' at real sites", calibration=algorithm.calibration)
+    if isinstance(algorithm, Rival):
+        expect(algorithm.form == "fair", "form='fair' at real sites", form=algorithm.form)
+    for field in fields(algorithm):
+        if field.name in _NEEDED and getattr(algorithm, field.name) is None:
+            raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
+
+
+def diameter_of(algorithm: PrivateAlgorithm[Any]) -> float:
+    """D, of an algorithm that was checked: public, and the same at all sites."""
+    if not isinstance(algorithm, IPADMM | Stepping) or algorithm.diameter is None:
+        raise InputError(f"Expected an algorithm with a diameter, got {type(algorithm).__name__}. Give its diameter.")
+    return float(algorithm.diameter)
+
+
+def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
+    """All settings as a table, from which `settings.read` makes the same algorithm."""
+    table: dict[str, object] = {"name": name_of(algorithm)} | _plain(algorithm)
+    for piece in (algorithm.loss, algorithm.regulariser):
+        what = "loss" if piece is algorithm.loss else "regulariser"
+        table[what] = {"name": piece.name} | _plain(piece)
+    if "batch_size" not in table:
+        table.pop("sampling", None)
+    return table
+
+
+def _plain(piece: Any) -> dict[str, object]:
+    """The fields that are text or numbers, as exactly the types that they are read as."""
+    hints, plain = get_type_hints(type(piece)), dict[str, object]()
+    for field in fields(piece):
+        value = getattr(piece, field.name)
+        if isinstance(value, str | int | float | np.number):
+            number = value.item() if isinstance(value, np.number) else value
+            plain[field.name] = settings.typed(field.name, number, hints[field.name])
+    return plain
+
+
+def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[str, Any]]:
+    """The class that a table is of, and its settings. Without a batch, how it would be drawn is no setting."""
+    name, given = settings.untag(table, "name")
+    kind = kind_of(name)
+    if "batch_size" not in given:
+        registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
+        given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
+    return kind, given
+
+
+settings.choose(PrivateAlgorithm, _choose)

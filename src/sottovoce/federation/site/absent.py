@@ -1,0 +1,401 @@
+"""What sites tell their neighbours about the run itself (`letters.About`).
+
+A site's notices lie in mailboxes of their own, numbered from 1 on. A question is answered in a mailbox of the answering
+site, which is named after the question; nobody but the asker reads it. Every site listens to its neighbours' notices
+from its first moment to its last, so questions are answered also while it computes or waits.
+
+Only notices of neighbours are read, and they can speak only of their own neighbours. So a bad site can send away those
+who must rely on it anyway, and no one else.
+"""
+
+import asyncio
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Self, final
+
+from sottovoce.errors import SottovoceError, expect
+from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.site.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
+from sottovoce.federation.site.mail import Answer, Mail
+from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
+from sottovoce.federation.site.witness import distances, left_behind
+from sottovoce.federation.transport.transport import PutOutcome
+from sottovoce.federation.transport.wire import BadMessageError, Kind, Refusal, Slot
+
+LISTENING = 30.0  # seconds of one question for the next notice
+MOST_QUESTIONS = 1000  # of one site in a run: one for each time that it is started and says something new
+_AT_ONCE = 32  # notices that are looked for together, when a process catches up
+
+
+class Wait(NamedTuple):
+    """The last round in which a site said that it waits, and how often it has said so."""
+
+    round: int
+    times: int
+
+
+def most_notices(agreement: Agreement) -> int:
+    """How many notices one site may put: one for every site that it may lose, questions, and some to say it waits."""
+    return len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
+
+
+def most_answers(agreement: Agreement) -> int:
+    """How many answers all sites together may put: one for each question of a neighbour."""
+    return 2 * len(agreement.edges) * MOST_QUESTIONS
+
+
+@final
+class Board:
+    """A site's own notices and its neighbours'. As an asynchronous context manager it listens in between.
+
+    Args:
+        mail: the site's letters.
+        heard: what was last heard of each neighbour. It is kept up to date, for whoever asks.
+    """
+
+    def __init__(self, mail: Mail, heard: dict[str, Sighting]) -> None:
+        a = mail.agreement
+        self._mail, self._agreement, self._most = mail, a, most_notices(a)
+        self._own = 1  # the first mailbox that is not known to be taken
+        self._read = dict.fromkeys(a.neighbours(mail.site), 0)
+        self._ignored, self._heard = set[str](), heard
+        self._questions: dict[str, tuple[int, bytes]] = {}  # the last of each neighbour that is not answered
+        self._waits: dict[str, Wait] = {}
+        self._gone: set[str] = set()
+        self._stop: LeftBehindError | None = None
+        self._failed: BaseException | None = None
+        self._listeners: list[asyncio.Task[None]] = []
+
+    def ignore(self, absent: Iterable[str]) -> None:
+        """What these say does not count any more: the site goes on without them."""
+        self._ignored |= set(absent)
+
+    # -- speaking -----------------------------------------------------------------------------------------------------
+
+    async def tell_gone(self, k: int, site: str) -> None:
+        """Say that a neighbour takes no further part. After a crash it is said again, or found said."""
+        self._ignored.add(site)
+        await self._put(Notice(About.GONE, k, self._agreement.index(site)), self._most, once=True)
+
+    async def tell_waiting(self, k: int) -> None:
+        """Say that this site is alive. The last few mailboxes are left for what matters more."""
+        await self._put(Notice(About.WAITING, k), self._most - len(self._read))
+
+    async def ask(self, k: int) -> tuple[int, bytes]:
+        """Ask all neighbours what they last heard of this site; the question's number and its nonce."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        number = await self._put(Notice(About.QUESTION, k, nonce=nonce), self._most - len(self._read))
+        expect(number is not None, f"a site that is started at most {MOST_QUESTIONS} times in a run", round=k)
+        return number or 0, nonce
+
+    async def hear_answer(self, name: str, number: int, nonce: bytes, seconds: float) -> Answer[Heard]:
+        """What a neighbour answers to our question."""
+
+        def read(slot: Slot, data: bytes) -> Heard:
+            heard = read_answer(self._mail.unseal(slot, data))
+            if heard.nonce != nonce:
+                raise BadMessageError(Refusal.WRONG_ROUND, f"site={name!r} has answered another question: replayed.")
+            return heard
+
+        return await self._mail.hear(Slot(number, name, Kind.ANSWER, self._mail.site), seconds, read)
+
+    async def _put(self, notice: Notice, most: int, *, once: bool = False) -> int | None:
+        """Into the next free mailbox, behind what a process before this one has said; None if there is no room left.
+
+        What needs to be said only `once` is done if it is found said.
+        """
+        # What lies in a mailbox was said by an earlier process of this site: go on behind it.
+        while self._own < most:
+            slot = Slot(self._own, self._mail.site, Kind.NOTICE)
+            self._own += 1
+            data = self._mail.seal(slot, notice.to_bytes())
+            result = await self._mail.put(slot, data)
+            if result.outcome is PutOutcome.STORED or (once and result.held == data):
+                return slot.number
+        return None
+
+    async def _answer(self, name: str) -> None:
+        """Tell a neighbour what was last heard of it. Its question's nonce goes back with it."""
+        number, nonce = self._questions.pop(name)
+        heard = self._heard.get(name, Sighting())
+        slot = Slot(number, self._mail.site, Kind.ANSWER, name)
+        await self._mail.put(slot, self._mail.seal(slot, Heard(nonce, heard.round, heard.digest).to_bytes()))
+
+    # -- listening ----------------------------------------------------------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Read what was said before this process began, and answer what is still to be answered."""
+        await asyncio.gather(*(self._read_all(name) for name in self._read))
+        self.check()
+
+    def check(self) -> None:
+        """Stop if a neighbour goes on without this site, or if listening has failed."""
+        for error in (self._failed, self._stop):
+            if error is not None:
+                raise error
+
+    def wait_of(self, name: str) -> Wait:
+        """What a neighbour last said of its waiting."""
+        return self._waits.get(name, Wait(0, 0))
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Sites that some neighbour goes on without."""
+        return frozenset(self._gone)
+
+    async def __aenter__(self) -> Self:
+        self._listeners = [asyncio.get_running_loop().create_task(self._listen(name)) for name in self._read]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for listener in self._listeners:
+            listener.cancel()
+        await asyncio.gather(*self._listeners, return_exceptions=True)
+
+    async def _listen(self, name: str) -> None:
+        """Read one neighbour's notices as they come, and answer its questions, until the run ends."""
+        try:
+            while self._read[name] < self._most:
+                if name in self._questions:
+                    await self._answer(name)
+                slot = Slot(self._read[name] + 1, name, Kind.NOTICE)
+                answer = await self._mail.hear(slot, LISTENING, self._open)
+                if answer.content is not None:
+                    self._read[name] += 1
+                    self._take(slot, answer.content)
+        except SottovoceError as error:
+            # Raised by the next `check`: a task that fails by itself would be heard of by nobody.
+            self._failed = error
+
+    async def _read_all(self, name: str) -> None:
+        """Read all notices of one neighbour that are there already; many at once, since the server may be far away."""
+        while True:
+            first = self._read[name] + 1
+            slots = [Slot(i, name, Kind.NOTICE) for i in range(first, min(first + _AT_ONCE, self._most))]
+            for slot, data in zip(slots, await asyncio.gather(*map(self._mail.look, slots)), strict=True):
+                if data is None:
+                    return
+                try:
+                    self._take(slot, self._open(slot, data))
+                except BadMessageError as error:  # the listener asks for it again, and so knows how it ends
+                    self._mail.tell(slot, data, error)
+                    return
+                self._read[name] += 1
+            if not slots:
+                return
+
+    def _open(self, slot: Slot, data: bytes) -> Notice:
+        """A notice. What its sender has signed and may not say is told, and counts for nothing."""
+        payload = self._mail.unseal(slot, data)
+        try:
+            notice = read_notice(payload)
+            if notice.about is About.GONE and notice.site not in self._numbers_around(slot.site):
+                raise BadMessageError(
+                    Refusal.MALFORMED, f"{slot.site} may speak of its own neighbours only, not of site={notice.site}."
+                )
+        except BadMessageError as error:
+            self._mail.tell(slot, data, error)
+            return Notice(About.NOTHING, 0)
+        return notice
+
+    def _numbers_around(self, name: str) -> set[int]:
+        """The numbers of a site's neighbours: all that it may speak of."""
+        return {self._agreement.index(other) for other in self._agreement.neighbours(name)}
+
+    def _take(self, slot: Slot, notice: Notice) -> None:
+        """Take a notice in: remember a question, a wait, or that somebody goes on without somebody."""
+        name, watcher = slot.site, self._mail.watcher
+        if name in self._ignored:
+            return
+        if notice.about is About.QUESTION:
+            self._questions[name] = slot.number, notice.nonce
+        elif notice.about is About.WAITING:
+            self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
+            watcher.noticed(name, f"waits for others in round {notice.round}")
+        elif notice.about is About.GONE:
+            about = self._agreement.names[notice.site]
+            watcher.noticed(name, f"goes on without {about} since round {notice.round}")
+            if self._agreement.lost_neighbour.policy != "go-on":
+                return  # it may not do that, and whoever heeded it would be sent away by anyone
+            if about == self._mail.site:
+                self._stop = left_behind(self._mail.site, name, notice.round)
+            else:
+                self._gone.add(about)
+
+
+# -- absent -----------------------------------------------------------------------------------------------------------
+# What a site does about a neighbour that has fallen silent: the three policies that an agreement can name.
+#
+#     wait    go on waiting; people are told
+#     stop    after `wait_seconds`, stop. The run can be resumed
+#     go-on   after `wait_seconds`, go on without it, but only in rounds after `go_on_after_round`
+#
+# Going on has a trap. A site that waits says nothing, so its own neighbours, who wait for it in the next round, may
+# count it as lost as well: one failure would tear the run apart. So a site that waits says so now and then
+# (`notices`), and is then given time anew. Up to go_on_after_round everyone is waited for, however long it takes; so
+# is, in the round after, whoever says that it waits for others in such a round.
+#
+# Otherwise waiting ends. A site is given time only if it waits in an earlier round than we do, so sites cannot wait
+# for each other in a circle; and none is given more than (1 + sites) times the agreed time, whatever it says.
+
+# If one comes late, the next is still in time.
+BEATS = 3  # how often within the agreed time a waiting site says that it is alive
+
+
+@dataclass
+class Silence:
+    """How long a neighbour has been awaited in this round. All times are in seconds."""
+
+    seconds: float = 0.0  # since it, or the server, last gave a sign of life
+    total: float = 0.0
+    bad: str = ""  # why what its mailbox holds was refused, if it holds anything
+    excused: bool = False  # it waits for others in a round in which everyone is waited for
+    notices: int = 0  # how often it had said that it waits when we last looked
+
+    def add(self, seconds: float, answer: Answer[Any]) -> None:
+        """So much more time has passed, with this answer at its end. A silent server says nothing about a site."""
+        self.bad = answer.bad or self.bad
+        if answer.reached:
+            self.seconds, self.total = self.seconds + seconds, self.total + seconds
+        else:
+            self.seconds = 0.0
+
+
+class Policy(ABC):
+    """Decides about silent neighbours. It says whom to go on without; the runner writes that down and does it."""
+
+    async def begin(self, absent: Mapping[str, int]) -> None:  # noqa: B027
+        """Before the first round of this process; `absent` were dropped before it."""
+
+    def check(self) -> None:  # noqa: B027
+        """Before every round: stop if there is a reason."""
+
+    @abstractmethod
+    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:
+        """Of those that are awaited in round k, the ones to go on without."""
+
+    async def drop(self, k: int, name: str) -> None:  # noqa: B027
+        """It was decided, and written down, to go on without this neighbour."""
+
+
+@final
+class Waits(Policy):
+    """Wait for ever: nobody is ever lost."""
+
+    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:  # noqa: ARG002
+        return []
+
+
+@final
+class Stops(Policy):
+    """Stop the run, with an error that names who was silent, once one has been for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:
+        late = [name for name, silence in silences.items() if silence.seconds >= self._seconds]
+        if late:
+            raise LostNeighbourError(
+                f"Expected the messages of {', '.join(late)} in round={k} within {self._seconds:g} s, got "
+                f"{_came(silences, late)}. The agreement says to stop then. When they are back, run the same command "
+                "again."
+            )
+        return []
+
+
+@final
+class GoesOn(Policy):
+    """Go on without a silent neighbour, in rounds after the agreed one, as long as the rest stay connected."""
+
+    def __init__(self, agreement: Agreement, site: str, board: Board) -> None:
+        self._board, self._agreement, self._site = board, agreement, site
+        self._seconds = agreement.lost_neighbour.wait_seconds
+        self._first = agreement.lost_neighbour.go_on_after_round or 0
+        self._absent: set[str] = set()
+        self._told = (0, 0.0)  # the round in which we last said that we wait, and after how long
+
+    async def begin(self, absent: Mapping[str, int]) -> None:
+        for name, k in absent.items():
+            await self._board.tell_gone(k, name)
+            self._absent.add(name)
+
+    def check(self) -> None:
+        self._board.check()
+
+    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:
+        self._board.check()
+        for name, silence in silences.items():
+            self._excuse(k, name, silence)
+        await self._say_that_we_wait(k, max(silence.total for silence in silences.values()))
+        if k <= self._first:
+            return []
+        late = [name for name, silence in silences.items() if self._late(silence)]
+        self._refuse_torn(k, late)
+        return late
+
+    async def drop(self, k: int, name: str) -> None:
+        self._absent.add(name)
+        await self._board.tell_gone(k, name)
+
+    def _excuse(self, k: int, name: str, silence: Silence) -> None:
+        """Give it time anew if it has said again that it waits for others, in the round before this one.
+
+        If it says that it waits in this round or a later one, its message of this round should be there.
+        """
+        wait = self._board.wait_of(name)
+        if wait.times > silence.notices and wait.round == k - 1 and not silence.bad:
+            silence.seconds, silence.excused = 0.0, wait.round <= self._first
+        silence.notices = wait.times
+
+    def _late(self, silence: Silence) -> bool:
+        """Whether it counts as lost: silent for the agreed time, or excused so often that patience ends."""
+        # A chain of honest waits is at most as long as there are sites; whoever asks for more is not honest.
+        longest = (1 + len(self._agreement.sites)) * self._seconds
+        return not silence.excused and (silence.seconds >= self._seconds or silence.total >= longest)
+
+    async def _say_that_we_wait(self, k: int, waited: float) -> None:
+        """Tell the neighbours that this site is alive, a few times within the agreed time."""
+        told, after = self._told
+        due = after + self._seconds / BEATS if told == k else self._seconds / BEATS
+        # While everyone is waited for without end, once is enough: it excuses for good.
+        if waited >= due and not (told == k and k <= self._first):
+            self._told = k, waited
+            await self._board.tell_waiting(k)
+
+    def _refuse_torn(self, k: int, late: Collection[str]) -> None:
+        """Stop, before anything is written, if those who are left would not be connected any more."""
+        if not late:
+            return
+        away = self._absent | self._board.gone | set(late)
+        if not _connected(self._agreement, away, self._site):
+            raise LostNeighbourError(
+                f"Expected those who are left to be connected, got none of {', '.join(sorted(away))} in round={k}, "
+                f"without whom site={self._site!r} is alone or cut off from others. When they are back, run the same "
+                "command again."
+            )
+
+
+def policy_for(agreement: Agreement, site: str, board: Board) -> Policy:
+    """The policy that this agreement names, for this site."""
+    lost = agreement.lost_neighbour
+    if lost.policy == "go-on":
+        return GoesOn(agreement, site, board)
+    return Stops(lost.wait_seconds) if lost.policy == "stop" else Waits()
+
+
+def _came(silences: Mapping[str, Silence], late: Collection[str]) -> str:
+    """What came instead of good messages."""
+    bad = [f"one of {name} that was refused ({silences[name].bad})" for name in late if silences[name].bad]
+    return ", ".join(bad) or "none"
+
+
+def _connected(agreement: Agreement, away: Collection[str], site: str) -> bool:
+    """Whether a site and all others that are left reach each other, and there is at least one other."""
+    left = [name for name in agreement.names if name not in away]
+    return len(left) > 1 and distances(agreement, site, frozenset(away)).keys() == set(left)

@@ -1,0 +1,494 @@
+"""What a site goes on from after a crash, as bytes: named arrays of doubles in the safetensors format.
+
+    SHA-256 of what follows (32 bytes) | the arrays
+
+Formal guarantees: what was packed comes back bit by bit, or `DamagedError` is raised. Nothing in the bytes is executed,
+and nothing of another name, shape or type than expected is accepted.
+"""
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, final
+from urllib.parse import quote
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from sottovoce.arrays import Array
+from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.site.commitment import SALT_BYTES
+from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
+from sottovoce.federation.site.witness import Witness
+from sottovoce.federation.transport.wire import DIGEST_BYTES
+from sottovoce.noise.sampler import KEY_BYTES, new_noise_key
+from sottovoce.settings.disk import sync_folder
+
+_STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
+_LENGTH = struct.Struct("<I")
+
+
+def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
+    """Arrays of float64 under their names, as bytes, behind a digest of them."""
+    body = save({name: np.asarray(array, dtype=np.float64, order="C") for name, array in arrays.items()})
+    return hashlib.sha256(body).digest() + body
+
+
+def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Exactly the arrays of these names and shapes; `DamagedError` for anything else."""
+    body = data[DIGEST_BYTES:]
+    try:
+        if hashlib.sha256(body).digest() != data[:DIGEST_BYTES]:
+            raise ValueError("their digest does not fit")
+        found: dict[str, Array] = load(body)
+    except (ValueError, KeyError, SafetensorError) as error:
+        raise DamagedError(f"Expected arrays in the journal, got other bytes: {error}. Restore the journal.") from error
+    wanted = {(name, shape, np.dtype(np.float64)) for name, shape in shapes.items()}
+    # Nothing more and nothing less: an array too many is damage as well.
+    odd = wanted ^ {(name, array.shape, array.dtype) for name, array in found.items()}
+    if odd:
+        names = sorted({name for name, *_ in odd})
+        raise DamagedError(
+            f"Expected the journal's arrays as this run has them, got others for {', '.join(names[:5])}. "
+            "It is another version's, or was damaged: restore the journal."
+        )
+    # States are finite by construction, so these bytes are not ours, whatever their digest says.
+    bad = [name for name, array in found.items() if not np.isfinite(array).all()]
+    if bad:
+        raise DamagedError(f"Expected finite numbers in the journal, got others in {', '.join(bad[:5])}. Restore it.")
+    return found
+
+
+def pack_state(state: Any) -> bytes:
+    """An algorithm's state, a named tuple of arrays."""
+    return pack_arrays({f"{_STATE}{name}": array for name, array in state._asdict().items()})
+
+
+def unpack_state(data: bytes, like: Any) -> Any:
+    """The state, which must have the fields and shapes of `like`."""
+    return _state_of(unpack_arrays(data, _shapes(like)), like)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A site after a round.
+
+    Args:
+        state: the algorithm's, after `absorb`.
+        said: the site's own last message, (1, d, 1).
+        heard: the sum of its neighbours' last messages.
+        witness: what it knows of everyone's words.
+        edges: by neighbour, the sum over all rounds of (own message - its message). Kept only where a neighbour may be
+            dropped: it is what has to be undone then.
+    """
+
+    state: Any
+    said: Array
+    heard: Array
+    witness: Witness
+    edges: dict[str, Array] = field(default_factory=dict)
+
+    def dumps(self) -> bytes:
+        """As bytes: what it knows, behind its length, then the arrays."""
+        known = self.witness.dumps()
+        arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
+        arrays |= {_SAID: self.said, _HEARD: self.heard}
+        packed = pack_arrays(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
+        return _LENGTH.pack(len(known)) + known + packed
+
+    @classmethod
+    def loads(cls, data: bytes, start: "Snapshot", agreement: Agreement) -> "Snapshot":
+        """From bytes. `start` is the snapshot before round 1 for the same neighbours; it has the same shapes."""
+        size = _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
+        witness = Witness.loads(data[_LENGTH.size : size], agreement)
+        shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
+        arrays = unpack_arrays(
+            data[size:], shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()}
+        )
+        edges = {name: arrays[f"{_EDGE}{name}"] for name in start.edges}
+        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], witness, edges)
+
+
+def _shapes(state: Any) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a state's arrays."""
+    return {f"{_STATE}{name}": array.shape for name, array in state._asdict().items()}
+
+
+def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
+    """A state of the kind of `like`, from named arrays."""
+    return type(like)(**{name: arrays[f"{_STATE}{name}"] for name in like._fields})
+
+
+# -- journal ----------------------------------------------------------------------------------------------------------
+# A site's memory of one run: what it has said, and where it stands. One SQLite file with a write-ahead log.
+#
+#     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
+#     checkpoint  the state after the last round whose messages were all taken in
+#     absent      neighbours that the site goes on without, and from which round
+#     secret      the key that the site's noise of this run is made with, until the run is over
+#
+# A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages
+# stay on the server, so only the last few are kept here.
+#
+# Every commit is synced. A checkpoint waits for the next one, so that a message and the state that it was computed
+# from come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the
+# messages of that round are on the server, so that round is taken in again, with the same result.
+#
+# The file holds iterates and a key that must not leave the site; only its owner may read it. Whoever has the key and
+# the messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows.
+# One process holds the file at a time.
+
+FORMAT = 2
+# The next round, the one before it, and one to spare: a crash never needs an older one.
+KEPT = 3  # rounds of the outbox
+# Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
+# does not make a file longer takes a fraction of the time.
+_MERGED_AFTER = 128
+_OTHER_SOFTWARE = (
+    "A run goes on under the versions that it began with, or the same round could come out differently: install "
+    "those, or leave the run."
+)
+_TABLES = (
+    "CREATE TABLE meta (format INTEGER NOT NULL, run TEXT NOT NULL, agreement TEXT NOT NULL, site TEXT NOT NULL, "
+    "software TEXT NOT NULL, salt BLOB NOT NULL, rows TEXT NOT NULL) STRICT",
+    "CREATE TABLE outbox (round INTEGER PRIMARY KEY, message BLOB NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL) "
+    "STRICT",
+    "CREATE TABLE checkpoint (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, "
+    "content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
+    "CREATE TABLE absent (site TEXT PRIMARY KEY, round INTEGER NOT NULL) STRICT",
+    "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), noise_key BLOB NOT NULL) STRICT",
+)
+
+
+Commit: TypeAlias = Callable[[bytes], str]
+
+
+class Owner(NamedTuple):
+    """Whose memory it is, and what must stay the same for the same words to be said again."""
+
+    run: str
+    agreement: str  # its digest in hexadecimal
+    site: str
+    software: str  # versions of what computes
+
+
+class Said(NamedTuple):
+    """A row of the outbox: a message as it is sent, and the state after its release, packed."""
+
+    message: bytes
+    state: bytes
+
+
+class Checkpoint(NamedTuple):
+    """Where the site stands: the last round that was taken in, and a packed `Snapshot` after it."""
+
+    round: int
+    content: bytes
+
+
+@final
+class Journal:
+    """An open journal. `close` it, or use `with`.
+
+    | what happens | then |
+    | --- | --- |
+    | a second process opens it | UsedTwiceError |
+    | it is of another run, agreement or site | InputError |
+    | a changed byte, a missing table | DamagedError when opened or read |
+    | a second message for a round, a round out of order | PrivacyError; nothing is written |
+    | a failed write | DamagedError; open it again, it holds either all of the write or nothing |
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path, self._connection = path, connection
+        self._round, self._absent = 0, dict[str, int]()
+        self._waiting: Checkpoint | None = None  # not on the disk yet
+        self._noise_key: bytes | None = None
+        self.salt, self.rows = b"", ""  # what the rows are committed to with, and the commitment
+
+    @classmethod
+    def open(cls, path: Path, owner: Owner, commit: Commit, salt: bytes | None = None) -> "Journal":
+        """The journal at that path, verified; a new one if there is none.
+
+        Args:
+            path: where it is.
+            owner: whose it is.
+            commit: from a secret salt to what binds the run to the site's rows. It may refuse.
+            salt: 32 secret bytes for a new journal; None draws them.
+        """
+        journal = cls(path, _open_locked(path))
+        try:
+            with journal._reporting():
+                # A new journal is bound to the rows before anything else: `commit` may still refuse them.
+                journal._begin(owner, commit, salt)
+                journal._verify(owner, commit)
+                journal._load()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> int:
+        """The last round that was taken in; 0 before the first."""
+        return self._round
+
+    @property
+    def noise_key(self) -> bytes:
+        """32 secret bytes, the same for the whole run."""
+        if self._noise_key is None:
+            raise PrivacyError("Expected a run that goes on, got one that is over: its noise key was deleted.")
+        return self._noise_key
+
+    def last_said(self) -> int:
+        """The last round whose message may have been sent; 0 if there is none."""
+        with self._reporting():
+            row = self._connection.execute("SELECT max(round) FROM outbox").fetchone()
+        return max(self._round, row[0] or 0)
+
+    def last(self) -> Checkpoint | None:
+        """The last checkpoint, also if it is not on the disk yet; None before the first."""
+        if self._waiting is not None:
+            return self._waiting
+        with self._reporting():
+            row = self._connection.execute("SELECT round, content, digest FROM checkpoint").fetchone()
+        if row is None:
+            return None
+        self._check(row[2], f"the checkpoint of round {row[0]}", row[1])
+        return Checkpoint(row[0], row[1])
+
+    def said(self, k: int) -> Said | None:
+        """What was put into the outbox for round k, if it is still kept."""
+        with self._reporting():
+            row = self._connection.execute("SELECT message, state, digest FROM outbox WHERE round = ?", (k,)).fetchone()
+        if row is None:
+            return None
+        self._check(row[2], f"the outbox of round {k}", row[0], row[1])
+        return Said(row[0], row[1])
+
+    @property
+    def absent(self) -> dict[str, int]:
+        """Neighbours that were dropped, by name, each with the first round without it."""
+        return dict(self._absent)
+
+    def check_rows(self, commit: Commit) -> None:
+        """Stop unless the rows are, bit by bit, those that the run began with."""
+        found = commit(self.salt)
+        if found != self.rows:
+            raise InputError(
+                f"Expected the rows that this run began with, {self.rows}, got {found}. A run is of the same rows from "
+                "its first message to its last: put the data file back as it was."
+            )
+
+    # -- writing: all but a checkpoint is on the disk when these return -----------------------------------------------
+
+    def put(self, k: int, message: bytes, state: bytes) -> None:
+        """The message of the next round and the state after its release. Only now may the message be sent."""
+        self._expect_next(k, "a message")
+        if self.said(k) is not None:
+            raise PrivacyError(
+                f"Expected no message of round={k} in the outbox, got one. A round has one message for ever: send "
+                "that one again."
+            )
+        with self._writing():
+            row = k, message, state, _digest(message, state)
+            self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?)", row)
+
+    def checkpoint(self, k: int, content: bytes) -> None:
+        """The site has taken in round k. This comes onto the disk with whatever is written next."""
+        self._expect_next(k, "a checkpoint")
+        self._waiting, self._round = Checkpoint(k, content), k
+
+    def drop(self, k: int, site: str) -> None:
+        """From round k on, go on without this neighbour. It cannot come back."""
+        self._expect_next(k, "a lost neighbour")
+        expect(site not in self._absent, "a neighbour that is still there", site=site)
+        with self._writing():
+            self._connection.execute("INSERT INTO absent VALUES (?, ?)", (site, k))
+        self._absent[site] = k
+
+    def settle(self) -> None:
+        """Write the checkpoint that waits, if one does. When a run is over, nothing else is written next."""
+        if self._waiting is not None:
+            with self._writing():
+                pass
+
+    def finish(self) -> None:
+        """The run is over: write what waits, and delete the noise key, also from the write-ahead log."""
+        with self._writing():
+            self._connection.execute("DELETE FROM secret")
+        with self._reporting():
+            # Old pages of the log would still hold the key.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._noise_key = None
+
+    def close(self) -> None:
+        """Write what waits, and let other processes have the file."""
+        with suppress(PrivacyError):  # if a checkpoint cannot be written, nothing is lost; see above
+            self.settle()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, owner: Owner, commit: Commit, salt: bytes | None) -> None:
+        """Make the tables, unless they are there; a crash leaves all of them or none."""
+        c = self._connection
+        mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        c.execute("PRAGMA synchronous=FULL")
+        # A deleted key is overwritten, not merely unlinked.
+        c.execute("PRAGMA secure_delete=ON")
+        c.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
+        expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
+        if c.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            with self._writing():
+                for table in _TABLES:
+                    c.execute(table)
+                chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+                c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
+                c.execute("INSERT INTO secret VALUES (1, ?)", (new_noise_key(),))
+            # A new file is on the disk only once its folder is.
+            sync_folder(self.path.parent)
+
+    def _verify(self, owner: Owner, commit: Commit) -> None:
+        """Stop unless the file is sound, is this owner's, and is bound to the rows that are there now."""
+        c = self._connection
+        sound = c.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        tables = {row[0] for row in c.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        meta = c.execute("SELECT * FROM meta").fetchall() if sound and tables == set(_TABLES) else []
+        if len(meta) != 1 or meta[0][0] != FORMAT:
+            self._damaged("it has other tables, or SQLite finds it broken")
+        *came, self.salt, self.rows = meta[0][1:]
+        # Software among them: other versions may sum in another order, and say another thing.
+        for what, found, wanted in zip(Owner._fields, came, owner, strict=True):
+            if found != wanted:
+                raise InputError(
+                    f"Expected the journal of {what}={wanted!r}, got one of {what}={found!r} at {str(self.path)!r}. "
+                    f"{_OTHER_SOFTWARE if what == 'software' else 'Use another folder for another run.'}"
+                )
+        self.check_rows(commit)
+
+    def _load(self) -> None:
+        """Where it stands. Every digest is checked."""
+        c, last = self._connection, self.last()
+        self._round = 0 if last is None else last.round
+        self._absent = dict(c.execute("SELECT site, round FROM absent ORDER BY round, site").fetchall())
+        secret = c.execute("SELECT noise_key FROM secret").fetchone()
+        self._noise_key = None if secret is None else secret[0]
+        if secret is not None and len(secret[0]) != KEY_BYTES:
+            self._damaged("the noise key was changed")
+        for (k,) in c.execute("SELECT round FROM outbox").fetchall():
+            self.said(k)
+            if k > self._round + 1:
+                self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self._round}")
+
+    def _expect_next(self, k: int, what: str) -> None:
+        """Refuse a round that is not the next one: rounds are neither skipped nor repeated."""
+        if k != self._round + 1:
+            raise PrivacyError(f"Expected {what} of round {self._round + 1}, the next one, got round={k}.")
+
+    def _check(self, digest: str, what: str, *parts: bytes) -> None:
+        """Stop if what was read is not what was written."""
+        if _digest(*parts) != digest:
+            self._damaged(f"{what} was changed: its digest does not fit")
+
+    def _damaged(self, what: str) -> NoReturn:
+        """Stop: going on from here could say another thing than was said."""
+        raise DamagedError(
+            f"Expected a sound journal, got {str(self.path)!r}, where {what}. Release nothing: restore it from a copy "
+            "that is not older, or leave the run."
+        )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One commit, with the checkpoint that waits for it."""
+        with self._reporting():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                if self._waiting is not None:
+                    self._save(*self._waiting)
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        self._waiting = None
+
+    def _save(self, k: int, content: bytes) -> None:
+        """Replace the checkpoint, and forget messages that no crash can need any more. Within a transaction."""
+        row = k, content, _digest(content)
+        self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
+        self._connection.execute("DELETE FROM outbox WHERE round <= ?", (k - KEPT,))
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Say in our words what SQLite could not do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            _refuse(self.path, error)
+
+
+def _digest(*parts: bytes) -> str:
+    """Of all parts; lengths first, so that no two lists have the same bytes."""
+    lengths = ",".join(str(len(part)) for part in parts)
+    return hashlib.sha256(b"".join((lengths.encode(), b":", *parts))).hexdigest()
+
+
+def _open_locked(path: Path) -> sqlite3.Connection:
+    """A connection that no other process can have at the same time, to a file that only its owner may read."""
+    try:
+        _make(path)
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=0, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"Expected a journal that can be written, got {str(path)!r}: {error}.") from error
+    try:
+        # Kept until the connection closes. The empty transaction takes the lock now.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        connection.close()
+        _refuse(path, error)
+    return connection
+
+
+def _make(path: Path) -> None:
+    """An empty file that only its owner may read, unless it is there. An existing file is not opened: closing it again
+    would give up all locks that this process holds on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
+    """In use by another process, or not readable: the first is a second life of this site."""
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+        raise UsedTwiceError(
+            f"Expected a journal that nobody else holds, got {str(path)!r}, which is in use. This site runs already: "
+            "wait for that process, or stop it."
+        ) from error
+    raise DamagedError(f"Expected a readable journal, got {str(path)!r}: {error}. Restore it.") from error

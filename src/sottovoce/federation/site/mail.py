@@ -1,0 +1,341 @@
+"""Messages that the server sent by itself, until they are asked for. Memory only: what is lost here is read again.
+
+A push is a hint that saves a question. Nothing here is checked or trusted; `mail` opens what comes out.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, NoReturn, TypeVar, final
+
+from sottovoce.errors import expect
+from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.agreement.identity import SigningKey
+from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.letters import ANSWER_BYTES, NOTICE_BYTES, Words, read_words, words_size
+from sottovoce.federation.site.stops import UsedTwiceError
+from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
+from sottovoce.federation.transport.wire import (
+    BadMessageError,
+    Envelope,
+    Kind,
+    Refusal,
+    Slot,
+    seal,
+    sealed_size,
+    unseal,
+)
+
+# Of each site and kind: a neighbour can be a round or two ahead, and a few notices may come together.
+KEPT_EACH = 8
+
+
+@final
+class Arrivals:
+    """What was pushed and not yet taken.
+
+    For each site and kind only a few messages are kept, those with the smallest numbers that nobody has had yet: the
+    others can be read from their mailboxes. So neither a fast site nor a bad one fills the memory. A mailbox's message
+    is handed out at most once.
+    """
+
+    def __init__(self, sites: Sequence[str], largest: int) -> None:
+        self._largest = largest
+        self._kept: dict[tuple[str, Kind], dict[Slot, bytes]] = {(site, kind): {} for site in sites for kind in Kind}
+        # Rounds and notices are asked for in order, answers are not.
+        self._last_read: dict[tuple[str, Kind], int] = {}
+        self._watchers: dict[Slot, set[asyncio.Future[None]]] = {}
+        # Whether pushes have come on this connection: then the next one is worth waiting for.
+        self.flowing = False
+
+    def restart(self) -> None:
+        """The connection is new: pushes may have been missed."""
+        self.flowing = False
+
+    def add(self, token: str, site: str, data: bytes) -> None:
+        """Keep a push, if its mailbox can still be asked for. The address comes as it stands in the subject."""
+        address = Slot.of_token(token, site)
+        if address is None or len(data) > self._largest or self._was_read(address):
+            return
+        # A stranger's push has no place here.
+        kept = self._kept.get((site, address.kind))
+        if kept is None:
+            return
+        self.flowing = True
+        kept[address] = data
+        if len(kept) > KEPT_EACH:
+            # The furthest ahead: it is asked for last, and can be read from its mailbox then.
+            del kept[max(kept, key=lambda slot: slot.number)]
+        for watcher in self._watchers.get(address, ()):
+            if not watcher.done():
+                watcher.set_result(None)
+
+    def mark_read(self, address: Slot) -> None:
+        """The message was read: a push of it is no longer wanted, nor are those before it.
+
+        Rounds and notices are read in order, so what is before is of no use. Answers are not: only this one is
+        forgotten.
+        """
+        place = address.site, address.kind
+        if place not in self._kept:
+            return
+        if address.kind is Kind.ANSWER:
+            self._kept[place].pop(address, None)
+            return
+        last = self._last_read[place] = max(self._last_read.get(place, -1), address.number)
+        self._kept[place] = {slot: data for slot, data in self._kept[place].items() if slot.number > last}
+
+    def _was_read(self, address: Slot) -> bool:
+        """Whether this mailbox, or a later one of its site and kind, was read before."""
+        return address.number <= self._last_read.get((address.site, address.kind), -1)
+
+    def _take(self, address: Slot) -> bytes | None:
+        """A push that was kept, marked as read; None if there is none."""
+        data = self._kept.get((address.site, address.kind), {}).get(address)
+        if data is not None:
+            self.mark_read(address)
+        return data
+
+    async def wait(self, address: Slot, seconds: float) -> bytes | None:
+        """A push, as soon as it is there; None if it does not come in time."""
+        data = self._take(address)
+        if data is not None or seconds <= 0:
+            return data
+        watcher = asyncio.get_running_loop().create_future()
+        watchers = self._watchers.setdefault(address, set())
+        watchers.add(watcher)
+        try:
+            await asyncio.wait([watcher], timeout=seconds)
+        finally:
+            watchers.discard(watcher)
+            if not watchers:
+                self._watchers.pop(address, None)
+        return self._take(address)
+
+
+# -- mail -------------------------------------------------------------------------------------------------------------
+# One site's letters in one run: sealed for their place, delivered once, and opened only if they are sound.
+#
+# A transport hands out whatever bytes it likes. Here they are checked. What is refused is told to the watcher and
+# asked for again, since the first answer may have been somebody else's; a mailbox that holds something bad for good is
+# as good as an empty one, but for the record. What to do about a silent neighbour is decided elsewhere (`absent`).
+
+T = TypeVar("T")
+# Seconds between two questions after a bad answer.
+FIRST_REST, LONGEST_REST = 0.02, 1.0
+# Refusals that are told, of one mailbox and in all: a bad server must not fill the disk with logs.
+MOST_EACH, MOST_TOLD = 5, 1000
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long single steps may take, in seconds. None of it is agreed on: it changes no numbers.
+
+    Args:
+        slice: of one question to the server. Between two, watchers are told and policies consulted.
+        server: how long the server may be unreachable before the site stops. It can be resumed.
+    """
+
+    slice: float = 5.0
+    server: float = 600.0
+
+    def __post_init__(self) -> None:
+        for name in ("slice", "server"):
+            expect(0 < getattr(self, name) <= 30 * 24 * 3600, f"seconds > 0 for {name}", **{name: getattr(self, name)})
+
+
+class Answer(NamedTuple, Generic[T]):
+    """What came of asking for a message."""
+
+    content: T | None
+    reached: bool = True  # the server answered
+    bad: str = ""  # something was there, and was refused for this reason
+
+
+class Letter(NamedTuple):
+    """What a neighbour said in a round, and the bytes that it came as: their digest is what others testify to."""
+
+    words: Words
+    data: bytes
+
+
+def largest_message(agreement: Agreement) -> int:
+    """Bytes of the largest message of a run."""
+    size = words_size(len(agreement.sites), agreement.model_size)
+    return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
+
+
+def largest_notice(agreement: Agreement) -> int:
+    """Bytes of the largest notice or answer of a run."""
+    longest = max(agreement.names, key=len)
+    slot = Slot(0, longest, Kind.ANSWER, longest)
+    return sealed_size(agreement.run, slot, max(NOTICE_BYTES, ANSWER_BYTES))
+
+
+@final
+class Mail:
+    """Letters of one site.
+
+    Args:
+        agreement: whose sites, keys and sizes count.
+        site: which of them this is.
+        key: its private key, to sign with.
+        transport: the way to the mailboxes. It is trusted with nothing.
+        watcher: is told what was refused, and that the server is silent.
+        pace: how long a question may take.
+    """
+
+    def __init__(
+        self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace
+    ) -> None:
+        self.agreement, self.site, self.pace, self.watcher = agreement, site, pace, watcher
+        self._key, self._transport = key, transport
+        self._digest = agreement.digest()
+        self._sizes = {
+            Kind.MODEL: words_size(len(agreement.sites), agreement.model_size),
+            Kind.NOTICE: NOTICE_BYTES,
+            Kind.ANSWER: ANSWER_BYTES,
+        }
+        self._told: Counter[Slot] = Counter()
+        self._seen: set[bytes] = set()
+
+    # -- sealing and opening ------------------------------------------------------------------------------------------
+
+    def seal(self, slot: Slot, payload: bytes) -> bytes:
+        """The signed bytes of the site's own message. The same payload always gives the same bytes."""
+        return seal(self._envelope(slot), payload, self._key)
+
+    def unseal(self, slot: Slot, data: bytes) -> bytes:
+        """The payload that the slot's site signed for this place, or `BadMessageError`."""
+        return unseal(data, self._envelope(slot), self.agreement.member(slot.site).public_key)
+
+    def open_letter(self, slot: Slot, data: bytes) -> Letter:
+        """What a site said in a round, or `BadMessageError`."""
+        payload = self.unseal(slot, data)
+        a = self.agreement
+        words = read_words(payload, slot.number, len(a.sites), a.reach)
+        self._refuse_sending_away(slot.site, words)
+        return Letter(words, data)
+
+    def _refuse_sending_away(self, sender: str, words: Words) -> None:
+        """Nobody goes on without others where that was not agreed, nor without those who are not its neighbours."""
+        a = self.agreement
+        gone = {name for name, s in zip(a.names, words.testimony, strict=True) if s.gone}
+        left = {name for name, s in zip(a.names, words.testimony, strict=True) if s.left}
+        if (gone and a.lost_neighbour.policy != "go-on") or not left <= set(a.neighbours(sender)):
+            raise BadMessageError(
+                Refusal.MALFORMED,
+                f"{sender} may not go on without {', '.join(sorted(left or gone))}, as agreed.",
+            )
+
+    def is_bound(self, slot: Slot, data: bytes, binding: bytes) -> bool:
+        """Whether this is a sound message with that binding."""
+        try:
+            return self.open_letter(slot, data).words.binding == binding
+        except BadMessageError:
+            return False
+
+    def _envelope(self, slot: Slot) -> Envelope:
+        """What every reader knows of the message in this mailbox before it comes."""
+        return Envelope(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
+
+    # -- delivering ---------------------------------------------------------------------------------------------------
+
+    async def deliver(self, slot: Slot, data: bytes) -> PutOutcome:
+        """Put the site's own message into its mailbox. A server that is away is waited for."""
+        result = await self.put(slot, data)
+        if result.held != data:
+            self.refuse_held(slot, result.held, "Ours was refused by the server")
+        return result.outcome
+
+    async def put(self, slot: Slot, data: bytes) -> PutResult:
+        """Put it into its mailbox, and return what the mailbox then holds, which may be something else."""
+        return await self._patiently(lambda: self._transport.put_once(slot, data, self.pace.slice))
+
+    async def look(self, slot: Slot) -> bytes | None:
+        """What a mailbox holds now. A server that is away is waited for."""
+        return await self._patiently(lambda: self._transport.look(slot, self.pace.slice))
+
+    def refuse_held(self, slot: Slot, held: bytes, ours: str = "Ours was not sent") -> NoReturn:
+        """Stop: a mailbox of this site holds something else than what this site says."""
+        try:
+            self.unseal(slot, held)
+        except BadMessageError as error:
+            raise RefusedError(
+                f"Expected the mailbox of {self._envelope(slot)} to hold our own message, got another: {error} Ask "
+                "whoever runs the message server."
+            ) from error
+        raise UsedTwiceError(
+            f"Expected to be the only one who speaks as site={self.site!r}, got another signed message of "
+            f"round={slot.number} on the server. Another process runs with this key, or the state folder is not the "
+            f"one that this run began with. {ours}; find out which before going on."
+        )
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat while the server is away, but not for ever."""
+        since = _now()
+        while True:
+            try:
+                return await attempt()
+            except UnreachableError:
+                away = _now() - since
+                self.watcher.server_silent(away)
+                if away >= self.pace.server:
+                    raise
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def hear(self, slot: Slot, seconds: float, read: Callable[[Slot, bytes], T]) -> Answer[T]:
+        """What was said, as soon as something that can be read is there; at the latest after that time.
+
+        Args:
+            slot: whose message, and which.
+            seconds: how long to wait. A message that `read` refuses is asked for again within this time.
+            read: makes something of the bytes, or raises `BadMessageError`.
+        """
+        deadline, rest, bad = _now() + seconds, FIRST_REST, ""
+        # A bad message is asked for again: a push may have been forged, the mailbox itself is asked the second time.
+        while (left := deadline - _now()) > 0:
+            try:
+                data = await self._transport.get(slot, left)
+            except UnreachableError:
+                # After a bad message little time may be left. But then the server did answer.
+                return Answer(None, reached=bool(bad), bad=bad)
+            if data is None:
+                return Answer(None, bad=bad)
+            try:
+                return Answer(read(slot, data))
+            except BadMessageError as error:
+                bad = error.refusal.value
+                self.tell(slot, data, error)
+            await asyncio.sleep(min(rest, max(deadline - _now(), 0.0)))
+            rest = min(2 * rest, LONGEST_REST)
+        return Answer(None, bad=bad)
+
+    def tell(self, slot: Slot, data: bytes, error: BadMessageError) -> None:
+        """Tell the watcher of a refused message: once for the same bytes, and a few times for each mailbox."""
+        seen = hashlib.sha256(f"{slot.token} {slot.site} ".encode() + data).digest()
+        if seen in self._seen or self._told[slot] >= MOST_EACH or len(self._seen) >= MOST_TOLD:
+            return
+        # Digests only: a bad server may send as many different bytes as it likes.
+        self._seen.add(seen)
+        self._told[slot] += 1
+        self.watcher.refused(slot.number, slot.site, error.refusal.value, str(error))
+
+
+def refuse_other_rows(slot: Slot, known: bytes | None, binding: bytes) -> None:
+    """Refuse a message of a site that has bound itself to other rows, or to another noise key, before."""
+    if known is not None and known != binding:
+        raise BadMessageError(
+            Refusal.OTHER_ROWS,
+            f"site={slot.site!r} bound itself to other rows or another noise key in an earlier round than in "
+            f"round={slot.number}. It was set up anew in the middle of the run.",
+        )
+
+
+def _now() -> float:
+    """The event loop's clock, in seconds."""
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,392 @@
+"""A site, round by round. The order of things makes sure that a crash can only count too much:
+
+    reserve in the ledger - compute - outbox - bind the message in the ledger - publish
+        - collect the neighbours' messages - absorb - checkpoint
+
+What comes before a dash is on the disk before what comes after it begins; only a checkpoint waits for the next outbox,
+which it is written with. After a crash the last checkpoint is loaded. If the outbox holds the next round, the very same
+bytes are sent and the state that goes with them is used. If it does not, the round is computed, under the same
+reservation. Noise is a function of all that was heard and of the numbers themselves (`Seat.noise_after`), so what comes
+out is what came out before, if it ever did.
+
+A copy of the state folder that is put back, or a second one, does not know what was said since. So before a process
+says anything that is not in its outbox, it looks into its own mailbox: what is there, it can only say again. Where
+there is nothing, it asks its neighbours what they last heard of it, and waits for their signed answers (`_ask`). A
+server that has forgotten our words, or hides them, can then only stop us.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, cast, final
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import UnsupportedError
+from sottovoce.federation.site.absent import Board, Policy, Silence, policy_for
+from sottovoce.federation.site.commitment import one_thread
+from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
+from sottovoce.federation.site.letters import Sighting, Words, norm_of
+from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
+from sottovoce.federation.site.seat import Seat, as_message
+from sottovoce.federation.site.stops import DivergedError, LostNeighbourError, UsedTwiceError
+from sottovoce.federation.site.witness import Witness, digest_of
+from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
+from sottovoce.federation.transport.wire import Slot
+from sottovoce.problem.graphs import Inbox
+
+T = TypeVar("T")
+Probe: TypeAlias = Callable[[str, int], None]
+# Where a probe is called, in the order of a round. "dropped" only happens when a neighbour is.
+POINTS = (
+    "reserved", "computed", "in outbox", "bound", "published", "dropped", "collected", "absorbed", "checkpointed",
+)  # fmt: skip
+_SLICES = 6  # how often within the agreed time a silent neighbour is judged
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a run leaves behind at a site.
+
+    Args:
+        model: the mean of the site's own last message and those of its neighbours, (d,). It is made of public messages
+            only. On a complete graph it is the consensus, the same everywhere; elsewhere neighbouring sites nearly
+            agree.
+        own: the site's own last message.
+        rounds: how many there were.
+        absent: neighbours that the site went on without, each with the first round without it.
+        state: the algorithm's, after the last round. It must not leave the site.
+    """
+
+    model: Floats
+    own: Floats
+    rounds: int
+    absent: Mapping[str, int]
+    state: Any
+
+
+def result_of(seat: Seat) -> Finished | None:
+    """What a run that was finished before has left behind; None if it is not finished."""
+    if seat.journal.round < seat.agreement.algorithm.rounds:
+        return None
+    seat.journal.finish()  # the process before may have been ended after its last round, and before it was wound up
+    return _result(seat, seat.last_snapshot())
+
+
+def no_probe(point: str, k: int) -> None:
+    """The probe of a real site: it does nothing."""
+
+
+async def run_site(
+    seat: Seat,
+    transport: Transport,
+    *,
+    watcher: Watcher | None = None,
+    probe: Probe = no_probe,
+    pace: Pace | None = None,
+) -> Finished:
+    """Take part in a run, from where the journal stands to the end.
+
+    Args:
+        seat: the site, with everything that it has.
+        transport: the way to the others. It is not closed.
+        watcher: is told what happens.
+        probe: called with a name of `POINTS` and the round, whenever that point is reached. For tests, which die there.
+        pace: how long single steps may take.
+
+    Raises:
+        BudgetError: the run does not fit under the ledger's cap. Nothing was drawn.
+        DamagedError: ledger and journal cannot be used, or do not belong together.
+        LostNeighbourError, LeftBehindError, UsedTwiceError, ForkedError, DivergedError, UnreachableError: see there.
+            The site has stopped cleanly.
+    """
+    told = Watcher() if watcher is None else watcher
+    try:
+        return await _Run(seat, transport, told, probe, Pace() if pace is None else pace).finish()
+    # Cancellation and Ctrl-C too: whoever watches learns that it is over.
+    except BaseException as error:
+        told.stopped(error)
+        raise
+
+
+class _Run:
+    """One site's part in one run, in this process. The order within a round is that of the module's first lines."""
+
+    def __init__(self, seat: Seat, transport: Transport, watcher: Watcher, probe: Probe, pace: Pace) -> None:
+        self.seat, self.watcher, self.probe, self.pace = seat, watcher, probe, pace
+        self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
+        self.mail = Mail(seat.agreement, seat.site, seat.key, transport, watcher, pace)
+        self.heard: dict[str, Sighting] = {}  # the last good message of each neighbour, for whoever asks
+        self.board = Board(self.mail, self.heard)
+        self.asked = False  # whether the neighbours have told this process what they heard of it
+
+    async def finish(self) -> Finished:
+        """Check, catch up, and run all rounds that are left."""
+        seat, rounds = self.seat, self.algorithm.rounds
+        seat.check_books()
+        seat.check_budget()
+        after = seat.last_snapshot()
+        self.watcher.began(seat.facts(), seat.spending())
+        if self.journal.round < rounds:
+            self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
+            # Before the first notice is read: what those say who were left no longer counts.
+            self.board.ignore(self.journal.absent)
+            await self.board.catch_up()
+            async with self.board:
+                policy = policy_for(self.agreement, seat.site, self.board)
+                await policy.begin(self.journal.absent)
+                for k in range(self.journal.round + 1, rounds + 1):
+                    after = await self._round(k, after, policy)
+        self.journal.finish()
+        self.watcher.finished(rounds, self.journal.absent)
+        return _result(seat, after)
+
+    # -- one round ----------------------------------------------------------------------------------------------------
+
+    async def _round(self, k: int, before: Snapshot, policy: Policy) -> Snapshot:
+        """One round, from local work to the checkpoint."""
+        policy.check()
+        self.watcher.round_began(k)
+        message, state = await self._release(k, before, policy)
+        outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
+        self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
+        self.probe("published", k)
+        letters = await self._collect(k, before.witness, policy)
+        self.probe("collected", k)
+        # Read back from the bytes that were sent: after a crash these are all there is, and the numbers are the same.
+        own = self.mail.open_letter(Slot(k, self.seat.site), message)
+        after = self._absorb(k, replace(before, state=state), own, letters)
+        self.probe("absorbed", k)
+        self.journal.checkpoint(k, after.dumps())
+        self.probe("checkpointed", k)
+        self.watcher.round_done(k, self.seat.spending())
+        return after
+
+    async def _release(self, k: int, before: Snapshot, policy: Policy) -> tuple[bytes, Any]:
+        """The message of round k and the state after it: as the outbox has them, or computed now."""
+        seat, said = self.seat, self.journal.said(k)
+        held = None if said is not None or self.asked else await self._look_back(k, policy)
+        # In this order: rows are hashed, the round is paid for, and only then is a row used.
+        seat.check_rows()
+        seat.reserve(k)
+        self.probe("reserved", k)
+        if said is None:
+            message, state = await self._compute(k, before)
+            # Noise is a function of the same things, so only other rows or another history bring out another message.
+            if held not in (None, message):
+                self.mail.refuse_held(Slot(k, seat.site), held)
+            self.journal.put(k, message, pack_state(state))
+            self.probe("in outbox", k)
+        else:
+            message, state = said.message, unpack_state(said.state, seat.start.state)
+        seat.bind(k, message)
+        self.probe("bound", k)
+        return message, state
+
+    async def _compute(self, k: int, before: Snapshot) -> tuple[bytes, Any]:
+        """Draw the noise and compute round k: the sealed message, and the state after it. Nothing is written
+        or sent.
+        """
+        seat, witness = self.seat, before.witness
+        noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
+
+        def release() -> tuple[Array, Any]:
+            with one_thread():
+                return self.algorithm.release(k, before.state, oracle, noise)
+
+        vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
+        self.probe("computed", k)
+        words = Words(np.ascontiguousarray(vector[0, :, 0]), seat.binding, witness.testimony)
+        refuse_other_rows(Slot(k, seat.site), witness.binding_of(self.agreement, seat.site), words.binding)
+        # Judged on noisy numbers: that they are too large tells nothing more.
+        if not norm_of(words.vector) <= self.agreement.reach:
+            raise DivergedError(
+                f"Expected a model of norm at most {self.agreement.reach:g}, the agreed radius, got a noisy one that "
+                f"is longer in round={k}. The steps are too long: agree on a smaller diameter, or on a larger radius."
+            )
+        return self.mail.seal(Slot(k, seat.site), words.to_bytes()), state
+
+    # -- what others know of us ---------------------------------------------------------------------------------------
+
+    async def _look_back(self, k: int, policy: Policy) -> bytes | None:
+        """What the site's mailbox of round k holds already; if it is empty, the neighbours are asked."""
+        own = Slot(k, self.seat.site)
+        held = await self.mail.look(own)
+        if held is None:
+            await self._ask(k, policy)
+        elif not self.mail.is_bound(own, held, self.seat.binding):
+            self.mail.refuse_held(own, held)  # computing would be in vain: with another key it cannot come out the same
+        return held
+
+    async def _ask(self, k: int, policy: Policy) -> None:
+        """Ask all neighbours what they last heard of us, and stop if that is news to us."""
+        number, nonce = await self.board.ask(k)
+        answers = await self._gather(
+            k, policy, lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds), self._refuse_unasked
+        )
+        last = self.journal.last_said()
+        for name, heard in answers.items():
+            if heard.round > last:
+                raise UsedTwiceError(
+                    f"Expected nobody to have heard round={last + 1} of site={self.seat.site!r}, which was never said "
+                    f"here, got word from site={name!r} that it has heard our round={heard.round}, and nothing of it "
+                    "from the server. The state folder was put back from an old copy, or copied, and the server has "
+                    "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
+                    "leave the run."
+                )
+        # Once a process: from now on everything that is said passes through its own outbox.
+        self.asked = True
+
+    async def _refuse_unasked(self, k: int, name: str) -> None:
+        """Stop: whoever does not answer may be the one who knows more of us than we do."""
+        raise LostNeighbourError(
+            f"Expected word from site={name!r} in round={k} of what it last heard of us, got none. A process that has "
+            "just begun does not go on without somebody who may know more of it than itself. When it is back, run the "
+            "same command again."
+        )
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    async def _collect(self, k: int, witness: Witness, policy: Policy) -> dict[str, Letter]:
+        """Everyone's message of round k, but for those that the site goes on without."""
+
+        def read(slot: Slot, data: bytes) -> Letter:
+            letter = self.mail.open_letter(slot, data)
+            refuse_other_rows(slot, witness.binding_of(self.agreement, slot.site), letter.words.binding)
+            self.heard[slot.site] = Sighting(k, digest_of(data))
+            return letter
+
+        async def drop(k: int, name: str) -> None:
+            if not self.asked:  # whoever is silent may have heard more of us, and later nobody would ask it
+                await self._ask(k, policy)
+            await self._drop(k, name, policy)
+
+        letters = await self._gather(
+            k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read), drop
+        )
+        for name, letter in letters.items():
+            # Before anything is absorbed: a run in which somebody lies is not gone on with.
+            witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
+        return letters
+
+    async def _gather(
+        self,
+        k: int,
+        policy: Policy,
+        hear: Callable[[str, float], Awaitable[Answer[T]]],
+        drop: Callable[[int, str], Awaitable[None]],
+    ) -> dict[str, T]:
+        """What each neighbour that takes part has to say in round k; the policy decides about those who are silent."""
+        found: dict[str, T] = {}
+        silences = {name: Silence() for name in self.seat.neighbours if self.seat.takes_part(name, k)}
+        away, seconds = 0.0, min(self.pace.slice, self.agreement.lost_neighbour.wait_seconds / _SLICES)
+        while silences:
+            names = list(silences)
+            answers = dict(zip(names, await _all(hear(name, seconds) for name in names), strict=True))
+            for name, answer in answers.items():
+                if answer.content is None:
+                    silences[name].add(seconds, answer)
+                else:
+                    found[name] = answer.content
+                    del silences[name]
+            # One answer is enough to know that the server is there.
+            away = 0.0 if any(answer.reached for answer in answers.values()) else away + seconds
+            self._check_server(away, k)
+            self.board.check()
+            if silences:
+                self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
+                # Decided after everyone was asked once more: nobody is dropped whose message has just come.
+                for name in await policy.lost(k, silences):
+                    await drop(k, name)
+                    del silences[name]
+        return found
+
+    def _check_server(self, away: float, k: int) -> None:
+        """Tell that the server is away, and stop when that has lasted for as long as `pace` allows, in seconds."""
+        if away > 0:
+            self.watcher.server_silent(away)
+        if away >= self.pace.server:
+            raise UnreachableError(
+                f"Expected an answer from the message server within {self.pace.server:g} s in round={k}, got none. "
+                "When it is back, run the same command again."
+            )
+
+    async def _drop(self, k: int, name: str, policy: Policy) -> None:
+        """Go on without a neighbour: written down, then told."""
+        # Written down first: whoever was told that a site is gone can rely on it, also after a crash.
+        self.journal.drop(k, name)
+        self.probe("dropped", k)
+        self.watcher.dropped(k, name)
+        await policy.drop(k, name)
+
+    def _absorb(self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter]) -> Snapshot:
+        """Take in a round, and undo the past of those who are absent from this round on."""
+        said, state = as_message(own.words.vector), before.state
+        heard = {name: as_message(letter.words.vector) for name, letter in letters.items()}
+        edges: dict[str, Array] = {}
+        for name, edge in before.edges.items():
+            if name in heard:
+                edges[name] = edge + (said - heard[name])
+            else:
+                state = self.algorithm.without(state, edge)
+        # In the order of the sites, as a simulation does.
+        total = np.zeros_like(said)
+        for name in self.seat.neighbours:
+            if name in heard:
+                total = total + heard[name]
+        witness = self._extend_witness(k, before.witness, {self.seat.site: own, **letters})
+        after = self.algorithm.absorb(k, state, self._oracle(k), FromNeighbours(total))
+        return Snapshot(after, said, total, witness, edges)
+
+    def _extend_witness(self, k: int, witness: Witness, letters: Mapping[str, Letter]) -> Witness:
+        """What is known after round k; stops if those who are left are not connected any more."""
+        a, site = self.agreement, self.seat.site
+        for name, letter in letters.items():
+            witness = witness.with_binding(a, name, letter.words.binding)
+        said = {name: digest_of(letter.data) for name, letter in letters.items()}
+        told = {name: letter.words.testimony for name, letter in letters.items() if name != site}
+        witness = witness.after(a, k, said, told, self.journal.absent)
+        witness.refuse_torn(a, site, k)
+        return witness
+
+    def _oracle(self, k: int) -> Any:
+        """For the neighbours that were left at the end of round k."""
+        left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
+        return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
+
+
+@final
+class FromNeighbours(Inbox):
+    """What a site hears that nobody speaks to but its neighbours."""
+
+    def __init__(self, total: Array) -> None:
+        self._total = total
+
+    def neighbours(self) -> Array:
+        return self._total
+
+    def everyone(self) -> Array:
+        raise UnsupportedError(
+            "Expected an algorithm that needs its neighbours' messages only, got one that asks for everyone's sum: a "
+            "site of this run does not hear it."
+        )
+
+
+async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
+    """All of them; if one fails, the others finish before its error is raised."""
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return cast(list[T], answers)
+
+
+def _result(seat: Seat, last: Snapshot) -> Finished:
+    """What the site ends with: the mean of its own last message and of those that it heard, and its state."""
+    rounds = seat.agreement.algorithm.rounds
+    left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
+    said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
+    return Finished((said + heard) / (1 + left), said, rounds, seat.journal.absent, last.state)

@@ -1,0 +1,339 @@
+"""The operator's part: the mailboxes of an agreed run, made on the message server before anyone starts.
+
+Sizes follow from the agreement: how long a message is, and how many there can ever be. So no member can fill the disk.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, final
+
+import numpy as np
+
+from sottovoce.algorithms import IPADMM
+from sottovoce.arrays import Array
+from sottovoce.errors import BudgetError, InputError, PrivacyError
+from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.agreement.certificates import TLSFiles
+from sottovoce.federation.agreement.identity import OPERATOR, SigningKey
+from sottovoce.federation.site.absent import most_answers, most_notices
+from sottovoce.federation.site.commitment import bind, commit, software
+from sottovoce.federation.site.events import Facts, Spending
+from sottovoce.federation.site.journal import Commit, Journal, Owner, Snapshot
+from sottovoce.federation.site.mail import largest_message, largest_notice
+from sottovoce.federation.site.stops import DamagedError
+from sottovoce.federation.site.witness import Witness, digest_of
+from sottovoce.federation.transport.jetstream import Told, create_stream, tell_nobody
+from sottovoce.federation.transport.wire import inbox
+from sottovoce.noise.secure import SecureNoise, require_secure
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
+from sottovoce.privacy import Event
+from sottovoce.privacy.accounting.gaussian import discretisation_divergence
+from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.problem.sites import Sites
+
+
+@final
+class Room(NamedTuple):
+    """What a run needs on the server."""
+
+    messages: int  # that can ever be put
+    size: int  # of the largest, in bytes
+    total: int  # of all of them, in bytes
+
+
+def room_for(agreement: Agreement) -> Room:
+    """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
+    a, sites = agreement, len(agreement.sites)
+    # One model a round and site; and notices with their answers.
+    models, small = sites * a.algorithm.rounds, sites * most_notices(a) + most_answers(a)
+    size = max(largest_message(a), largest_notice(a))
+    return Room(models + small, size, models * size + small * largest_notice(a))
+
+
+async def open_run(
+    agreement: Agreement,
+    server: str,
+    operator: TLSFiles,
+    *,
+    replicas: int = 1,
+    timeout: float = 30.0,
+    told: Told = tell_nobody,
+) -> Room:
+    """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
+
+    Args:
+        agreement: of the run.
+        server: its address.
+        operator: the files of the one certificate that may do this.
+        replicas: how many servers of a cluster keep a copy.
+        timeout: in seconds.
+        told: is called while the server does not answer.
+    """
+    room = room_for(agreement)
+    await create_stream(
+        server,
+        agreement.run,
+        room.size,
+        max_messages=room.messages,
+        replicas=replicas,
+        tls=operator.context(),
+        inbox_prefix=inbox(OPERATOR),
+        timeout=timeout,
+        told=told,
+    )
+    return room
+
+
+# -- seat -------------------------------------------------------------------------------------------------------------
+# One site's seat in a run: what was agreed, and what only the site has.
+#
+# Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat says
+# what a round costs, what its noise depends on, and where the site stands; it sends nothing and waits for nobody,
+# which is the runner's part.
+
+
+def owner_of(agreement: Agreement, site: str) -> Owner:
+    """Whose journal it is: this site, in this run, under this agreement, with this software."""
+    return Owner(agreement.run, agreement.digest().hex(), site, software())
+
+
+def committing(agreement: Agreement, site: str, rows: Sites) -> Commit:
+    """From a salt to the commitment to the rows; refused if the agreement says that it should be another."""
+    agreed = agreement.member(site).data_commitment
+
+    def commit_to_rows(salt: bytes) -> str:
+        made = commit(salt, rows)
+        if agreed not in (None, made):
+            raise InputError(
+                f"Expected the rows and the salt that site {site} has committed to in the agreement, {agreed}, got "
+                f"{made}. Give the data file and the salt that the commitment was made with: --salt."
+            )
+        return made
+
+    return commit_to_rows
+
+
+def booked_as(agreement: Agreement, site: str) -> str:
+    """How a run is called in the ledger of a site's rows."""
+    return f"{agreement.run}/{site}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seat:
+    """A site that is ready to run.
+
+    Args:
+        agreement: what all have signed.
+        site: its name there.
+        rows: its private rows.
+        key: its private key.
+        ledger: of exactly these rows.
+        journal: of this run; see `owner_of`.
+        noise: None at a real site, which makes its own. Anything but secure noise is refused, except in tests.
+        for_tests: only a test may say so.
+    """
+
+    agreement: Agreement
+    site: str
+    rows: Sites
+    key: SigningKey
+    ledger: Ledger
+    journal: Journal
+    noise: Noise | None = None
+    for_tests: bool = False
+
+    def __post_init__(self) -> None:
+        agreed = self.agreement.member(self.site).public_key
+        if self.key.public != agreed:
+            raise InputError(
+                f"Expected the key of site {self.site} with fingerprint {agreed.fingerprint}, got "
+                f"{self.key.public.fingerprint}. Use the right key file."
+            )
+        _ = self.oracle  # refuses rows that are not as agreed
+        self.check_rows()
+        if self.noise is not None:
+            require_secure(self.noise, for_tests=self.for_tests)
+        if self.drops:
+            # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
+            self.agreement.algorithm.without(self.start.state, self.start.said)
+
+    # -- what it computes with ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        """The rows, bound to the agreed objective; refused unless they are as agreed."""
+        return self.agreement.oracle_for(self.site, self.rows)
+
+    @cached_property
+    def source(self) -> Noise:
+        """The noise of this site in this run."""
+        return self._secure() if self.noise is None else self.noise
+
+    def _secure(self) -> SecureNoise:
+        """The exact discrete noise of this run, from the key in its journal."""
+        a = self.agreement.algorithm
+        batch = a.batch_size if isinstance(a, IPADMM) and a.batch_size is not None else 1
+        rows = self.agreement.member(self.site).rows
+        # The most that a gradient sums: rounding grows with it, and noise pays for that.
+        terms = max(rows, batch)
+        return SecureNoise(self.journal.noise_key, self.agreement.model_size, terms, self.agreement.grid_bits)
+
+    def noise_after(self, chain: bytes) -> Noise:
+        """The noise of the round that comes after all that the chain stands for.
+
+        It is a function of the noise key, the agreement, site and rows (which the binding stands for), the chain, and
+        the numbers that it is added to. So whoever comes back from an old copy says the same again, and two different
+        numbers never get the same noise. Binding and chain have fixed lengths, so no two pairs have the same bytes.
+        """
+        return self.source.within(self.binding + chain) if isinstance(self.source, SecureNoise) else self.source
+
+    @cached_property
+    def binding(self) -> bytes:
+        """What every message of this run carries: it stands for the rows and the noise key."""
+        return bind(self.agreement.digest(), self.site, self.journal.rows, self.journal.noise_key)
+
+    def check_rows(self) -> None:
+        """Stop unless the rows are, bit by bit, those that the run began with."""
+        self.journal.check_rows(committing(self.agreement, self.site, self.rows))
+
+    @property
+    def drops(self) -> bool:
+        """Whether a lost neighbour may be dropped."""
+        return self.agreement.lost_neighbour.policy == "go-on"
+
+    @cached_property
+    def start(self) -> Snapshot:
+        """Where every site stands before round 1. It does not depend on rows."""
+        zeros = self.oracle.zeros(1)
+        edges = dict.fromkeys(self.neighbours, zeros) if self.drops else {}
+        witness = Witness.start(self.agreement)
+        return Snapshot(self.agreement.algorithm.start(self.oracle, 1), zeros, zeros, witness, edges)
+
+    @cached_property
+    def neighbours(self) -> tuple[str, ...]:
+        """The sites that it hears, as agreed, in order; also those that were dropped since."""
+        return self.agreement.neighbours(self.site)
+
+    def with_neighbours(self, count: int) -> Oracle:
+        """The oracle of a site that has lost some neighbours.
+
+        Its noise and its cost stay what they were. Sensitivity is that of the gradient, 2 c1 n omega_i / m_i with the
+        agreed n omega_i, and sigma follows from epsilon, delta and the number of steps; the degree only enters what is
+        done with a noisy gradient and with messages, which is post-processing. The regulariser keeps its agreed weight
+        lam at every site.
+        """
+        return replace(self.oracle, degrees=np.array([count]))
+
+    # -- what it costs ------------------------------------------------------------------------------------------------
+
+    @property
+    def booked(self) -> str:
+        """The name of this run in the ledger."""
+        return booked_as(self.agreement, self.site)
+
+    @cached_property
+    def event(self) -> Event:
+        """What one round costs; at real sites all rounds cost the same (`terms`)."""
+        return self.agreement.algorithm.cost(1, self.oracle)
+
+    @cached_property
+    def divergence(self) -> float:
+        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats."""
+        a = self.agreement
+        secure = self.noise is None or isinstance(self.noise, SecureNoise)
+        draws = a.algorithm.draws_per_round * a.model_size
+        return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
+
+    def spending(self) -> Spending:
+        """The ledger as it is now: epsilon spent by all runs, and the cap."""
+        header = self.ledger.header
+        return Spending(self.ledger.total(), header.epsilon, header.delta)
+
+    def facts(self) -> Facts:
+        """What whoever watches may know from the start."""
+        a = self.agreement
+        return Facts(
+            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, self.journal.round,
+            a.lost_neighbour.policy, a.lost_neighbour.wait_seconds, a.algorithm.epsilon, a.algorithm.delta,
+        )  # fmt: skip
+
+    # -- the books ----------------------------------------------------------------------------------------------------
+
+    def check_budget(self) -> None:
+        """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
+        with damage_from_ledger():
+            self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
+
+    def check_books(self) -> None:
+        """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
+        last = self.journal.round
+        bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
+        # The journal is ahead: rounds were taken in that the ledger does not know.
+        unpaid = [k for k in range(1, last + 1) if bound.get(k) is None]
+        if unpaid:
+            raise DamagedError(
+                f"Expected every round that was sent in the ledger, got none for round={unpaid[0]} of run "
+                f"{self.booked!r}. The ledger is older than the journal, or another: put the right one back."
+            )
+        for k, message in bound.items():
+            said = self.journal.said(k)
+            if message is None or (k <= last and said is None):
+                continue
+            # The ledger is ahead: a message was released that the journal does not have.
+            if said is None or digest(said.message) != message:
+                raise DamagedError(
+                    f"Expected the message of round={k} in the journal, since the ledger says that it was released, "
+                    f"got {'none' if said is None else 'another'}. The journal is older than the ledger: put the right "
+                    "one back. Drawing the round afresh would release it twice."
+                )
+
+    def reserve(self, k: int) -> None:
+        """Pay for round k, if it was not paid for. It is on the disk when this returns."""
+        with damage_from_ledger():
+            self.ledger.reserve(self.booked, k, self.event, self.divergence)
+
+    def bind(self, k: int, message: bytes) -> None:
+        """From now on round k has this message for ever. On the disk before it is sent."""
+        with damage_from_ledger():
+            self.ledger.bind_message(self.booked, k, digest(message))
+
+    def last_snapshot(self) -> Snapshot:
+        """Where the site stands after the last round that it finished: from the journal, or the start."""
+        last = self.journal.last()
+        if last is None:
+            return self.start
+        left = {name: edge for name, edge in self.start.edges.items() if self.takes_part(name, last.round)}
+        return Snapshot.loads(last.content, replace(self.start, edges=left), self.agreement)
+
+    def takes_part(self, name: str, k: int) -> bool:
+        """Whether round k ended with this neighbour."""
+        return self.journal.absent.get(name, k + 1) > k
+
+
+def digest(message: bytes) -> str:
+    """The SHA-256 of a message in hexadecimal, as the ledger keeps it."""
+    return digest_of(message).hex()
+
+
+def as_message(vector: Array) -> Array:
+    """(d,) as it travels, to the stack of one node and one run that algorithms work on."""
+    return vector.reshape(1, -1, 1)
+
+
+@contextmanager
+def damage_from_ledger() -> Iterator[None]:
+    """Say what kind of trouble it is when the ledger cannot be used.
+
+    A refused budget stays what it is. Everything else that a ledger refuses means that its file and this run do not
+    belong together.
+    """
+    try:
+        yield
+    except BudgetError:
+        raise
+    except PrivacyError as error:
+        raise DamagedError(str(error)) from error

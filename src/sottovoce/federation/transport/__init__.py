@@ -1,0 +1,1 @@
+"""How messages travel: their form, the mailboxes of a server that nobody trusts, and the connection to it."""

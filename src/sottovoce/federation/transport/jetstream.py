@@ -1,0 +1,363 @@
+"""Mailboxes on a NATS server with JetStream. Sites only dial out.
+
+A stream with one message per subject, of which the first is kept, is a wall of mailboxes; `subjects` says what they are
+called. A reader listens to its neighbours' pushes, and looks into the mailbox itself whenever a push may have been
+missed: at first, after every new connection, and now and then while it waits. Pushes only save time.
+
+What comes out of a mailbox is bytes that anyone may have put there: `mail` opens them. Lost connections are the
+`link`'s affair.
+"""
+
+import json
+import math
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias, final
+
+from sottovoce.errors import expect
+from sottovoce.federation.site.mail import Arrivals
+from sottovoce.federation.transport.connection import Message, Pushes, Server, SilenceError, plain
+from sottovoce.federation.transport.link import Link, UnderWayError, now
+from sottovoce.federation.transport.transport import (
+    PutOutcome,
+    PutResult,
+    RefusedError,
+    Transport,
+    UnreachableError,
+    check_timeout,
+)
+from sottovoce.federation.transport.wire import (
+    Slot,
+    check_run_id,
+    inbox,
+    mailbox,
+    permissions,
+    push,
+    reading,
+    stream_name,
+)
+
+STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
+_NOBODY = 503  # the server's status where nobody listens
+# Seconds between two looks into a mailbox while its message is awaited.
+FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
+FINDING = 2.0  # seconds; a mailbox that is full may look empty on the server of a cluster that lags behind
+
+
+# Words about the server, None once it answers again; and the seconds until it is given up, where that is known.
+Told: TypeAlias = Callable[[str | None, float | None], None]
+
+
+def tell_nobody(words: str | None, left: float | None) -> None:
+    """Words about the server, for those who need not hear them."""
+    del words, left
+
+
+# -- setting a run up -------------------------------------------------------------------------------------------------
+
+
+async def create_stream(
+    url: str,
+    run_id: str,
+    max_message_size: int,
+    *,
+    max_messages: int = -1,
+    replicas: int = 1,
+    tls: ssl.SSLContext | None = None,
+    inbox_prefix: str = "_INBOX",
+    timeout: float = 10.0,
+    told: Told = tell_nobody,
+) -> None:
+    """Make the mailboxes of a run, once, with an operator's rights. The same again is fine, anything else is refused.
+
+    Args:
+        url: of the message server.
+        run_id: of the new run.
+        max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
+        max_messages: of the whole run, so that nobody can fill the disk; -1 for no limit.
+        replicas: servers of a cluster that keep a copy.
+        tls: how to recognise the server and to be recognised.
+        inbox_prefix: below this the answer is awaited.
+        timeout: in seconds.
+        told: is called while the server does not answer.
+    """
+    check_run_id(run_id)
+    check_timeout(timeout)
+    expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
+    wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
+    deadline = now() + timeout
+    # For one question only: it is closed below, whatever happens.
+    link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
+    link.told = _until(deadline, told)
+    try:
+        subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
+        answer = await link.request(subject, deadline, _read_answer, json.dumps(wanted).encode())
+        _check_payload(link, run_id, max_message_size)
+    finally:
+        await link.close()
+    if "error" in answer:
+        raise RefusedError(f"Expected the server to make the stream of run_id={run_id!r}, got: {_reason_in(answer)}.")
+    made = answer.get("config")
+    # Older servers take what they do not know and leave it out: without it a mailbox would not keep its first message.
+    missed = sorted(key for key, value in wanted.items() if not isinstance(made, dict) or made.get(key) != value)
+    if missed:
+        raise RefusedError(
+            f"Expected a stream as asked for, got other values for {', '.join(missed)}. Use nats-server 2.10 or later."
+        )
+
+
+def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict[str, Any]:
+    """The stream of a run, as the server's interface takes it."""
+    return {
+        "name": stream_name(run_id),
+        "subjects": [mailbox(run_id, "*", "*")],
+        "storage": "file",
+        "retention": "limits",
+        # The next three make a mailbox of a subject: one message, the first one, and a second is refused.
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "max_msg_size": _with_headers(run_id, size),
+        "max_msgs": messages,
+        "num_replicas": replicas,
+        # Not even whoever made the stream can take a message out again.
+        "deny_delete": True,
+        "deny_purge": True,
+        "allow_direct": True,
+        # What was stored is sent on to whoever listens: a push.
+        "republish": {
+            "src": mailbox(run_id, "*", "*"),
+            "dest": push(run_id, "{{wildcard(1)}}", "{{wildcard(2)}}"),
+        },
+    }
+
+
+def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
+    """Tell how many seconds are left until the deadline along with the words."""
+    return lambda words: told(words, max(deadline - now(), 0.0))
+
+
+def _ignore(message: Message) -> None:
+    """For a link that listens to nothing."""
+    del message
+
+
+def _headers(run_id: str) -> bytes:
+    """The header that makes the server refuse a message which no stream, or another one, would take."""
+    return f"NATS/1.0\r\nNats-Expected-Stream: {stream_name(run_id)}\r\n\r\n".encode()
+
+
+def _with_headers(run_id: str, size: int) -> int:
+    """What a message of this size counts for in the server's limits."""
+    return size + len(_headers(run_id))
+
+
+def _check_payload(link: Link, run_id: str, size: int) -> None:
+    """Refuse a server whose limit is below what this run needs, before anything is computed."""
+    needed = _with_headers(run_id, size)
+    if needed > link.max_payload:
+        raise RefusedError(
+            f"Expected a server that takes messages of {needed} bytes, got max_payload={link.max_payload}. "
+            "Raise max_payload in the server's file."
+        )
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+class NotOpenError(SilenceError):
+    """The server is there, and nobody on it knows the run."""
+
+    def told(self, server: Server) -> str:
+        return (
+            f"the run is not open on message server {server} yet; if this lasts, ask the operator to run: sottovoce "
+            "federation open"
+        )
+
+    def given_up(self, server: Server, seconds: float) -> str:
+        return (
+            f"Expected the run to be open on message server {server} within {seconds:.3g} s, got nobody there who "
+            "knows it. Ask the operator to run: sottovoce federation open."
+        )
+
+
+def _read_answer(message: Message) -> dict[str, Any]:
+    """The server's answer as JSON; `SilenceError` if it says: not now, `RefusedError` if it is no answer."""
+    if message.status == _NOBODY:
+        raise SilenceError("nobody answers there; is JetStream enabled?")
+    try:
+        answer = json.loads(message.data)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise RefusedError(f"Expected an answer of the message server, got {plain(repr(message.data[:80]))}.")
+    error = answer.get("error")
+    if isinstance(error, dict) and error.get("code") == 503 and error.get("err_code") != STORE_FAILED:
+        raise SilenceError(_reason_in(answer))
+    return answer
+
+
+def _reason_in(answer: dict[str, Any]) -> str:
+    """Why the server refused, as text. What is nested is not shown: it could be nested too deep to be printed."""
+    error = answer.get("error")
+    reason = error.get("description") if isinstance(error, dict) else error
+    return plain(reason) if isinstance(reason, str) else "no reason that could be read"
+
+
+def _read_acknowledgement(message: Message) -> dict[str, Any]:
+    """The answer to a put; `NotOpenError` where nobody on the server knows the run."""
+    if message.status == _NOBODY:
+        raise NotOpenError("nobody answers for the run")
+    return _read_answer(message)
+
+
+def _read_mailbox(message: Message) -> bytes | None:
+    """The message in a mailbox; None if it is empty.
+
+    A message whose headers look like a status still is a message: to what was stored the server adds headers that say
+    where.
+    """
+    status = None if b"\r\nNats-Sequence:" in message.headers else message.status
+    match status:
+        case None:
+            return message.data
+        case 404:
+            return None
+        case 503:
+            raise NotOpenError("nobody answers for the run")
+    raise SilenceError(f"it answers with status {status}")
+
+
+# -- the transport ----------------------------------------------------------------------------------------------------
+
+
+@final
+class JetStreamTransport(Transport):
+    """One site's way to the mailboxes of a run."""
+
+    def __init__(self, link: Link, arrivals: Arrivals, run_id: str, max_message_size: int) -> None:
+        self._link, self._arrivals = link, arrivals
+        self._run_id, self._max_message_size = run_id, max_message_size
+        self._empty: dict[Slot, float] = {}  # when the server last said that nothing is there
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        run_id: str,
+        site: str,
+        neighbours: Sequence[str],
+        max_message_size: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        timeout: float = 10.0,
+        told: Told = tell_nobody,
+    ) -> Self:
+        """Dial, and look into a mailbox: so an unknown run, a missing right and a low limit show at once.
+
+        Args:
+            url: of the message server.
+            run_id: of the run.
+            site: who this is.
+            neighbours: whom it hears.
+            max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
+            tls: how to recognise the server and to be recognised.
+            timeout: in seconds, of this call.
+            told: is called while the server does not answer, now and for as long as the transport is used.
+        """
+        check_timeout(timeout)
+        deadline = now() + timeout
+        pushes = permissions(run_id, site, neighbours).pushes
+        arrivals = Arrivals(neighbours, max_message_size)
+
+        def heard(message: Message) -> None:
+            match message.subject.split("."):
+                case [_, _, token, name]:
+                    arrivals.add(token, name, message.data)
+
+        link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart), max_message_size)
+        link.told = _until(deadline, told)
+        transport = cls(link, arrivals, run_id, max_message_size)
+        try:
+            # No round has this number, so its mailbox is empty for ever: the question only shows that we may ask.
+            await transport._look(Slot(0, site).checked(), deadline)
+            _check_payload(link, run_id, max_message_size)
+        except BaseException:
+            await link.close()
+            raise
+        # From now on whoever uses the transport decides how long to go on.
+        link.told = lambda words: told(words, None)
+        return transport
+
+    async def put_once(self, slot: Slot, data: bytes, timeout: float) -> PutResult:
+        address, deadline = _check_address(slot, timeout)
+        fits = len(data) <= self._max_message_size
+        expect(fits, f"a message of at most {self._max_message_size} bytes", bytes=len(data))
+        subject = mailbox(self._run_id, slot.token, slot.site)
+        answer = await self._link.request(subject, deadline, _read_acknowledgement, data, _headers(self._run_id))
+        error = answer.get("error")
+        if error is None and answer.get("stream") == stream_name(self._run_id) and not answer.get("duplicate"):
+            return PutResult(PutOutcome.STORED, data)
+        # Full: ours from before a crash, or somebody else's. The bytes will tell.
+        if isinstance(error, dict) and error.get("err_code") == STORE_FAILED:
+            held = await self._await_message(address, min(deadline, now() + FINDING))
+            if held is not None:
+                return PutResult(PutOutcome.ALREADY_THERE, held)
+        raise RefusedError(
+            f"Expected the server to store {slot.kind.name.lower()} {slot.number} of site={slot.site!r}, got: "
+            f"{_reason_in(answer) if error else 'an answer for something else'}. Ask the operator to check the run's "
+            "stream."
+        )
+
+    async def get(self, slot: Slot, timeout: float) -> bytes | None:
+        return await self._await_message(*_check_address(slot, timeout))
+
+    async def look(self, slot: Slot, timeout: float) -> bytes | None:
+        return await self._look(*_check_address(slot, timeout))
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def _await_message(self, address: Slot, deadline: float) -> bytes | None:
+        """The message, from a push or from its mailbox, whichever comes first; None if there is none by the deadline.
+
+        The pauses between two looks double up to a second, since pushes bring most messages.
+        """
+        answered, began = False, now()
+        # While pushes come, one is likely to come now: looking at once would be a question too many.
+        pause = min(FIRST_LOOK, (deadline - now()) / 2) if self._arrivals.flowing else 0.0
+        while True:
+            pushed = await self._arrivals.wait(address, min(pause, deadline - now()))
+            if pushed is not None:
+                return pushed
+            if answered and now() >= deadline:
+                return None
+            try:
+                stored = await self._look(address, deadline)
+            except UnreachableError as error:
+                if answered or (isinstance(error, UnderWayError) and self._lately(address, now() - began)):
+                    return None
+                raise
+            if stored is not None:
+                self._arrivals.mark_read(address)
+                self._empty.pop(address, None)
+                return stored
+            answered, self._empty[address] = True, now()
+            pause = min(max(2 * pause, FIRST_LOOK), LONGEST_LOOK)
+
+    def _lately(self, address: Slot, waited: float) -> bool:
+        """Whether the server has said that this mailbox is empty, just before we began to wait.
+
+        A server that is further away than we wait answers every other time, and is not silent for that.
+        """
+        return now() - self._empty.get(address, -math.inf) <= waited + 2 * self._link.way
+
+    async def _look(self, address: Slot, deadline: float) -> bytes | None:
+        """What the mailbox itself holds now; None if it is empty."""
+        return await self._link.request(reading(self._run_id, address.token, address.site), deadline, _read_mailbox)
+
+
+def _check_address(slot: Slot, timeout: float) -> tuple[Slot, float]:
+    """The address and the deadline, refused if either is odd."""
+    check_timeout(timeout)
+    return slot.checked(), now() + timeout

@@ -1,0 +1,258 @@
+"""A line to the message server that mends itself.
+
+There is one connection at a time. Whatever goes wrong with it (the server dies, the network goes quiet, an answer does
+not come), it is thrown away, and the next question dials afresh. So there is no state to repair, and requests must be
+such that asking twice does no harm. Nothing is trusted to wake up by itself: every attempt has a time limit of its own,
+and every request a deadline.
+
+Attempts outlive the requests that began them. Dialling takes several times the way to the server and back, an answer
+once; a request whose time is shorter than that would otherwise cut every attempt short, and never hear a server that is
+merely far away. The next request for the same thing joins what is under way.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, final
+
+from sottovoce.federation.transport.connection import Connection, Message, Pushes, Server, SilenceError
+from sottovoce.federation.transport.transport import TransportError, UnreachableError
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Seconds. An attempt is given up after a while that doubles, as does the rest before the next one.
+FIRST_PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
+FIRST_REST, LONGEST_REST = 0.02, 1.0
+# After so long people are told that there is no answer yet, and so often the same thing.
+SOON, TELL_EVERY = 1.5, 1.0
+
+
+def now() -> float:
+    """The event loop's clock, in seconds. Deadlines are read on it; it never goes backwards."""
+    return asyncio.get_running_loop().time()
+
+
+def _unheard(words: str | None) -> None:
+    """For a link whose troubles nobody wants to hear of."""
+    del words
+
+
+class _CutShortError(SilenceError):
+    """The deadline came before the attempt ended: this says little about the server."""
+
+
+class UnderWayError(UnreachableError):
+    """The question was asked, nothing went wrong so far, and the answer may still come."""
+
+
+class _Question(NamedTuple):
+    """What is asked. Equal questions share one attempt."""
+
+    subject: str
+    data: bytes
+    headers: bytes
+
+
+@final
+class Link:
+    """Requests that survive the loss of a connection.
+
+    Args:
+        server: where to, and how.
+        pushes: what to listen to.
+        largest: in bytes, of the messages of this run. The server may send nothing that is much larger.
+    """
+
+    def __init__(self, server: Server, pushes: Pushes, largest: int) -> None:
+        self.server, self._pushes, self._largest = server, pushes, largest
+        # Called with a few words whenever there is no answer, and with None once there is. May be replaced.
+        self.told: Callable[[str | None], None] = _unheard
+        self._connection: Connection | None = None
+        # Tasks return errors instead of raising them: nobody may be there to hear.
+        self._dialling: asyncio.Task[Connection | Exception] | None = None
+        self._asking: dict[_Question, asyncio.Task[Message | Exception]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._dial_patience = self._ask_patience = FIRST_PATIENCE
+        self._far = 0.0  # seconds that the last dialling took
+        self.way = 0.0  # seconds that the last answer took
+        self._rest = 0.0  # before the next dialling
+        self._words, self._tell_next = "", 0.0
+        # The largest message that the server takes, headers included; known once connected.
+        self.max_payload = 0
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        subject: str,
+        deadline: float,
+        read: Callable[[Message], T],
+        data: bytes = b"",
+        headers: bytes = b"",
+    ) -> T:
+        """Ask until `read` accepts an answer; it raises `SilenceError` for one that says: not now.
+
+        Args:
+            subject: where the question goes.
+            deadline: on the clock of `now`. `UnreachableError` if there is no answer by then.
+            read: makes something of the server's message.
+            data: the question's content.
+            headers: in NATS's form, or nothing.
+        """
+        question, began, rest = _Question(subject, data, headers), now(), FIRST_REST
+        silence: SilenceError | None = None
+        while True:
+            try:
+                answer = read(await self._answer(question, deadline))
+            except _CutShortError as error:
+                # A server that is merely far away must not count as silent.
+                kind = UnderWayError if silence is None and self._live() else UnreachableError
+                raise kind((silence or error).given_up(self.server, now() - began)) from None
+            except SilenceError as error:
+                silence = error
+                self._tell(silence)
+            else:
+                self._well()
+                return answer
+            await asyncio.sleep(max(min(rest, deadline - now()), 0.0))
+            rest = min(2 * rest, LONGEST_REST)
+
+    async def _answer(self, question: _Question, deadline: float) -> Message:
+        """The answer of the attempt that is under way, or of a new one, until the deadline."""
+        self._check_open()
+        attempt = self._asking.get(question)
+        if attempt is None:
+            attempt = self._asking[question] = asyncio.get_running_loop().create_task(self._attempt(question))
+            # Forgotten when it is over, whoever still waits: the next request begins a new one.
+            attempt.add_done_callback(lambda _: self._asking.pop(question, None))
+        began, soon = now(), True
+        while not attempt.done():
+            left = deadline - now()
+            if left <= 0:
+                raise _CutShortError(f"silence for {now() - began:.3g} s")
+            await asyncio.wait([attempt], timeout=min(left, SOON) if soon else left)
+            if soon and not attempt.done() and left > SOON:
+                self._tell(SilenceError(f"silence for {SOON:g} s so far"))
+            soon = False
+        # By `close`, or with the event loop: there is no result to ask for.
+        if attempt.cancelled():
+            self._check_open()
+            raise SilenceError("the attempt was abandoned")
+        came = attempt.result()
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    def _tell(self, silence: SilenceError) -> None:
+        """Tell of the trouble, once a second at most: many requests may hear of the same."""
+        words = silence.told(self.server)
+        if words != self._words or now() >= self._tell_next:
+            self._words, self._tell_next = words, now() + TELL_EVERY
+            self.told(words)
+
+    def _well(self) -> None:
+        """The server does what it is asked: the next trouble is a new one."""
+        if self._words:
+            self._words = ""
+            self.told(None)
+        self._rest = 0.0
+        self._ask_patience = max(FIRST_PATIENCE, min(self._far, LONGEST_PATIENCE))
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, question: _Question) -> Message | Exception:
+        """Dial if need be, and ask once. Errors are returned, since nobody may be there to hear them raised."""
+        connection: Connection | None = None
+        patience = self._ask_patience
+        try:
+            connection = await self._connect()
+            patience = self._ask_patience
+            async with asyncio.timeout(patience):
+                began = now()
+                answer = await connection.ask(*question)
+                self.way = now() - began
+                return answer
+        # A connection that does not answer is thrown away: it may be dead on the way without either end knowing.
+        except TimeoutError:
+            self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
+            silence = SilenceError(f"silence for {patience:.3g} s")
+            if connection is not None:
+                connection.drop(silence)
+            return silence
+        except (SilenceError, TransportError) as error:
+            return error
+
+    def _live(self) -> Connection | None:
+        """The connection, if there is one that works."""
+        return self._connection if self._connection is not None and self._connection.alive else None
+
+    async def _connect(self) -> Connection:
+        """A connection that works: the one there is, or the one that is being dialled."""
+        if (live := self._live()) is not None:
+            return live
+        if self._dialling is None or self._dialling.done():
+            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        # Several attempts wait for it, and none of them may cancel it.
+        dialling = self._dialling
+        await asyncio.wait([dialling])
+        if dialling.cancelled():
+            raise SilenceError("the connection was closed")
+        came = dialling.result()
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    async def _dial(self) -> Connection | Exception:
+        """Throw the old connection away, rest, and dial once."""
+        if self._connection is not None:
+            LOG.debug("the connection to message server %s was lost", self.server)
+            self._shut(self._connection)
+            self._connection = None
+        await asyncio.sleep(self._rest)
+        # Grows until there is an answer: a server that accepts connections and then breaks them is not hammered.
+        self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
+        began, patience = now(), self._dial_patience
+        try:
+            async with asyncio.timeout(patience):
+                self._connection = await Connection.dial(self.server, self._pushes, self._largest)
+        except TimeoutError:
+            self._dial_patience = min(2 * patience, LONGEST_PATIENCE)
+            return SilenceError(f"no connection within {patience:.3g} s")
+        except (SilenceError, TransportError) as error:
+            return error
+        self._far = now() - began
+        self._dial_patience = max(FIRST_PATIENCE, min(2 * self._far, LONGEST_PATIENCE))
+        # Dialling took several times the way there and back, so an answer that takes as long is no silence.
+        self._ask_patience = max(self._ask_patience, min(self._far, LONGEST_PATIENCE))
+        self.max_payload = self._connection.max_payload
+        self._pushes.restarted()
+        return self._connection
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        """Refuse to go on after `close`."""
+        if self._closed:
+            raise TransportError("Expected an open transport, got one that was closed. Open a new one.")
+
+    def _shut(self, connection: Connection) -> None:
+        """Close a connection without waiting for it."""
+        # A task of its own: it goes on when whoever dials is cancelled.
+        task = asyncio.get_running_loop().create_task(connection.shut())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Shut everything; later requests are refused, and so are those that wait."""
+        self._closed = True
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.drop(TransportError("Expected an open transport, got one that was closed meanwhile."))
+            self._shut(connection)
+        for task in (*self._asking.values(), *([] if self._dialling is None else [self._dialling])):
+            task.cancel()
+        left = {*self._asking.values(), *self._tasks} | ({self._dialling} if self._dialling else set())
+        if left:
+            await asyncio.wait(left)

@@ -1,0 +1,320 @@
+"""What sites say to each other, as bytes: a payload of known length, bound to its place and signed.
+
+    "SVM2" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | signature
+      4       1      1         1        1        8        4        32      .     .     .    length      64
+
+All numbers are little-endian. The signature (Ed25519) is over everything before it. A reader knows every byte but the
+payload and the signature in advance: which run, under which agreement, what kind of thing, which round, from whom, how
+long. So nothing is parsed to decide whether to trust it. The length must be exact and the header must be equal, byte
+for byte; then the signature must be right; only then the payload is looked at (`letters`). Fields are read one by one
+only to say what was wrong.
+
+Formal guarantees:
+    `unseal` returns the payload that the owner of the key signed for exactly this place, or raises `BadMessageError`.
+    The same payload, place and key always give the same bytes, so that what is sent again after a crash cannot be told
+    from what was sent before it.
+"""
+
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Self, final
+
+from sottovoce.errors import SottovoceError, expect
+from sottovoce.federation.agreement.identity import SIGNATURE_BYTES, Context, PublicKey, SigningKey, check_site_name
+
+MAGIC = b"SVM2"
+DIGEST_BYTES = 32
+MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
+# 128 MiB: sixteen million numbers, and no length field is ever near its end.
+LONGEST_PAYLOAD = 2**27
+_FIXED = struct.Struct("<4scBBBQI")
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TOKEN = re.compile(r"([mna])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
+
+
+def check_run_id(run: str) -> None:
+    """Refuse what would not fit into one token of a subject, into the name of a stream, and into one length byte."""
+    expect(_RUN.fullmatch(run) is not None, "a run id of 1 to 64 letters, digits, - and _", run=run[:80])
+
+
+class Kind(Enum):
+    """What a message is."""
+
+    MODEL = "m"  # what a site releases in a round
+    NOTICE = "n"  # something about the run itself
+    ANSWER = "a"  # to a question in another site's notice
+
+
+class Slot(NamedTuple):
+    """The address of a mailbox: of a site, a kind and a number. It takes one message for ever.
+
+    Args:
+        number: the round of a model; of a notice, its number at its site; of an answer, that of the notice it answers.
+        site: whose mailbox it is, and who signs what is in it.
+        kind: model, notice or answer.
+        to: whose question an answer answers; else empty.
+    """
+
+    number: int
+    site: str
+    kind: Kind = Kind.MODEL
+    to: str = ""
+
+    @property
+    def token(self) -> str:
+        """What the mailbox is called among those of its site: m17, n3, a3-berlin."""
+        return f"{self.kind.value}{self.number}" + (f"-{self.to}" if self.to else "")
+
+    @classmethod
+    def of_token(cls, token: str, site: str) -> Self | None:
+        """The address, or None unless the token is written as we write it: m007 and m7 are different mailboxes."""
+        match = _TOKEN.fullmatch(token)
+        if match is None or (match[1] == Kind.ANSWER.value) != (match[3] is not None):
+            return None
+        return cls(int(match[2]), site, Kind(match[1]), match[3] or "")
+
+    def checked(self) -> Self:
+        """The same; refused if it is no address."""
+        whole = self.number % 1 == 0 and 0 <= self.number <= MOST_NUMBER
+        expect(whole, f"a whole number in 0..{MOST_NUMBER} in an address", number=self.number)
+        check_site_name(self.site)
+        expect((self.kind is Kind.ANSWER) == bool(self.to), "whom it is for with an answer, and only then", to=self.to)
+        if self.to:
+            check_site_name(self.to)
+        return self
+
+
+class Refusal(Enum):
+    """Why a message was refused."""
+
+    TRUNCATED = "truncated"
+    OVERSIZED = "oversized"
+    MALFORMED = "malformed"
+    WRONG_RUN = "wrong run"
+    WRONG_AGREEMENT = "wrong agreement"
+    WRONG_ROUND = "wrong round"
+    WRONG_SENDER = "wrong sender"
+    WRONG_KIND = "wrong kind"
+    WRONG_SHAPE = "wrong shape"
+    FORGED = "forged"
+    NOT_FINITE = "not finite"
+    TOO_LARGE = "too large"
+    OTHER_ROWS = "other rows"
+
+
+class BadMessageError(SottovoceError):
+    """A message that must not be used; `refusal` says why."""
+
+    def __init__(self, refusal: Refusal, explanation: str) -> None:
+        super().__init__(f"Refused a message ({refusal.value}): {explanation}")
+        self.refusal = refusal
+
+
+@final
+@dataclass(frozen=True)
+class Envelope:
+    """What a reader knows about a message before it comes: every byte but the payload and the signature.
+
+    Args:
+        run: its id.
+        digest: of the agreement, 32 bytes.
+        slot: the mailbox: kind, number, sender, and whom an answer is for.
+        length: of the payload, in bytes.
+    """
+
+    run: str
+    digest: bytes
+    slot: Slot
+    length: int
+
+    def __post_init__(self) -> None:
+        check_run_id(self.run)
+        self.slot.checked()
+        expect(len(self.digest) == DIGEST_BYTES, f"a digest of {DIGEST_BYTES} bytes", bytes=len(self.digest))
+        expect(1 <= self.length <= LONGEST_PAYLOAD, f"1 to {LONGEST_PAYLOAD} bytes of payload", length=self.length)
+
+    @property
+    def header(self) -> bytes:
+        """Every byte before the payload."""
+        number, site, kind, to = self.slot
+        run, name, asker = self.run.encode("ascii"), site.encode("ascii"), to.encode("ascii")
+        sizes = len(run), len(name), len(asker)
+        fixed = _FIXED.pack(MAGIC, kind.value.encode("ascii"), *sizes, number, self.length)
+        return fixed + self.digest + run + name + asker
+
+    @property
+    def size(self) -> int:
+        """The exact number of bytes of the message."""
+        return sealed_size(self.run, self.slot, self.length)
+
+    def __str__(self) -> str:
+        """Whose message it is, and which one, for people."""
+        number, site, kind, to = self.slot
+        if kind is Kind.MODEL:
+            return f"site={site!r} in round={number}"
+        return f"site={site!r}, its notice {number}" if kind is Kind.NOTICE else f"site={site!r}, its answer to {to!r}"
+
+
+def sealed_size(run: str, slot: Slot, length: int) -> int:
+    """The number of bytes of a message with a payload of this length; the round does not matter."""
+    return _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to) + length + SIGNATURE_BYTES
+
+
+def seal(place: Envelope, payload: bytes, key: SigningKey) -> bytes:
+    """The bytes to send: header, payload, signature. The same arguments always give the same bytes."""
+    expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
+    body = place.header + payload
+    return body + key.sign(body, Context.MESSAGE)
+
+
+def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
+    """The payload, or `BadMessageError`. In this order: length, header, signature; the payload is not looked at."""
+    _check_size(data, place)
+    header = place.header
+    if data[: len(header)] != header:
+        _refuse_header(data, place)
+    body, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    if not public_key.verify(signature, body, Context.MESSAGE):
+        raise BadMessageError(
+            Refusal.FORGED,
+            f"it is not signed with the key that the agreement gives for site={place.slot.site!r} "
+            f"({public_key.fingerprint}).",
+        )
+    return body[len(header) :]
+
+
+def _check_size(data: bytes, place: Envelope) -> None:
+    """Refuse a message of any other length than the one that follows from its place."""
+    if len(data) != place.size:
+        refusal = Refusal.TRUNCATED if len(data) < place.size else Refusal.OVERSIZED
+        raise BadMessageError(refusal, f"expected exactly {place.size} bytes from {place}, got bytes={len(data)}.")
+
+
+def _refuse_header(data: bytes, place: Envelope) -> None:
+    """Find the field that differs. The size is right, so the fixed part and the digest are there."""
+    magic, kind, run_size, site_size, to_size, number, length = _FIXED.unpack_from(data)
+    # Sizes are a stranger's: slices that reach too far are merely short, and then differ.
+    rest, ends = data[_FIXED.size :], [DIGEST_BYTES]
+    for size in (run_size, site_size, to_size):
+        ends.append(ends[-1] + size)
+    digest, run, site, to = (rest[first:last] for first, last in zip([0, *ends], ends, strict=False))
+    wanted = place.slot
+    if magic != MAGIC:
+        raise BadMessageError(Refusal.MALFORMED, f"expected it to begin with {MAGIC!r}, got {magic!r}.")
+    if run != place.run.encode("ascii"):
+        raise BadMessageError(Refusal.WRONG_RUN, f"expected run={place.run!r}, got run={_shown(run)}.")
+    if digest != place.digest:
+        raise BadMessageError(
+            Refusal.WRONG_AGREEMENT,
+            f"expected the agreement {place.digest.hex()[:16]}..., got {digest.hex()[:16]}... "
+            "Compare the agreement files of both sites.",
+        )
+    if site != wanted.site.encode("ascii") or to != wanted.to.encode("ascii"):
+        raise BadMessageError(Refusal.WRONG_SENDER, f"expected site={wanted.site!r}, got site={_shown(site)}.")
+    if kind != wanted.kind.value.encode("ascii"):
+        raise BadMessageError(Refusal.WRONG_KIND, f"expected {wanted.kind.name.lower()}, got kind={_shown(kind)}.")
+    if number != wanted.number:
+        raise BadMessageError(
+            Refusal.WRONG_ROUND,
+            f"expected {place}, got number={number}: replayed, or in a wrong place.",
+        )
+    raise BadMessageError(Refusal.WRONG_SHAPE, f"expected {place.length} bytes of payload, got length={length}.")
+
+
+def _shown(name: bytes) -> str:
+    """A name from outside, safe to print."""
+    return repr(name[:64].decode("ascii", "backslashreplace"))
+
+
+# -- subjects ---------------------------------------------------------------------------------------------------------
+# What things are called on the message server, and what a site must be allowed to do there.
+#
+#     stream     SV_<run>                    in files; one message per subject, the first one; nothing can be deleted
+#     mailbox    sv.<run>.<token>.<site>     put: publish, and wait for the server's word that it is stored
+#     push       svp.<run>.<token>.<site>    what was stored is sent on to whoever listens
+#     read       $JS.API.DIRECT.GET.SV_<run>.sv.<run>.<token>.<site>
+#
+# The token is that of `wire.Slot`: m17 for round 17, n3 for the third notice, a3-berlin for the answer to Berlin's.
+#
+# A site publishes to its own mailboxes, reads its neighbours' and its own, and hears its neighbours' pushes. It
+# creates no consumers: whoever may do that can make the server write to any subject.
+#
+# On a server where all sites share one account a hole remains. The server sends its answers to whatever subject a
+# question names, without asking whether the one who asks may write there. So a member can make the server fill
+# somebody else's mailbox. Those bytes are refused, since the mailbox's owner did not sign them, but the run stops.
+# With one account per site, which imports just the subjects of `permissions`, answers stay within the account of the
+# one who asked.
+
+
+def stream_name(run_id: str) -> str:
+    """The name of a run's stream."""
+    return f"SV_{run_id}"
+
+
+def mailbox(run_id: str, token: str, site: str) -> str:
+    """The subject of a mailbox; "*" stands for every token, or every site.
+
+    Args:
+        run_id: of the run.
+        token: of `wire.Slot`: m17, n3, a3-berlin.
+        site: whose mailbox.
+    """
+    return f"sv.{run_id}.{token}.{site}"
+
+
+def push(run_id: str, token: str, site: str) -> str:
+    """The subject on which the server sends on what it stored."""
+    return f"svp.{run_id}.{token}.{site}"
+
+
+def reading(run_id: str, token: str, site: str) -> str:
+    """The subject on which to ask for what is stored in a mailbox."""
+    return f"$JS.API.DIRECT.GET.{stream_name(run_id)}.{mailbox(run_id, token, site)}"
+
+
+def inbox(site: str) -> str:
+    """The subject below which a site awaits answers."""
+    return f"_INBOX_{site}"
+
+
+def describe_subject(subject: str) -> str:
+    """What a subject is, for people: nobody needs to know its name."""
+    match subject.split("."):
+        case ["sv", _, token, site] | ["$JS", "API", "DIRECT", "GET", _, "sv", _, token, site]:
+            return f"the mailbox {token} of site={site!r}"
+        case ["svp", _, _, site]:
+            return f"the pushes of site={site!r}"
+        case ["$JS", "API", "STREAM", verb, _]:
+            return f"the run's mailboxes ({verb.lower()})"
+    return "something else than a mailbox"
+
+
+@final
+@dataclass(frozen=True)
+class Permissions:
+    """All that a site needs in a run, as subjects with wildcards."""
+
+    # Publish only; the server answers on the inbox. Between accounts these are services.
+    put: tuple[str, ...]
+    read: tuple[str, ...]
+    # Subscribe only. Between accounts these are streams.
+    pushes: tuple[str, ...]
+    # Subscribe only, and always within the site's own account.
+    inbox: str
+
+
+def permissions(run_id: str, site: str, neighbours: Iterable[str]) -> Permissions:
+    """All that one site needs in a run, and not a subject more."""
+    check_run_id(run_id)
+    others = tuple(neighbours)
+    for name in (site, *others):
+        check_site_name(name)
+    return Permissions(
+        put=(mailbox(run_id, "*", site),),
+        read=tuple(reading(run_id, "*", name) for name in (site, *others)),
+        pushes=tuple(push(run_id, "*", name) for name in others),
+        inbox=f"{inbox(site)}.>",
+    )

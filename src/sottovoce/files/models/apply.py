@@ -1,0 +1,151 @@
+"""A model applied to a file: predictions row by row, or how good they are. Predictions work on chunks, so a file may be
+larger than memory.
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.files.models.model import Model
+from sottovoce.files.schema import NumberLabel, Schema
+from sottovoce.problem.problem import Answers
+from sottovoce.settings.disk import text_out
+
+ROW, PREDICTION = "row", "prediction"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a model does on labelled rows. Read off the rows without noise: for the eyes of whoever holds them."""
+
+    rows: int
+    risk: float  # mean loss
+    accuracy: float | None  # None in regression
+    majority: float | None  # accuracy of always answering the most frequent class
+    mean_absolute_error: float | None  # None in classification
+    confusion: tuple[tuple[int, ...], ...] | None  # confusion[true][predicted], classes in the model's order
+    positive: str | None = None  # of two classes the one that is looked for
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the rows of the positive class that are found; None if there are none, or no such class."""
+        return None if self.positive is None else self._share(lambda matrix: matrix[1].sum())
+
+    @property
+    def precision(self) -> float | None:
+        """Share of what is called positive that is; None if nothing is, or there is no such class."""
+        return None if self.positive is None else self._share(lambda matrix: matrix[:, 1].sum())
+
+    def _share(self, of: Callable[[Ints], np.int64]) -> float | None:
+        matrix = np.array(self.confusion)
+        return float(matrix[1, 1] / of(matrix)) if of(matrix) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        matrix = None if self.confusion is None else [list(row) for row in self.confusion]
+        return {**vars(self), "confusion": matrix, "recall": self.recall, "precision": self.precision}
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What a model says of some rows of a file."""
+
+    rows: Ints  # their numbers in the file
+    passed: tuple[list[str], ...]  # columns that were asked to be passed on
+    decided: Floats | Ints  # numbers of classes, or predicted values
+    probabilities: Floats | None  # None where the loss has none
+
+
+def predict(model: Model, path: Path, passed: Sequence[str] = (), delimiter: str | None = None) -> Iterator[Predicted]:
+    """Predictions chunk by chunk, with the columns named in `passed` beside them."""
+    from sottovoce.files.schema import encoding
+
+    for features, rows, beside in encoding.encode_features(path, schema_of(model, delimiter), passed):
+        probabilities = model.probabilities(features) if model.has_probabilities else None
+        yield Predicted(rows, beside, model.decide(features), probabilities)
+
+
+def write_predictions(
+    model: Model, path: Path, out: Path, passed: Sequence[str] = (), delimiter: str | None = None
+) -> int:
+    """Predictions as a CSV file, which appears when it is complete. Returns the number of rows.
+
+    A row that the schema drops has no line. The first column is the number of the row in the file, then come those in
+    `passed` as they are.
+    """
+    schema_of(model)  # refuses before anything is opened
+    heading = _heading(model, passed)
+    alone = len(set(heading)) == len(heading)
+    expect(alone, f"columns to pass on, each once, that are not called {ROW} or {PREDICTION}", passed=list(passed))
+    with text_out(out) as file:
+        lines = csv.writer(file)
+        lines.writerow(heading)
+        return _write(model, predict(model, path, passed, delimiter), lines)
+
+
+def evaluate(model: Model, path: Path, delimiter: str | None = None) -> Evaluation:
+    """Mean loss, accuracy and confusion on a labelled file."""
+    from sottovoce.files.schema import encoding
+
+    schema = schema_of(model, delimiter)
+    data = encoding.encode(path, schema)
+    labels = data.labels
+    z = model.outputs(data.features)
+    if isinstance(schema.label, NumberLabel):
+        # The loss was trained on labels scaled to [-1, 1]; figures are in the label's own unit, but for the loss.
+        half = Answers.of(schema).scale
+        risk = float(np.mean(model.loss.value(z[:, 0] / half, labels / half, model.loss.theta)))
+        error = float(np.mean(np.abs(z[:, 0] - labels)))
+        return Evaluation(len(labels), risk, None, None, error, None)
+    assert model.classes is not None
+    kept = z if z.shape[1] > 1 else z[:, 0]
+    risk = float(np.mean(model.loss.value(kept, labels, model.loss.theta)))
+    true = model.loss.labels.numbers(labels)
+    confusion = np.zeros((len(model.classes), len(model.classes)), dtype=np.int64)
+    np.add.at(confusion, (true, model.decide(data.features).astype(np.int64)), 1)
+    counts = confusion.sum(axis=1)
+    return Evaluation(
+        rows=len(labels),
+        risk=risk,
+        accuracy=float(np.trace(confusion) / len(labels)),
+        majority=float(counts.max() / len(labels)),
+        mean_absolute_error=None,
+        confusion=tuple(tuple(int(n) for n in row) for row in confusion),
+        positive=model.classes[1] if len(model.classes) == 2 else None,
+    )
+
+
+def schema_of(model: Model, delimiter: str | None = None) -> Schema:
+    """The schema, without which a file means nothing; with another delimiter where the file at hand has one."""
+    if model.schema is None:
+        raise InputError(
+            "Expected a model with a schema, got one that was trained on ready-made features. Apply it in Python: "
+            "sottovoce.files.models.load(path).decide(features)."
+        )
+    if delimiter is None:
+        return model.schema
+    return replace(model.schema, file=replace(model.schema.file, delimiter=delimiter))
+
+
+def _heading(model: Model, passed: Sequence[str]) -> list[str]:
+    probable = model.classes if model.has_probabilities and model.classes is not None else ()
+    return [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
+
+
+def _write(model: Model, chunks: Iterator[Predicted], lines: Any) -> int:
+    written = 0
+    for chunk in chunks:
+        decided = chunk.decided
+        said = decided.tolist() if model.classes is None else [model.classes[int(number)] for number in decided]
+        parts = [[]] * len(said) if chunk.probabilities is None else np.round(chunk.probabilities, 6).tolist()
+        beside = zip(*chunk.passed, strict=True) if chunk.passed else [()] * len(said)
+        together = zip(chunk.rows.tolist(), beside, said, parts, strict=True)
+        lines.writerows([row, *own, answer, *part] for row, own, answer, part in together)
+        written += len(said)
+    return written

@@ -1,0 +1,98 @@
+"""The model that one site of a real federation ends with, and what is promised with it.
+
+A site knows its own messages and its neighbours'. Its model is the mean of the last ones: post-processing of what was
+released anyway. On a complete graph that is the consensus of all sites, the same everywhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import nextafter
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.federation.agreement import terms
+from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.files.models.model import Model
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.problem.problem import Answers
+
+
+def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
+    """What the whole run promises to the rows of a site, with the noise as it was really drawn."""
+    promised = agreement.algorithm.statement(agreement.public_oracle(site))
+    delta = nextafter(promised.delta + agreement.grid_delta, 1.0)
+    return replace(promised, delta=delta, notes=(*promised.notes, *_notes(agreement)))
+
+
+def _notes(agreement: Agreement) -> tuple[str, ...]:
+    return (
+        "The noise was made exactly, as discrete Gaussian numbers on a grid; there is no gap between ideal and "
+        f"floating-point noise. That it is discrete is counted in delta, with {agreement.grid_delta:.3g}.",
+        "It is a function of a secret key of this site and of what it was added to, so that a site that is set back "
+        "says the same again. The guarantee therefore is computational: it holds against whoever cannot tell ChaCha20 "
+        "and HMAC-SHA256 from chance, and has not got the key, which was deleted when the run was over. A backup of "
+        "the state folder that was made during the run still holds it.",
+        "If the state folder was copied or put back during the run, and the message server lied"
+        f"{_in_league(agreement)}, a round may have been released a second time, unbooked.",
+    )
+
+
+def _in_league(agreement: Agreement) -> str:
+    """Whom a bad server needs, to make a site that was set back say a round in two ways."""
+    alone = agreement.lost_neighbour.policy == "go-on"
+    return "" if alone else " to the site together with one of its neighbours"
+
+
+def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -> str:
+    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`)."""
+    gone = ", ".join(f"{name} (since round {k})" for name, k in sorted(absent.items())) or "none"
+    about = {
+        "Federation": agreement.name or "(no name)",
+        "Run": agreement.run,
+        "Agreement": agreement.digest().hex(),
+        "Site": site,
+        "Neighbours": ", ".join(agreement.neighbours(site)),
+        "Absent": gone,
+    }
+    lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
+    return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
+
+
+def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:
+    """The model file's content. `weights` is the flat mean that the site's run ended with."""
+    schema, loss = agreement.encoding, agreement.algorithm.loss
+    answers = Answers.of(schema, loss.outputs)
+    names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
+    return Model(
+        weights=answers.scale * np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs),
+        offset=answers.offset,
+        loss=loss,
+        names=names,
+        classes=answers.classes_of(loss),
+        privacy=statement_of(agreement, site),
+        schema=schema,
+        provenance=_provenance(agreement, site, absent),
+    )
+
+
+def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
+    from sottovoce import __version__
+
+    return {
+        "sottovoce": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "federation": agreement.name,
+        "run": agreement.run,
+        "agreement": agreement.digest().hex(),
+        "site": site,
+        "weights": "mean of this site's last message and those of its neighbours",
+        "neighbours": [name for name in agreement.neighbours(site) if name not in absent],
+        "absent": dict(absent),
+        "rounds": agreement.algorithm.rounds,
+        "settings": terms.describe(agreement.algorithm),
+        "rows": {member.name: member.rows for member in agreement.sites},
+    }

@@ -1,0 +1,269 @@
+"""A linear model with all that a user of it needs to know: how rows become features, what the outputs mean, what the
+training promised, and where it came from.
+
+    z = <w, a> + offset    one output: the sign says the class, or z is the predicted number
+    z_c = <w_c, a>         several outputs: the largest says the class
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+from scipy import special
+
+from sottovoce import settings
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
+from sottovoce.files.schema import review
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.problem.losses import Logistic, Loss, Softmax
+from sottovoce.settings.disk import writable, write_whole
+
+if TYPE_CHECKING:
+    from sottovoce.federation.agreement.identity import SigningKey
+    from sottovoce.files.schema import Schema
+    from sottovoce.problem.dataset import Features
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What training leaves behind.
+
+    Args:
+        weights: (d, outputs).
+        loss: what it was trained with; says what the outputs mean.
+        names: of the d features.
+        classes: what the outputs stand for: two or more names, or None in regression.
+        privacy: what was promised to the rows. Where the schema has values that nobody has reviewed, it says so.
+        schema: how a row becomes features; None if it was trained on ready-made arrays.
+        offset: added to the output of a regression; public, from the label's bounds.
+        provenance: how it came about: settings, sites, versions, dates. Text and numbers only.
+        signed_by: the public key of the site that has signed the file it was read from; None if nobody has.
+    """
+
+    weights: Floats
+    loss: Loss
+    names: tuple[str, ...]
+    classes: tuple[str, ...] | None
+    privacy: PrivacyStatement
+    schema: "Schema | None" = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    offset: float = 0.0
+    signed_by: str | None = None
+
+    def __post_init__(self) -> None:
+        expect(self.weights.ndim == 2, "weights of shape (d, outputs)", shape=self.weights.shape)
+        expect(bool(np.isfinite(self.weights).all()), "finite weights", weights="some NaN or infinity")
+        d, outputs = self.weights.shape
+        expect(outputs == self.loss.outputs, f"{self.loss.outputs} outputs for loss {self.loss.name}", outputs=outputs)
+        expect(len(self.names) == d, f"a name for each of {d} features", names=len(self.names))
+        if self.schema is not None:
+            expect(self.schema.d == d, f"a schema with {d} features", d=self.schema.d)
+            # A frozen object is set just once more, here: no way to make a model may forget this.
+            object.__setattr__(self, "privacy", self.privacy.noting(*review.note(self.schema)))
+        expect(np.isfinite(self.offset) and (self.classes is None or self.offset == 0), "no offset but in regression",
+               offset=self.offset)  # fmt: skip
+        expected = None if self.classes is None else max(2, outputs)
+        expect(expected in (None, len(self.classes or ())), f"{expected} classes", classes=self.classes)
+
+    @property
+    def d(self) -> int:
+        """How many features."""
+        return int(self.weights.shape[0])
+
+    def outputs(self, features: "Features") -> Floats:
+        """z of every row: (rows, outputs)."""
+        expect(features.shape[1] == self.d, f"rows of {self.d} features", features=features.shape[1])
+        z: Floats = np.asarray(features @ self.weights) + self.offset
+        return z
+
+    def decide(self, features: "Features") -> Ints | Floats:
+        """The number of the class of every row, or the predicted value."""
+        z = self.outputs(features)
+        return z[:, 0] if self.classes is None else self.loss.decide(z)
+
+    @cached_property
+    def has_probabilities(self) -> bool:
+        """Whether the loss makes probabilities of its outputs."""
+        return isinstance(self.loss, Logistic | Softmax)
+
+    def probabilities(self, features: "Features") -> Floats:
+        """Of every class: (rows, classes)."""
+        if not self.has_probabilities:
+            raise UnsupportedError(
+                f"Probabilities need the loss logistic or softmax, got loss={self.loss.name!r}. Use `decide`."
+            )
+        z = self.outputs(features)
+        both = np.concatenate([np.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z
+        found: Floats = special.softmax(both, axis=1)
+        return found
+
+
+# -- file -------------------------------------------------------------------------------------------------------------
+# One file per model, in the safetensors format: the weights as a tensor, everything else as JSON text in its header.
+#
+#     tensor "weights"     float64, (d, outputs)
+#     header "format"      "sottovoce-model/3"
+#     header "loss", "names", "classes", "offset", "privacy", "schema", "provenance"
+#     header "signature"   of the site of a federation that made it: its key, and its signature over the rest; or null
+#
+# Formal guarantees: nothing in a file is ever executed. Sizes are checked before anything is read, types and shapes
+# before anything is used, and the guarantee that a file claims is priced anew: a file whose epsilon is smaller than
+# that of the releases it lists is refused, and so is one that was changed after it was signed. What no reader can
+# check is whether those releases are all that happened, and, where there is no signature, who wrote the file.
+
+FORMAT = "sottovoce-model/3"
+READ = ("sottovoce-model/2", FORMAT)  # the older one says nothing of observers
+MOST_BYTES = 2**30
+MOST_HEADER_BYTES = 2**24
+_CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
+_PARTS = (*_CONTENT, "signature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Signature:
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Header:
+    loss: Loss
+    names: tuple[str, ...]
+    classes: tuple[str, ...] | None
+    offset: float
+    privacy: dict[str, Any]
+    schema: dict[str, Any] | None
+    provenance: dict[str, Any]
+    signature: _Signature | None
+
+
+def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
+    """Write the file: whole, or not at all. A site of a federation signs it with its key."""
+    parts = {
+        "loss": {"name": model.loss.name, **asdict(model.loss)},
+        "names": list(model.names),
+        "classes": None if model.classes is None else list(model.classes),
+        "offset": model.offset,
+        "privacy": model.privacy.to_dict(),
+        "schema": None if model.schema is None else model.schema.to_dict(),
+        "provenance": dict(model.provenance),
+    }
+    header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
+    weights = np.ascontiguousarray(model.weights, dtype=np.float64)
+    header["signature"] = json.dumps(None if key is None else _signature(key, weights, header))
+    with writable(path):
+        write_whole(path, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
+
+
+def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) -> dict[str, str]:
+    from sottovoce.federation.agreement.identity import Context
+
+    signature = key.sign(_signed_bytes(FORMAT, weights, header), Context.MODEL)
+    return {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
+
+
+def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> bytes:
+    """All that a file says, each part behind its length; first the format that it was written in."""
+    parts = [written.encode(), str(weights.shape).encode(), weights.astype("<f8").tobytes()]
+    parts += [header[name].encode("utf-8") for name in _CONTENT]
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+
+
+def load(path: Path) -> Model:
+    """Read a file that anybody may have written."""
+    try:
+        _check_sizes(path)
+        with safe_open(path, framework="numpy") as file:
+            texts, header = _header(path, file.metadata())
+            weights = _weights(path, file)
+    except OSError as error:
+        raise InputError(f"Expected a model file, got {str(path)!r}: {error.strerror or error}.") from error
+    except SafetensorError as error:
+        _refuse(path, f"not in the safetensors format ({error})")
+    try:
+        read = settings.read(_Header, header, "a header", full=True)
+        return replace(_model(weights, read), signed_by=_signer(weights, texts, read.signature))
+    except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"Expected a model file, got {str(path)!r}: {str(error).rstrip('.')}.") from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Before anything is mapped or parsed: an absurd length in a header must not cost memory."""
+    size = path.stat().st_size
+    if not path.is_file() or not 8 < size <= MOST_BYTES:
+        _refuse(path, f"expected a file of at most {MOST_BYTES} bytes, got {size}")
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+    if length > min(MOST_HEADER_BYTES, size - 8):
+        _refuse(path, f"expected a header of at most {MOST_HEADER_BYTES} bytes, got {length}")
+
+
+def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Any]]:
+    """As it stands there, and as it is read."""
+    found = dict(metadata or {})
+    if found.get("format") not in READ:
+        _refuse(path, f"expected format {FORMAT!r}, got {str(found.get('format'))[:40]!r}; is it another program's?")
+    if set(found) != {"format", *_PARTS}:
+        _refuse(path, f"expected the entries {', '.join(_PARTS)}, got {', '.join(sorted(found))[:200]}")
+    try:
+        return found, {name: json.loads(found[name], parse_constant=_no_constant) for name in _PARTS}
+    except (ValueError, RecursionError) as error:
+        _refuse(path, f"expected JSON in its header ({error})")
+
+
+def _signer(weights: Floats, texts: Mapping[str, str], entry: "_Signature | None") -> str | None:
+    """The key that the file was signed with; refused if its signature is wrong."""
+    if entry is None:
+        return None
+    from sottovoce.federation.agreement.identity import Context, PublicKey
+
+    key = PublicKey.from_text(entry.key)
+    signature = base64.b64decode(entry.signature, validate=True)
+    if (entry.key, entry.signature) != (str(key), base64.b64encode(signature).decode("ascii")):
+        raise InputError("Expected a key and a signature, written in one way.")  # nothing can be hidden in them
+    if not key.verify(signature, _signed_bytes(texts["format"], weights, texts), Context.MODEL):
+        raise InputError("Expected a model as its site signed it, got one that was changed since.")
+    return str(key)
+
+
+def _weights(path: Path, file: Any) -> Floats:
+    names = list(file.keys())
+    if names != ["weights"]:
+        _refuse(path, f"expected one tensor called weights, got {names[:5]}")
+    about = file.get_slice("weights")
+    if about.get_dtype() != "F64" or len(about.get_shape()) != 2:
+        _refuse(path, f"expected a float64 matrix of weights, got {about.get_dtype()} of shape {about.get_shape()}")
+    weights: Floats = file.get_tensor("weights")
+    return weights
+
+
+def _model(weights: Floats, header: _Header) -> Model:
+    from sottovoce.files.schema import Schema
+
+    return Model(
+        weights=weights,
+        loss=header.loss,
+        names=header.names,
+        classes=header.classes,
+        privacy=PrivacyStatement.from_dict(header.privacy),
+        schema=None if header.schema is None else Schema.from_dict(header.schema),
+        provenance=header.provenance,
+        offset=header.offset,
+    )
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise InputError(f"Expected a model file, got {str(path)!r}: {why}.")

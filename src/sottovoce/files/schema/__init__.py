@@ -1,0 +1,26 @@
+"""The public schema of a private file, and what follows from it.
+
+`files.schema.encoding` encodes and checks CSV and Parquet files. It needs pyarrow, so it is not imported here.
+"""
+
+from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
+from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
+from sottovoce.files.schema.reading import FileForm
+from sottovoce.files.schema.review import accept_unreviewed, require_reviewed
+from sottovoce.files.schema.schema import Schema
+
+__all__ = [
+    "Age",
+    "Boolean",
+    "Categorical",
+    "ClassLabel",
+    "Column",
+    "FileForm",
+    "Label",
+    "NumberLabel",
+    "Numeric",
+    "Schema",
+    "Seasonal",
+    "accept_unreviewed",
+    "require_reviewed",
+]

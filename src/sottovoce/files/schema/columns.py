@@ -1,0 +1,438 @@
+"""What every column of a schema has: a name, features, and a policy for missing values."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal, TypeAlias, final, get_args
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, expect
+from sottovoce.files.schema.cells import Cells, Encoded, Places, brief, check_bounds, check_word, check_words, number
+from sottovoce.files.schema.findings import Finding
+
+MissingPolicy: TypeAlias = Literal["refuse", "row", "indicator", "fill"]
+Fill: TypeAlias = float | str | bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(ABC):
+    """One column of the file and what becomes of its cells."""
+
+    name: str
+    missing: MissingPolicy = "refuse"
+    fill: Fill | None = None
+
+    def __post_init__(self) -> None:
+        check_word("columns.name", self.name)
+        policies = get_args(MissingPolicy)
+        expect(self.missing in policies, f"{self.path('missing')} among {', '.join(policies)}", missing=self.missing)
+        if (self.missing == "fill") != (self.fill is not None):
+            raise InputError(
+                f'Expected {self.path("fill")} together with missing = "fill" and only then, '
+                f"got missing={self.missing!r}, fill={self.fill!r}."
+            )
+        self._check()
+
+    def path(self, key: str) -> str:
+        """The name of one of this column's keys in messages and in `unreviewed`."""
+        return f"columns.{self.name}.{key}"
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self._own_width() + (self.missing == "indicator")
+
+    def feature_names(self) -> list[str]:
+        """Names of the features, in order. The features of a one-hot column are named "column=category"."""
+        return self._own_names() + ([f"{self.name}=<missing>"] if self.missing == "indicator" else [])
+
+    def encode(self, cells: Cells) -> Encoded:
+        """All cells of a chunk."""
+        place, value, finding = self._present(cells)
+        missing = cells.missing()
+        if missing.any():
+            place[missing], value[missing], found = self._absent()
+            finding[missing] = found
+        finding[cells.unreadable()] = Finding.NOT_TEXT
+        return Encoded(place, value, finding)
+
+    def _absent(self) -> tuple[int, float, Finding]:
+        if self.missing == "refuse":
+            return 0, 0.0, Finding.MISSING
+        if self.missing == "row":
+            return 0, 0.0, Finding.DROPPED
+        if self.missing == "indicator":
+            return self._own_width(), 1.0, Finding.INDICATED
+        return *self._filled(), Finding.FILLED
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of the schema file."""
+        data = {"name": self.name, "kind": self.kind(), **self._keys(), "missing": self.missing}
+        return data if self.fill is None else data | {"fill": self.fill}
+
+    @classmethod
+    @abstractmethod
+    def kind(cls) -> str:
+        """Name of the kind in a schema file."""
+
+    @abstractmethod
+    def wants(self) -> str:
+        """What a cell should be, for messages."""
+
+    @abstractmethod
+    def mean_square(self) -> float:
+        """What the column adds to a row's squared norm where values are spread evenly: a guess that reads no row."""
+
+    @abstractmethod
+    def _check(self) -> None: ...
+
+    @abstractmethod
+    def _keys(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _own_width(self) -> int: ...
+
+    @abstractmethod
+    def _own_names(self) -> list[str]: ...
+
+    @abstractmethod
+    def _present(self, cells: Cells) -> Encoded:
+        """All cells, as if none were missing."""
+
+    @abstractmethod
+    def _filled(self) -> tuple[int, float]:
+        """Place and value of the declared filling."""
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+# Columns of a schema: how the cells of each kind become features.
+#
+# | kind | features | value |
+# | --- | --- | --- |
+# | numeric with `scale` | 1 | (x - low) / (high - low), or twice that minus 1 |
+# | numeric with `edges` | 1 per bin | 1 in the bin that x falls into |
+# | age with `scale` or `edges` | as numeric | of the years from the date in the cell to a public one |
+# | season | 1 per quarter, month or weekday | 1 in that of the date |
+# | categorical | 1 per category, 1 more for "other" | 1 in the category of x, or of its first characters |
+# | boolean | 1 | 1 or 0 |
+# | any, with `missing = "indicator"` | 1 more | 1 where there is no value |
+#
+# In every row at most one feature of a column is not zero, and it is at most 1 in size. So a row's squared norm is at
+# most the number of columns, whatever the data.
+
+Scale: TypeAlias = Literal["unit", "symmetric"]
+DateOrder: TypeAlias = Literal["ymd", "dmy", "mdy"]
+Season: TypeAlias = Literal["quarter", "month", "weekday"]
+
+YEAR = 365.2425  # days, on average
+_EPOCH = date(1970, 1, 1)
+
+LONGEST_GROUP = 100  # characters of a code that may name its group
+TRUE = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
+FALSE = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranged(Column):
+    """Numbers between two bounds, scaled, or one-hot by bin. What lies outside is moved to the nearest bound.
+
+    With edges e_1 < ... < e_k the k + 1 bins are [low, e_1), [e_1, e_2), ..., [e_k, high].
+    """
+
+    bounds: tuple[float, float]
+    scale: Scale | None = None
+    edges: tuple[float, ...] | None = None
+
+    def _check(self) -> None:
+        check_bounds(self.path("bounds"), self.bounds)
+        if (self.scale is None) == (self.edges is None):
+            raise InputError(
+                f"Expected one of {self.path('scale')} and {self.path('edges')}, "
+                f"got scale={self.scale!r}, edges={brief(self.edges)}."
+            )
+        expect(
+            self.scale is None or self.scale in get_args(Scale),
+            f"{self.path('scale')} among {', '.join(get_args(Scale))}",
+            scale=self.scale,
+        )
+        if self.edges is not None:
+            self._check_edges(self.edges)
+        if self.fill is not None:
+            low, high = self.bounds
+            inside = number(self.fill) is not None and low <= float(self.fill) <= high
+            expect(inside, f"{self.path('fill')} to be a number between {low:g} and {high:g}", fill=self.fill)
+
+    def _check_edges(self, edges: tuple[float, ...]) -> None:
+        low, high = self.bounds
+        expect(len(edges) >= 1, f"{self.path('edges')} to hold an edge", edges=edges)
+        # Not (a < b) also catches NaN.
+        rising = low < edges[0] and edges[-1] <= high and all(np.diff(edges) > 0)
+        wanted = f"{self.path('edges')} to rise strictly, above {low:g} and up to {high:g}"
+        if not rising:
+            raise InputError(f"Expected {wanted}, got edges={brief(list(edges))}.")
+
+    def _keys(self) -> dict[str, Any]:
+        how = {"scale": self.scale} if self.edges is None else {"edges": list(self.edges)}
+        return {"bounds": list(self.bounds), **how}
+
+    def _own_width(self) -> int:
+        return 1 if self.edges is None else len(self.edges) + 1
+
+    def _own_names(self) -> list[str]:
+        if self.edges is None:
+            return [self.name]
+        ends = [f"{end!r}".removesuffix(".0") for end in (self.bounds[0], *self.edges, self.bounds[1])]
+        closing = [")"] * len(self.edges) + ["]"]
+        pairs = zip(ends[:-1], ends[1:], closing, strict=True)
+        return [f"{self.name}=[{low},{high}{close}" for low, high, close in pairs]
+
+    def _present(self, cells: Cells) -> Encoded:
+        x, unread = self._numbers(cells)
+        unknown = np.isnan(x)
+        finding = np.where((x < self.bounds[0]) | (x > self.bounds[1]), Finding.CLIPPED, Finding.FITS).astype(np.uint8)
+        finding[unknown] = unread
+        place, value = self._spots(np.clip(np.where(unknown, self.bounds[0], x), *self.bounds))
+        return Encoded(place, value, finding)
+
+    @abstractmethod
+    def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
+        """The number of every cell, NaN where there is none; and what is found there."""
+
+    def mean_square(self) -> float:
+        # Evenly spread over the bounds: 1/3 for both scales.
+        return 1 / 3 if self.edges is None else 1.0
+
+    def _filled(self) -> tuple[int, float]:
+        assert self.fill is not None
+        place, value = self._spots(np.array([float(self.fill)]))
+        return int(place[0]), float(value[0])
+
+    def _spots(self, x: Floats) -> tuple[Places, Floats]:
+        """Places and values of numbers within the bounds."""
+        if self.edges is not None:
+            return np.searchsorted(np.array(self.edges), x, side="right").astype(np.int32), np.ones(len(x))
+        low, high = self.bounds
+        share = np.clip((x - low) / (high - low), 0.0, 1.0)
+        return np.zeros(len(x), dtype=np.int32), share if self.scale == "unit" else 2 * share - 1
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Numeric(Ranged):
+    """The number in the cell."""
+
+    @classmethod
+    def kind(cls) -> str:
+        return "numeric"
+
+    def wants(self) -> str:
+        return "a number"
+
+    def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
+        return cells.numbers(), Finding.NOT_A_NUMBER
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Age(Ranged):
+    """The years from the date in the cell to a public one, as a date of birth or of admission becomes an age."""
+
+    on: str  # the public date, as 2025-01-31
+    order: DateOrder = "ymd"
+
+    @classmethod
+    def kind(cls) -> str:
+        return "age"
+
+    def wants(self) -> str:
+        return _a_date(self.order)
+
+    def _check(self) -> None:
+        super()._check()
+        _check_order(self.path("order"), self.order)
+        try:
+            written = date.fromisoformat(self.on).isoformat()
+        except ValueError:
+            written = ""
+        expect(self.on == written, f"{self.path('on')} to be a date like 2025-01-31", on=self.on)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"on": self.on, "order": self.order, **super()._keys()}
+
+    def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
+        ended = (date.fromisoformat(self.on) - _EPOCH).days
+        return (ended - cells.days(self.order)) / YEAR, Finding.NOT_A_DATE
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Seasonal(Column):
+    """The quarter, month or weekday of the date in the cell."""
+
+    by: Season
+    order: DateOrder = "ymd"
+
+    @classmethod
+    def kind(cls) -> str:
+        return "season"
+
+    def wants(self) -> str:
+        return _a_date(self.order)
+
+    def mean_square(self) -> float:
+        return 1.0
+
+    def _check(self) -> None:
+        known = get_args(Season)
+        expect(self.by in known, f"{self.path('by')} among {', '.join(known)}", by=self.by)
+        _check_order(self.path("order"), self.order)
+        fine = self.fill is None or self.fill in self._names()
+        expect(fine, f"{self.path('fill')} among {', '.join(self._names())}", fill=self.fill)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"by": self.by, "order": self.order}
+
+    def _names(self) -> tuple[str, ...]:
+        return _SEASONS[self.by]
+
+    def _own_width(self) -> int:
+        return len(self._names())
+
+    def _own_names(self) -> list[str]:
+        return [f"{self.name}={name}" for name in self._names()]
+
+    def _present(self, cells: Cells) -> Encoded:
+        days = cells.days(self.order)
+        unknown = np.isnan(days)
+        whole = np.where(unknown, 0, days).astype(np.int64)
+        month = whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12
+        # 1970 began with a Thursday.
+        place = {"quarter": month // 3, "month": month, "weekday": (whole + 3) % 7}[self.by].astype(np.int32)
+        finding = np.where(unknown, Finding.NOT_A_DATE, Finding.FITS).astype(np.uint8)
+        return Encoded(place, np.ones(len(place)), finding)
+
+    def _filled(self) -> tuple[int, float]:
+        return self._names().index(str(self.fill)), 1.0
+
+
+_SEASONS: dict[str, tuple[str, ...]] = {
+    "quarter": ("Q1", "Q2", "Q3", "Q4"),
+    "month": ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+              "November", "December"),
+    "weekday": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+}  # fmt: skip
+
+
+def _check_order(path: str, order: str) -> None:
+    known = get_args(DateOrder)
+    expect(order in known, f"{path} among {', '.join(known)}", order=order)
+
+
+def _a_date(order: str) -> str:
+    shown = "-".join({"y": "2024", "m": "12", "d": "31"}[letter] for letter in order)
+    return f"a date like {shown}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Categorical(Column):
+    """One of some declared texts. With `other`, any other text has a feature of its own; without it, it is refused.
+
+    With `first`, codes are cut to their first so many characters, and the categories are the groups that these name.
+    """
+
+    categories: tuple[str, ...]
+    other: bool = False
+    first: int | None = None
+
+    @classmethod
+    def kind(cls) -> str:
+        return "categorical"
+
+    def wants(self) -> str:
+        what = "categories" if self.first is None else f"groups (the first {self.first} characters)"
+        return f"one of the {what} {', '.join(self.categories[:5])}{', ...' if len(self.categories) > 5 else ''}"
+
+    def _check(self) -> None:
+        check_words(self.path("categories"), self.categories, at_least=1)
+        known = self.fill is None or self.fill in self.categories
+        expect(known, f"{self.path('fill')} among its categories", fill=self.fill)
+        if self.first is not None:
+            expect(1 <= self.first <= LONGEST_GROUP, f"1 <= {self.path('first')} <= {LONGEST_GROUP}", first=self.first)
+            for group in self.categories:
+                wanted = f"{self.path('categories')} of at most first={self.first} characters"
+                expect(len(group) <= self.first, wanted, category=group)
+
+    def mean_square(self) -> float:
+        return 1.0
+
+    def _keys(self) -> dict[str, Any]:
+        keys = {"categories": list(self.categories), "other": self.other}
+        return keys if self.first is None else {"first": self.first, **keys}
+
+    def _own_width(self) -> int:
+        return len(self.categories) + self.other
+
+    def _own_names(self) -> list[str]:
+        return [f"{self.name}={category}" for category in self.categories + ("<other>",) * self.other]
+
+    def _present(self, cells: Cells) -> Encoded:
+        place = cells.places(self.categories, self.first)
+        finding = np.zeros(len(place), dtype=np.uint8)
+        unknown = place < 0
+        if unknown.any():
+            # A text over several lines is a broken file, not a rare category: it may have swallowed rows.
+            refused = unknown & cells.multiline() if self.other else unknown
+            place[unknown] = len(self.categories) if self.other else 0
+            finding[unknown] = Finding.OTHER
+            finding[refused] = Finding.UNKNOWN
+        return Encoded(place, np.ones(len(place)), finding)
+
+    def _filled(self) -> tuple[int, float]:
+        return self.categories.index(str(self.fill)), 1.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Boolean(Column):
+    """True or false, in declared spellings."""
+
+    true_values: tuple[str, ...] = TRUE
+    false_values: tuple[str, ...] = FALSE
+
+    @classmethod
+    def kind(cls) -> str:
+        return "boolean"
+
+    def wants(self) -> str:
+        return f"one of {', '.join(self.true_values)} or {', '.join(self.false_values)}"
+
+    def _check(self) -> None:
+        check_words(self.path("true_values"), self.true_values, at_least=1)
+        check_words(self.path("false_values"), self.false_values, at_least=1)
+        both = sorted(set(self.true_values) & set(self.false_values))
+        expect(not both, f"{self.path('true_values')} and false_values to share no spelling", both=both)
+        expect(self.fill is None or isinstance(self.fill, bool), f"{self.path('fill')} true or false", fill=self.fill)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"true_values": list(self.true_values), "false_values": list(self.false_values)}
+
+    def mean_square(self) -> float:
+        return 0.5
+
+    def _own_width(self) -> int:
+        return 1
+
+    def _own_names(self) -> list[str]:
+        return [self.name]
+
+    def _present(self, cells: Cells) -> Encoded:
+        place = cells.places(self.true_values + self.false_values)
+        finding = np.where(place < 0, Finding.UNKNOWN, Finding.FITS).astype(np.uint8)
+        value = ((place >= 0) & (place < len(self.true_values))).astype(np.float64)
+        return Encoded(np.zeros(len(place), dtype=np.int32), value, finding)
+
+    def _filled(self) -> tuple[int, float]:
+        return 0, float(self.fill is True)

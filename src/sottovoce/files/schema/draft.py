@@ -1,0 +1,281 @@
+"""What a file looks like, column by column, for a first draft of its schema. Everything found here is private."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from math import inf
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, expect
+from sottovoce.files.schema import parse
+from sottovoce.files.schema.cells import Bools, Cells, brief
+from sottovoce.files.schema.columns import (
+    FALSE,
+    TRUE,
+    YEAR,
+    Age,
+    Boolean,
+    Categorical,
+    Column,
+    DateOrder,
+    MissingPolicy,
+    Numeric,
+)
+from sottovoce.files.schema.findings import bounds_around, edges_between
+from sottovoce.files.schema.labels import ClassLabel, Label, LabelMissing, NumberLabel, positive_last
+from sottovoce.files.schema.reading import Chunk, FileForm, open_table, sniff
+from sottovoce.files.schema.schema import Schema
+
+MOST_CATEGORIES = 100
+MOST_COMPARED = 2**17  # values of a column that are looked at to see whether all are different
+MISSING_VALUES = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "<NA>")  # of a draft, whatever is in the file
+_ORDERS = get_args(DateOrder)
+
+
+@dataclass
+class Seen:
+    """What was seen of one column so far."""
+
+    name: str
+    missing: int = 0
+    values: int = 0
+    texts: set[str] = field(default_factory=set)  # no longer complete once there are more than MOST_CATEGORIES
+    numeric: bool = True
+    whole: bool = True
+    low: float = inf
+    high: float = -inf
+    # Orders of year, month and day that all values can be read in, with the first and the last day.
+    spans: dict[str, tuple[float, float]] = field(default_factory=lambda: dict.fromkeys(_ORDERS, (inf, -inf)))
+    truths: bool = False  # the file itself says that it holds truth values
+    _compared: Any = field(default_factory=list)  # values so far; None once two are alike or there are too many
+
+    def add(self, cells: Cells) -> None:
+        """Take in a chunk."""
+        there = ~cells.missing()
+        self.missing += int(np.count_nonzero(~there))
+        self.values += int(np.count_nonzero(there))
+        self.truths = cells.are_truths()
+        if self.few:
+            self.texts.update(cells.distinct())
+        if self.numeric and there.any():
+            numbers = cells.numbers()[there]
+            self.numeric = not np.isnan(numbers).any()
+            self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
+            self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
+            self._compare(numbers)
+        if not self.numeric:
+            self._add_dates(cells, there)
+        elif there.any():
+            self.spans.clear()
+
+    def _compare(self, numbers: Floats) -> None:
+        """Whole numbers that are all different are no measurements. The first ones of a long file are enough."""
+        if self._compared is None or sum(map(len, self._compared)) >= MOST_COMPARED:
+            return
+        joined = np.concatenate([*self._compared, numbers])
+        self._compared = [joined] if len(np.unique(joined)) == len(joined) else None
+
+    def _add_dates(self, cells: Cells, there: Bools) -> None:
+        for order, (low, high) in tuple(self.spans.items()):
+            days = cells.days(order)[there]
+            if np.isnan(days).any():
+                del self.spans[order]
+            elif len(days):
+                self.spans[order] = min(low, float(days.min())), max(high, float(days.max()))
+
+    @property
+    def dated(self) -> bool:
+        """Whether all values are dates."""
+        return not self.numeric and bool(self.spans) and self.values > 0
+
+    @property
+    def different(self) -> bool:
+        """Whether the values are whole numbers, many, and no two alike."""
+        return self.numeric and self.whole and self.values > MOST_CATEGORIES and self._compared is not None
+
+    @property
+    def few(self) -> bool:
+        """Whether there are few enough different values for categories."""
+        return len(self.texts) <= MOST_CATEGORIES
+
+
+def survey(path: str | Path, form: FileForm) -> list[Seen]:
+    """Look at every column of a file."""
+    table = open_table(path, form)
+    seen = [Seen(name) for name in table.names]
+    for chunk in table.chunks(table.names, MISSING_VALUES):
+        for column, cells in zip(seen, chunk.cells, strict=True):
+            _refuse_bytes(table.path, column.name, chunk, cells)
+            column.add(cells)
+    if not any(column.values or column.missing for column in seen):
+        raise InputError(f"Expected at least one row in file={str(path)!r}, got none.")
+    return seen
+
+
+def _refuse_bytes(path: Path, name: str, chunk: Chunk, cells: Cells) -> None:
+    bad = np.flatnonzero(cells.unreadable())
+    if len(bad):
+        where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(path)!r}"
+        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
+
+
+# -- draft ------------------------------------------------------------------------------------------------------------
+# A first version of a schema, read off a file. Each value that was read off is marked as unreviewed.
+
+FEW_NUMBERS = 10  # up to so many different whole numbers are taken for categories
+MOST_BINS = 1000
+_READ_OFF = {"kind", "order", "bounds", "edges", "categories", "classes", "missing"}
+_IDENTIFIER = re.compile(r"(^|[ _.-])(?i:id|uuid|guid|ssn)$|[a-z]I[dD]$")
+_TOP = """A draft. Values were read off a private file: they may say something about single rows.
+Do not share this file, and do not train with it, before you have reviewed it.
+The guide to every key is docs/how-to/schema.md."""
+_UNREVIEWED = """What was read off the file. For each entry: replace the value by what is publicly known (a code book,
+a law, a unit's range), or decide that it is harmless as it is. Then delete the entry; `sottovoce schema review` asks
+column by column and does it for you. Training refuses what is left."""
+_FORM = "How this file is written. Files of other sites may differ; what they mean does not."
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A schema that needs a review, and the columns that it leaves out, with reasons."""
+
+    schema: Schema
+    left_out: dict[str, str]
+
+    def text(self) -> str:
+        """As a schema file with comments."""
+        data, remarks = self.schema.to_dict(), {"": _TOP, "unreviewed": _UNREVIEWED, "file": _FORM}
+        if self.schema.classes is not None and len(self.schema.classes) == 2:
+            remarks["label"] = "The positive class is the one that is looked for; it counts as +1."
+        left = "\n".join(f"Left out: {brief(name)}, {reason}." for name, reason in self.left_out.items())
+        return parse.render(data, remarks | {"end": left} if left else remarks)
+
+
+def draft(
+    path: str | Path, label: str, bins: int | None = None, form: FileForm | None = None, positive: str | None = None
+) -> Draft:
+    """Read a file and propose a schema for it.
+
+    Args:
+        path: a CSV or Parquet file.
+        label: the column to learn.
+        bins: cut each numeric column into about so many bins at round numbers; None scales it.
+        form: how a CSV file is written; None guesses it from the first lines.
+        positive: of two classes the one that is looked for; None takes the second, in order.
+    """
+    expect(bins is None or 2 <= bins <= MOST_BINS, f"2 <= bins <= {MOST_BINS}", bins=bins)
+    form = sniff(Path(path)) if form is None else form
+    columns, left_out, found = list[Column](), dict[str, str](), None
+    read, all_seen = list[str](), survey(path, form)
+    for seen in all_seen:
+        if seen.name == label:
+            found = _label(seen, positive)
+            read += [f"label.{key}" for key in found.to_dict() if key in _READ_OFF]
+        elif isinstance(column := _column(seen, bins), Column):
+            columns.append(column)
+            read += [column.path(key) for key in column.to_dict() if key in _READ_OFF - _given(seen)]
+        else:
+            left_out[seen.name] = column
+    if found is None:
+        raise InputError(_no_label(label, path, [seen.name for seen in all_seen]))
+    if not columns:
+        raise InputError(f"Expected a column to learn from beside the label in file={str(path)!r}, got {left_out}.")
+    schema = Schema(tuple(columns), found, missing_values=MISSING_VALUES, file=form)
+    read.sort(key=lambda entry: not entry.startswith("label."))
+    return Draft(replace(schema, unreviewed=tuple(read)), left_out)
+
+
+def _given(seen: Seen) -> set[str]:
+    """What the file says of itself, whatever its rows are."""
+    return {"kind"} if seen.truths else set()
+
+
+def _no_label(label: str, path: str | Path, names: Sequence[str]) -> str:
+    shown = ", ".join(map(brief, names[:10])) + (", ..." if len(names) > 10 else "")
+    return (
+        f"Expected a column {brief(label)} for the label in file={str(path)!r}, got none of that name but {shown}. "
+        "If that is no header but a row, say --no-header."
+    )
+
+
+def _column(seen: Seen, bins: int | None) -> Column | str:
+    """A column, or why there is none."""
+    missing: MissingPolicy = "indicator" if seen.missing else "refuse"
+    if not seen.name:
+        return "it has no name"
+    if not seen.values:
+        return "it has no values"
+    if seen.truths:
+        return Boolean(name=seen.name, missing=missing)
+    if len(seen.texts) == 2 and len(seen.texts & set(TRUE)) == len(seen.texts & set(FALSE)) == 1:
+        return Boolean(name=seen.name, missing=missing)
+    if seen.dated:
+        return _age(seen, missing, bins)
+    if not seen.few and _IDENTIFIER.search(seen.name):
+        return "by its name it identifies rows or people, which says nothing of others"
+    if seen.different:
+        return "its whole numbers are all different, as those of an identifier. If it is a quantity, add it by hand"
+    if seen.numeric and not _is_coded(seen):
+        return _numeric(seen, missing, bins)
+    if not seen.few:
+        return (
+            f"it has more than {MOST_CATEGORIES} different texts. If they are codes, cut them into groups by their "
+            'first characters: kind = "categorical", first = 2, and categories from the public list of groups'
+        )
+    return Categorical(name=seen.name, missing=missing, categories=_ordered(seen), other=True)
+
+
+def _numeric(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | str:
+    bounds = bounds_around(seen.low, seen.high)
+    if bounds is None:
+        return "its numbers are too large"
+    if bins is None:
+        return Numeric(name=seen.name, missing=missing, bounds=bounds, scale="unit")
+    return Numeric(name=seen.name, missing=missing, bounds=bounds, edges=edges_between(*bounds, bins))
+
+
+def _age(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | str:
+    """Years up to a date that does not come from the file: the first of January of this year."""
+    order, (first, last) = next(iter(seen.spans.items()))
+    on = date(datetime.now(UTC).year, 1, 1)
+    until = (on - date(1970, 1, 1)).days
+    bounds = bounds_around((until - last) / YEAR, (until - first) / YEAR)
+    assert bounds is not None  # years have four digits
+    how: dict[str, Any] = {"scale": "unit"} if bins is None else {"edges": edges_between(*bounds, bins)}
+    return Age(name=seen.name, missing=missing, on=on.isoformat(), order=cast("DateOrder", order), bounds=bounds, **how)
+
+
+def _label(seen: Seen, positive: str | None) -> Label:
+    missing: LabelMissing = "row" if seen.missing else "refuse"
+    if seen.numeric and seen.values and not _is_coded(seen):
+        bounds = bounds_around(seen.low, seen.high)
+        expect(bounds is not None, "labels of moderate size", label=seen.name, low=seen.low, high=seen.high)
+        assert bounds is not None
+        expect(positive is None, f"classes in label={brief(seen.name)}, got numbers, so none", positive=positive)
+        return NumberLabel(column=seen.name, missing=missing, bounds=bounds)
+    came = f"{len(seen.texts)} different values" if seen.few else f"more than {MOST_CATEGORIES} different texts"
+    if not seen.few or len(seen.texts) < 2:
+        raise InputError(f"Expected 2 to {MOST_CATEGORIES} classes or numbers in label={brief(seen.name)}, got {came}.")
+    return ClassLabel(column=seen.name, missing=missing, classes=positive_last(_ordered(seen), positive))
+
+
+def _is_coded(seen: Seen) -> bool:
+    """Whether numbers rather are codes of categories."""
+    return seen.whole and len(seen.texts) <= FEW_NUMBERS
+
+
+def _ordered(seen: Seen) -> tuple[str, ...]:
+    return tuple(sorted(seen.texts, key=lambda text: (_size(text), text)))
+
+
+def _size(text: str) -> float:
+    """Numbers sort by size, before texts."""
+    try:
+        return float(text)
+    except ValueError:
+        return inf

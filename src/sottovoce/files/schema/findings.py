@@ -1,0 +1,193 @@
+"""What can be said of a cell that does not simply fit, and the report that collects it.
+
+A note is a cell that the schema deals with (clipped, put under "other", filled in, dropped with its row). A refusal is
+one that it does not deal with: a file with a refusal is not encoded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import IntEnum
+from math import ceil, floor, isfinite, log10
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Findings: TypeAlias = NDArray[np.uint8]  # one `Finding` for every cell
+
+
+class Finding(IntEnum):
+    """One cell against its column. Everything from `MISSING` on is a refusal."""
+
+    FITS = 0
+    CLIPPED = 1
+    OTHER = 2
+    FILLED = 3
+    INDICATED = 4
+    DROPPED = 5
+    MISSING = 6
+    NOT_A_NUMBER = 7
+    UNKNOWN = 8
+    NOT_TEXT = 9
+    RAGGED = 10
+    NO_COLUMN = 11
+    NO_ROWS = 12
+    NOT_A_DATE = 13
+
+    @property
+    def refused(self) -> bool:
+        """Whether a file with such a cell is not encoded."""
+        return self >= Finding.MISSING
+
+    @property
+    def words(self) -> str:
+        """For a table."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Finding.FITS: "fits",
+    Finding.CLIPPED: "outside the bounds: clipped",
+    Finding.OTHER: 'unknown category: counted as "other"',
+    Finding.FILLED: "missing: filled in",
+    Finding.INDICATED: "missing: own feature",
+    Finding.DROPPED: "missing: row dropped",
+    Finding.MISSING: "missing",
+    Finding.NOT_A_NUMBER: "not a number",
+    Finding.UNKNOWN: "not among those declared",
+    Finding.NOT_TEXT: "not UTF-8 text",
+    Finding.RAGGED: "row with another number of fields than the header",
+    Finding.NO_COLUMN: "column not in the file",
+    Finding.NO_ROWS: "no rows in the file",
+    Finding.NOT_A_DATE: "not a date",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A cell, a row or a column that was found. Rows count from 1 below the header; blank lines do not count."""
+
+    row: int | None
+    column: str | None
+    finding: Finding
+    message: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"row": self.row, "column": self.column, "finding": self.finding.name, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many cells of a column came with one finding."""
+
+    column: str | None
+    finding: Finding
+    cells: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        refused = self.finding.refused
+        return {"column": self.column, "finding": self.finding.name, "refused": refused, "cells": self.cells}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A file against a schema."""
+
+    rows: int  # rows read
+    used: int  # rows that would be encoded, if nothing were refused
+    counts: tuple[Count, ...]
+    problems: tuple[Problem, ...]  # the first refusals, by row
+    notes: tuple[Problem, ...]  # the first notes, by row
+    unused_columns: tuple[str, ...]  # in the file, not in the schema
+
+    @property
+    def fits(self) -> bool:
+        """Whether the file can be encoded."""
+        return not any(count.finding.refused for count in self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "fits": self.fits,
+            "rows": self.rows,
+            "used": self.used,
+            "counts": [count.to_dict() for count in self.counts],
+            "problems": [problem.to_dict() for problem in self.problems],
+            "notes": [note.to_dict() for note in self.notes],
+            "unused_columns": list(self.unused_columns),
+        }
+
+
+class Tally:
+    """Collects findings chunk by chunk: all are counted, the first ones are kept."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._counts: dict[tuple[str | None, Finding], int] = {}
+        self.problems: list[Problem] = []
+        self.notes: list[Problem] = []
+
+    def count(self, column: str | None, findings: Findings) -> None:
+        """Add a chunk of one column to the counts."""
+        for code, cells in enumerate(np.bincount(findings)):
+            if code and cells:
+                key = column, Finding(code)
+                self._counts[key] = self._counts.get(key, 0) + int(cells)
+
+    def room(self, refused: bool) -> int:
+        """How many more problems, or notes, are to be kept."""
+        return self._keep - len(self.problems if refused else self.notes)
+
+    def keep(self, problem: Problem) -> None:
+        """Keep one, while there is room."""
+        if self.room(problem.finding.refused) > 0:
+            (self.problems if problem.finding.refused else self.notes).append(problem)
+
+    def add(self, problem: Problem) -> None:
+        """Count one that belongs to no chunk, and keep it while there is room."""
+        self.count(problem.column, np.array([problem.finding], dtype=np.uint8))
+        self.keep(problem)
+
+    def report(self, rows: int, used: int, unused: Sequence[str]) -> Report:
+        """The whole, refusals first."""
+        counts = [Count(column, finding, cells) for (column, finding), cells in self._counts.items()]
+        counts.sort(key=lambda count: not count.finding.refused)
+        problems = sorted(self.problems, key=lambda problem: problem.row or 0)
+        return Report(rows, used, tuple(counts), tuple(problems), tuple(self.notes), tuple(unused))
+
+
+# -- friendly ---------------------------------------------------------------------------------------------------------
+# Round numbers near given ones: 1, 2 or 5 times a power of ten.
+
+SMALLEST, LARGEST = 1e-300, 1e300  # beyond these a range or a step may not be a number any more
+_PARTS = 20  # bounds move by less than one part in so many of the range
+
+
+def bounds_around(low: float, high: float) -> tuple[float, float] | None:
+    """Round bounds that hold both; None if the numbers are too large for that."""
+    if not (isfinite(low) and isfinite(high)) or max(abs(low), abs(high)) > LARGEST:
+        return None
+    spread = high - low or max(abs(low), 1.0)
+    # A range that is tiny beside its numbers has no round numbers within a float's digits.
+    step = _round_step(max(spread / _PARTS, max(abs(low), abs(high)) * 1e-12, SMALLEST))
+    first, last = floor(Decimal(low) / step), ceil(Decimal(high) / step)
+    return min(float(first * step), low), max(float(max(last, first + 1) * step), high)
+
+
+def edges_between(low: float, high: float, bins: int) -> tuple[float, ...]:
+    """Round edges strictly between two bounds, that make about this many bins."""
+    step = _round_step((high - low) / bins)
+    first, last = floor(Decimal(low) / step), ceil(Decimal(high) / step)
+    edges = sorted({float(k * step) for k in range(first, last + 1)})
+    return tuple(edge for edge in edges if low < edge < high) or (high,)
+
+
+def _round_step(size: float) -> Decimal:
+    """The nearest of 1, 2, 5 times a power of ten, by ratio."""
+    ten = floor(log10(size))
+    candidates = [(digit, ten + shift) for shift in (0, 1) for digit in (1, 2, 5)]
+    digit, power = min(candidates, key=lambda pair: abs(log10(pair[0]) + pair[1] - log10(size)))
+    return Decimal(digit).scaleb(power)

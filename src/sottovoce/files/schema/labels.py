@@ -1,0 +1,141 @@
+"""What is to be learnt: a class among declared ones, or a number between declared bounds."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import expect
+from sottovoce.files.schema.cells import Cells, check_bounds, check_word, check_words
+from sottovoce.files.schema.findings import Finding, Findings
+
+LabelMissing: TypeAlias = Literal["refuse", "row"]
+
+
+class EncodedLabels(NamedTuple):
+    """The labels of a chunk."""
+
+    value: Floats
+    finding: Findings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label(ABC):
+    """The column that is learnt. A label that is missing is refused, or its row is dropped."""
+
+    column: str
+    missing: LabelMissing = "refuse"
+
+    def __post_init__(self) -> None:
+        check_word("label.column", self.column)
+        policies = ", ".join(get_args(LabelMissing))
+        expect(self.missing in get_args(LabelMissing), f"label.missing among {policies}", missing=self.missing)
+        self._check()
+
+    def encode(self, cells: Cells) -> EncodedLabels:
+        """All labels of a chunk."""
+        value, finding = self._present(cells)
+        missing = cells.missing()
+        value[missing] = 0.0
+        finding[missing] = Finding.MISSING if self.missing == "refuse" else Finding.DROPPED
+        finding[cells.unreadable()] = Finding.NOT_TEXT
+        return EncodedLabels(value, finding)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of the schema file."""
+        return {"column": self.column, **self._keys(), "missing": self.missing}
+
+    @abstractmethod
+    def wants(self) -> str:
+        """What a cell should be, for messages."""
+
+    @abstractmethod
+    def meaning(self) -> str:
+        """What becomes of it, in words."""
+
+    @abstractmethod
+    def _check(self) -> None: ...
+
+    @abstractmethod
+    def _keys(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _present(self, cells: Cells) -> EncodedLabels:
+        """All cells, as if none were missing."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ClassLabel(Label):
+    """One of two or more classes. Of two, the first is -1 and the second, the positive one, +1; of more, they are 0, 1,
+    2, ...
+    """
+
+    classes: tuple[str, ...]
+
+    @property
+    def positive(self) -> str | None:
+        """Of two classes the one that is looked for."""
+        return self.classes[1] if len(self.classes) == 2 else None
+
+    def wants(self) -> str:
+        return f"one of the classes {', '.join(self.classes[:5])}{', ...' if len(self.classes) > 5 else ''}"
+
+    def meaning(self) -> str:
+        shown = [f"{name} is {value:+g}" for name, value in zip(self.classes[:20], self.values, strict=False)]
+        return ", ".join(shown) + (", ..." if len(self.classes) > 20 else "")
+
+    @property
+    def values(self) -> Floats:
+        """The label of each class."""
+        return np.array([-1.0, 1.0]) if len(self.classes) == 2 else np.arange(float(len(self.classes)))
+
+    def _check(self) -> None:
+        check_words("label.classes", self.classes, at_least=2)
+
+    def _keys(self) -> dict[str, Any]:
+        keys: dict[str, Any] = {"classes": list(self.classes)}
+        return keys if self.positive is None else keys | {"positive": self.positive}
+
+    def _present(self, cells: Cells) -> EncodedLabels:
+        place = cells.places(self.classes)
+        finding = np.where(place < 0, Finding.UNKNOWN, Finding.FITS).astype(np.uint8)
+        return EncodedLabels(self.values[np.maximum(place, 0)], finding)
+
+
+def positive_last(classes: tuple[str, ...], positive: str | None) -> tuple[str, ...]:
+    """Two classes in the order that makes one of them the positive one."""
+    if positive is None:
+        return classes
+    expect(len(classes) == 2, f"no label.positive but with two classes, got {len(classes)} and", positive=positive)
+    expect(positive in classes, "label.positive among label.classes", positive=positive, classes=list(classes))
+    return classes if classes[1] == positive else classes[::-1]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NumberLabel(Label):
+    """A number in its own units. What lies outside the bounds is moved to the nearest bound."""
+
+    bounds: tuple[float, float]
+
+    def wants(self) -> str:
+        return "a number"
+
+    def meaning(self) -> str:
+        return f"a number from {self.bounds[0]:g} to {self.bounds[1]:g}"
+
+    def _check(self) -> None:
+        check_bounds("label.bounds", self.bounds)
+
+    def _keys(self) -> dict[str, Any]:
+        return {"bounds": list(self.bounds)}
+
+    def _present(self, cells: Cells) -> EncodedLabels:
+        x = cells.numbers()
+        unknown, outside = np.isnan(x), (x < self.bounds[0]) | (x > self.bounds[1])
+        finding = np.where(outside, Finding.CLIPPED, Finding.FITS).astype(np.uint8)
+        finding[unknown] = Finding.NOT_A_NUMBER
+        return EncodedLabels(np.clip(np.where(unknown, self.bounds[0], x), *self.bounds), finding)

@@ -1,0 +1,115 @@
+"""Schema files: read strictly, by the type hints of `Schema`, its columns and its label; written with remarks for the
+person who reviews them.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sottovoce import settings
+from sottovoce.errors import InputError
+from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
+from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel, positive_last
+from sottovoce.settings import toml
+
+VERSION = 1
+MISSING_VALUES = ("", "?", "NA")
+_EXACT = 2.0**53
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # not allowed in a comment; remarks may quote a file
+LARGEST_FILE = 64 * 2**20  # bytes; a schema of a million categories is smaller
+
+
+def read_text(path: Path) -> str:
+    """The text of a schema file."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"Expected a schema file, got schema={str(path)!r}: {reason}.") from error
+    if len(raw) > LARGEST_FILE:
+        raise InputError(f"Expected a schema file of at most {LARGEST_FILE} bytes, got schema={str(path)!r}.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"Expected a schema file in UTF-8, got schema={str(path)!r}: {error.reason}.") from error
+
+
+def plain(text: str) -> dict[str, Any]:
+    """The tables of a schema's text."""
+    return toml.parse(text, "a schema in TOML", LARGEST_FILE)
+
+
+def fields(data: object) -> object:
+    """The fields of `Schema`, as they are read: without the version, and an intercept of true or false as a number."""
+    if not isinstance(data, Mapping):
+        return data
+    found = {key: float(value) if key == "intercept" and isinstance(value, bool) else value
+             for key, value in data.items()}  # fmt: skip
+    version = found.pop("version", VERSION)
+    if isinstance(version, bool) or version != VERSION:
+        raise InputError(
+            f"Expected version = {VERSION}, got version={settings.brief(version)}. Use the sottovoce that wrote it."
+        )
+    return found
+
+
+def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
+    """A label has classes or bounds."""
+    settings.check_keys(table, ("column", "missing", "classes", "positive", "bounds"), ("column",), "keys of label")
+    classes, bounds = table.get("classes"), table.get("bounds")
+    if (classes is None) == (bounds is None):
+        came = f"{settings.brief(classes)} and {settings.brief(bounds)}"
+        raise InputError(f"Expected one of label.classes and label.bounds, got {came}.")
+    if (positive := table.get("positive")) is None:
+        return ClassLabel if bounds is None else NumberLabel, table
+    if bounds is not None:
+        raise InputError(f"Expected label.positive with label.classes only, got positive={settings.brief(positive)}.")
+    # Which class is positive is said by their order alone, once the file is read.
+    listed = settings.typed("label.classes", classes, tuple[str, ...])
+    ordered = positive_last(listed, settings.typed("label.positive", positive, str))
+    return ClassLabel, {key: value for key, value in table.items() if key != "positive"} | {"classes": ordered}
+
+
+settings.tagged(Column, "kind", {kind.kind(): kind for kind in (Numeric, Age, Seasonal, Categorical, Boolean)})
+settings.choose(Label, _label)
+
+
+def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
+    """The text of a schema file.
+
+    Args:
+        data: what `Schema.to_dict` gives.
+        remarks: comments by place: "" on top, "end", "unreviewed", "file", "label", or "columns.NAME".
+    """
+    top = {key: value for key, value in data.items() if key not in ("file", "label", "columns", "unreviewed")}
+    lines = [*_comment(remarks, ""), *_pairs(top), ""]
+    lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
+    if "file" in data:
+        lines += [*_comment(remarks, "file"), "[file]", *_pairs(data["file"]), ""]
+    lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
+    for column in data["columns"]:
+        lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]
+    ending = _comment(remarks, "end")
+    return "\n".join(lines + (["", *ending] if ending else [])) + "\n"
+
+
+def _comment(remarks: Mapping[str, str], place: str) -> list[str]:
+    return [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in remarks.get(place, "").splitlines()]
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return toml.pairs({key: _short(value) for key, value in table.items()})
+
+
+def _short(value: Any) -> Any:
+    """Whole numbers are written as such."""
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    return int(value) if isinstance(value, float) and value == int(value) and abs(value) < _EXACT else value
+
+
+def written(value: Any, spread: bool = False) -> str:
+    """One value as a schema file has it; a list with a line for each entry if it is to be spread."""
+    return toml.inline(_short(value), spread=spread)

@@ -1,0 +1,483 @@
+"""How a text file is written: what separates its fields, its decimal sign, and what its columns are called where no
+header says it. None of this changes what a cell means, so sites may write their files differently.
+"""
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import re
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, Any, TextIO, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as parquet
+
+from sottovoce.arrays import Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.files.schema.arrow import cells_of, is_supported
+from sottovoce.files.schema.cells import Cells, brief, check_words
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+DECIMALS = (".", ",")
+_SPELT = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
+
+
+@final
+@dataclass(frozen=True)
+class FileForm:
+    """The form of a CSV file. Parquet files have their own."""
+
+    delimiter: str = ","
+    decimal: str = "."
+    names: tuple[str, ...] | None = None  # of the columns of a file without a header; None: the first line says them
+
+    def __post_init__(self) -> None:
+        known = ", ".join(map(repr, DELIMITERS))
+        expect(self.delimiter in DELIMITERS, f"file.delimiter among {known}", delimiter=self.delimiter)
+        expect(self.decimal in DECIMALS, "file.decimal among '.', ','", decimal=self.decimal)
+        if self.names is not None:
+            check_words("file.names", self.names, at_least=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of a schema file that are not as usual."""
+        pairs = {"delimiter": self.delimiter, "decimal": self.decimal}
+        told: dict[str, Any] = {key: value for key, value in pairs.items() if value != getattr(USUAL, key)}
+        return told if self.names is None else told | {"names": list(self.names)}
+
+
+USUAL = FileForm()
+
+
+def spelt(delimiter: str) -> str:
+    """A delimiter as people type it: also `tab`, which is hard to type."""
+    return _SPELT.get(delimiter.lower(), delimiter)
+
+
+# -- opening ----------------------------------------------------------------------------------------------------------
+# The bytes of a file, unpacked on the way: gzip, bzip2, xz, and zip with one file inside, told by how they start.
+
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)  # what unpacking may raise
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_ZIP, _OLD_EXCEL = (b"PK\x03\x04", b"PK\x05\x06"), b"\xd0\xcf\x11\xe0"
+_LONGEST = 6  # bytes by which a form is told
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the file has to be unpacked to be read."""
+    with path.open("rb") as file:
+        start = file.read(_LONGEST)
+    return start.startswith((*_OPENERS, *_ZIP))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file to read, unpacked."""
+    with path.open("rb") as file:
+        start = file.read(_LONGEST)
+        file.seek(0)
+        if start.startswith(_OLD_EXCEL):
+            raise InputError(_workbook(path))
+        if start.startswith(_ZIP):
+            with zipfile.ZipFile(file) as archive, archive.open(_only_member(path, archive)) as member:
+                yield member
+            return
+        opener = next((made for magic, made in _OPENERS.items() if start.startswith(magic)), None)
+        if opener is None:
+            yield file
+            return
+        with opener(file) as unpacked:
+            yield unpacked
+
+
+def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    found = [part for part in archive.infolist() if not part.is_dir() and not part.filename.startswith("__MACOSX/")]
+    names = [part.filename for part in found]
+    if "[Content_Types].xml" in names:
+        raise InputError(_workbook(path))
+    if len(found) != 1:
+        raise InputError(f"Expected one file in zip file={str(path)!r}, got {len(found)}: {brief(names)}. Unpack it.")
+    if found[0].flag_bits & 1:
+        raise InputError(f"Expected a zip file without a password, got file={str(path)!r}. Unpack it first.")
+    return found[0]
+
+
+def _workbook(path: Path) -> str:
+    return f"Expected a CSV or Parquet file, got file={str(path)!r}, an office document. Save the sheet as CSV (UTF-8)."
+
+
+# -- sniff ------------------------------------------------------------------------------------------------------------
+# The form of a file guessed from its first lines, for a draft. A person sees the guess in the schema.
+
+_LOOKED_AT = 2**18  # bytes
+_RECORDS = 200
+_POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*")
+_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+
+
+def sniff(path: Path, delimiter: str | None = None, decimal: str | None = None, header: bool = True) -> FileForm:
+    """What separates the fields, and the decimal sign; what is given is taken as it is. Without a header, columns are
+    called column1, column2, ...
+    """
+    if delimiter is not None:
+        FileForm(delimiter)  # refused before it is tried
+    with reading(path), opened(path) as file:
+        text = file.read(_LOOKED_AT).decode("utf-8-sig", errors="replace")
+    found = {sign: _records(text, sign) for sign in ([delimiter] if delimiter else DELIMITERS)}
+    # The most fields win, among those that every record has alike; a file of one column has none, and any sign will do.
+    best = max(found, key=lambda sign: _fields(found[sign]))
+    names = None if header else tuple(f"column{i}" for i in range(1, len((found[best] or [[""]])[0]) + 1))
+    return FileForm(best, decimal or _decimal(found[best]), names)
+
+
+def _records(text: str, delimiter: str) -> list[list[str]]:
+    lines = io.StringIO(text, newline="")
+    records = list[list[str]]()
+    try:
+        for record in csv.reader(lines, delimiter=delimiter):
+            if record:
+                records.append(record)
+            if len(records) == _RECORDS:
+                return records
+    except csv.Error:
+        return []
+    # The last record may be cut off by where the look ended.
+    return records[:-1] if len(records) > 1 and len(text) >= _LOOKED_AT else records
+
+
+def _fields(records: Sequence[Sequence[str]]) -> int:
+    """How many fields every record has; 1 if they differ."""
+    sizes = {len(record) for record in records}
+    return sizes.pop() if len(sizes) == 1 else 1
+
+
+def _decimal(records: Sequence[Sequence[str]]) -> str:
+    """A comma if numbers have one and none has a point."""
+    cells = [cell for record in records[1:] for cell in record]
+    commas = any(_COMMA.fullmatch(cell) for cell in cells)
+    return "," if commas and not any(_POINT.fullmatch(cell) for cell in cells) else "."
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+# CSV and Parquet files in chunks of cells, through pyarrow. Files are only ever read.
+#
+# CSV is UTF-8 (with or without a byte order mark), in the form that the schema says, and may be packed; fields may be
+# quoted and then hold delimiters and line breaks. Every cell is read as text, so that a bad one can be named. Rows
+# count from 1 below the header; blank lines do not count. In Parquet, columns may be text, numbers, dates or truth
+# values; a typed NaN counts as missing. Names of columns that differ only in case are the same where nothing fits
+# better.
+
+BLOCK = 4 * 2**20  # bytes of a CSV file read at a time, and so the longest record
+WIDE, WIDEST = 64, 16  # so many columns take a block each, up to so many blocks: every chunk of a column has a price
+CELLS = 2**21  # of a Parquet file read at a time
+_PARQUET = b"PAR1"
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_TEXT = pa.dictionary(pa.int32(), pa.binary())
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a file: their numbers, and the cells of the columns asked for, in that order."""
+
+    rows: Ints
+    cells: tuple[Cells, ...]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A row that was skipped, since it has another number of fields than the header."""
+
+    row: int
+    expected: int
+    came: int
+
+
+class Table(ABC):
+    """A file with named columns."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path, self.names = path, tuple(names)
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise InputError(f"Expected different column names in file={str(path)!r}, got {brief(name)} twice.")
+            seen.add(name)
+
+    def places(self, names: Sequence[str]) -> dict[str, int]:
+        """Where the columns of these names are: as written, or else the only one left that differs in case alone."""
+        own = {name: i for i, name in enumerate(self.names)}
+        found = {name: own[name] for name in names if name in own}
+        folded: dict[str, list[int]] = {}
+        for i in sorted(set(range(len(self.names))) - set(found.values())):
+            folded.setdefault(self.names[i].casefold(), []).append(i)
+        for name in names:
+            if name not in found and len(near := folded.get(name.casefold(), [])) == 1:
+                found[name] = near.pop()
+        return found
+
+    @abstractmethod
+    def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
+        """The cells of these columns. Texts among `markers` count as missing. A ragged row is an error."""
+
+    @abstractmethod
+    def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:
+        """The same, but ragged rows are skipped and listed."""
+
+
+def open_table(path: str | Path, form: FileForm = USUAL) -> Table:
+    """A CSV or a Parquet file, told apart by how it starts."""
+    path = Path(path)
+    with reading(path):
+        with opened(path) as file:
+            start = file.read(4)
+        if start == _PARQUET and is_packed(path):
+            raise InputError(f"Expected a Parquet file as it is, got file={str(path)!r}, which is packed. Unpack it.")
+        if start == _PARQUET or path.suffix.lower() in (".parquet", ".pq"):
+            return ParquetTable(path, form)
+        return CsvTable(path, start, form)
+
+
+@final
+class CsvTable(Table):
+    """Delimited text, with a header or with names that the schema gives."""
+
+    def __init__(self, path: Path, start: bytes, form: FileForm) -> None:
+        if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise InputError(f"Expected a CSV file in UTF-8, got file={str(path)!r} in UTF-16. Save it as UTF-8.")
+        self.form = form
+        first, self._empty = _first_record(path, form.delimiter)
+        if form.names is None:
+            self._header, self._above = first, 1
+        else:
+            self._header, self._above, self._empty = list(form.names), 0, False
+            _refuse_other_width(path, form.names, first)
+        super().__init__(path, [name.strip() for name in self._header])
+
+    def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
+        return self._chunks(names, markers, None)
+
+    def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:
+        # pyarrow cannot hand over a bad row that is not UTF-8; such a file stops at its first ragged row.
+        return self._chunks(names, markers, skipped if _is_utf8(self.path) else None)
+
+    def _chunks(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged] | None) -> Iterator[Chunk]:
+        if self._empty:
+            return
+        places, last = self.places(names), None
+        wanted = [self._header[places[name]] for name in names]
+        for read, batch in _guarded(self.path, self._batches(wanted, skipped), self._above):
+            rows = _numbered(read, batch.num_rows, skipped or [])
+            last = batch.column(batch.schema.get_field_index(self._header[-1]))[-1]
+            columns = batch.columns[: len(wanted)]
+            yield Chunk(rows, tuple(cells_of(column, markers, self.form.decimal) for column in columns))
+        self._refuse_open_quote(last)
+
+    @property
+    def _block(self) -> int:
+        return BLOCK * min(WIDEST, 1 + len(self.names) // WIDE)
+
+    def _refuse_open_quote(self, last: Any) -> None:
+        """A quote in the last column that is never closed swallows all rows below it, and leaves no other trace."""
+        text = b"" if last is None or last.as_py() is None else last.as_py()
+        if (b"\n" in text or b"\r" in text) and not _ends_with_quote(self.path):
+            raise InputError(
+                f"Expected quotes that are closed in file={str(self.path)!r}, got one in its last row that is not: "
+                f"{brief(text[:40].decode(errors='replace'))}. Close it, or delete it."
+            )
+
+    def _batches(self, wanted: Sequence[str], skipped: list[Ragged] | None) -> Iterator[Any]:
+        def skip(row: Any) -> str:
+            assert skipped is not None
+            skipped.append(Ragged(row.number - self._above, row.expected_columns, row.actual_columns))
+            return "skip"
+
+        # The last column of the file is always read: only there a quote may stay open unnoticed.
+        types = dict.fromkeys(wanted, _TEXT)
+        types.setdefault(self._header[-1], pa.binary())
+        included = [*wanted, *({self._header[-1]} - set(wanted))]
+        with (
+            _source(self.path) as source,
+            # Without threads, as only then rows have numbers.
+            pacsv.open_csv(
+                source,
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, block_size=self._block, column_names=None if self._above else self._header
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self.form.delimiter,
+                    newlines_in_values=True,
+                    invalid_row_handler=None if skipped is None else skip,
+                ),
+                convert_options=pacsv.ConvertOptions(include_columns=included, column_types=types, check_utf8=False),
+            ) as reader,
+        ):
+            yield from reader
+
+
+@final
+class ParquetTable(Table):
+    """Typed columns."""
+
+    def __init__(self, path: Path, form: FileForm) -> None:
+        self._decimal = form.decimal
+        with parquet.ParquetFile(path) as file:
+            self._types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
+            super().__init__(path, file.schema_arrow.names)
+
+    def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
+        places = self.places(names)
+        wanted = [self.names[places[name]] for name in names]
+        for name in wanted:
+            if not is_supported(self._types[name]):
+                raise InputError(
+                    f"Expected text, numbers, dates or truth values in column {brief(name)} of "
+                    f"file={str(self.path)!r}, got type={str(self._types[name])!r}. Convert it."
+                )
+        for read, batch in _guarded(self.path, self._batches(wanted)):
+            columns = [batch.column(batch.schema.get_field_index(name)) for name in wanted]
+            cells = tuple(cells_of(column, markers, self._decimal) for column in columns)
+            yield Chunk(_numbered(read, batch.num_rows, []), cells)
+
+    def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:  # noqa: ARG002
+        return self.chunks(names, markers)
+
+    def _batches(self, names: Sequence[str]) -> Iterator[Any]:
+        with parquet.ParquetFile(self.path) as file:
+            size = max(1, min(2**16, CELLS // max(1, len(names))))
+            yield from file.iter_batches(batch_size=size, columns=list(names))
+
+
+def _first_record(path: Path, delimiter: str) -> tuple[list[str], bool]:
+    """The fields of the first line that is not blank, and whether nothing comes after it."""
+    with opened(path) as raw, TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as file:
+        first = next((record for record in csv.reader(_lines(path, file), delimiter=delimiter) if record), None)
+        if first is None:
+            raise InputError(f"Expected a CSV file with a header, got file={str(path)!r}, which is empty.")
+        try:
+            "".join(first).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"Expected a header in UTF-8, got {brief(first)} in file={str(path)!r}.") from None
+        while block := file.read(BLOCK):
+            if block.strip("\r\n"):
+                return first, False
+        return first, True
+
+
+def _refuse_other_width(path: Path, names: Sequence[str], first: Sequence[str]) -> None:
+    if len(names) != len(first):
+        raise InputError(
+            f"Expected {len(names)} fields in row 1 of file={str(path)!r}, as in file.names of the schema, "
+            f"got {len(first)}."
+        )
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Lines, none so long that it would fill the memory."""
+    while line := file.readline(BLOCK):
+        if len(line) == BLOCK:
+            raise InputError(f"Expected a header of at most {BLOCK} characters, got a longer one in {path.name!r}.")
+        yield line
+
+
+@contextmanager
+def _source(path: Path) -> Iterator[Any]:
+    """What pyarrow reads from. Plain files are opened by itself: it would go by the name's ending, not by the bytes."""
+    if is_packed(path):
+        with opened(path) as file:
+            yield pa.PythonFile(file, mode="r")
+    else:
+        with pa.OSFile(str(path)) as file:
+            yield file
+
+
+def _is_utf8(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with opened(path) as file:
+        try:
+            while block := file.read(BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _ends_with_quote(path: Path) -> bool:
+    """Whether the last character that is no line break or blank is a quote."""
+    last = b""
+    with opened(path) as file:
+        while block := file.read(BLOCK):
+            last = block.rstrip()[-1:] or last
+    return last == b'"'
+
+
+def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
+    """Numbers of the next rows, where `read` rows came before and others were skipped.
+
+    Skipped row s, the i-th from 0, has s - 1 - i rows before it that were read. So the k-th row read comes after it if
+    k >= s - i.
+    """
+    ordinal = np.arange(read + 1, read + rows + 1)
+    before = np.array([gap.row - i for i, gap in enumerate(skipped)], dtype=np.int64)
+    numbers: Ints = ordinal + np.searchsorted(before, ordinal, side="right")
+    return numbers
+
+
+def _guarded(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tuple[int, Any]]:
+    """Every batch that has rows, and how many rows came before it. The next one is read while this one is worked on."""
+    read = 0
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while True:
+            with reading(path, read, above):
+                batch = coming.result()
+            if batch is None:
+                return
+            coming = reader.submit(next, batches, None)
+            if batch.num_rows:
+                yield read, batch
+                read += batch.num_rows
+
+
+@contextmanager
+def reading(path: Path, read: int = 0, above: int = 1) -> Iterator[None]:
+    """Whatever goes wrong while reading becomes an `InputError` that names the file and, where known, the row.
+
+    So many rows were read before, and so many lines are above the first one.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error, ValueError, KeyError, OverflowError, *BROKEN) as error:
+        raise InputError(_told(path, read, above, error)) from error
+
+
+def _told(path: Path, read: int, above: int, error: Exception) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    file, ragged = f"file={str(path)!r}", _RAGGED.search(text)
+    if ragged:
+        row, expected, came = map(int, ragged.groups())
+        return (
+            f"Expected {expected} fields in row {row - above} of {file}, as in the header, got {came}. "
+            "Look there for a delimiter in a text without quotes, or a quote that is never closed."
+        )
+    if "straddling" in text:
+        return (
+            f"Expected records of at most {BLOCK} bytes in {file}, got a longer one after row {read}. "
+            "Look there for a quote that is never closed."
+        )
+    reason, after = " ".join(text.split())[:300].rstrip("."), f", after row {read}" if read else ""
+    return f"Expected a CSV or Parquet file that can be read, got {file}: {reason}{after}."

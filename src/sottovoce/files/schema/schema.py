@@ -1,0 +1,183 @@
+"""A public schema: what the columns of a private file mean, agreed before anyone looks at the rows.
+
+From the schema alone follow the encoding, the number of features d and the bound `data_norm` on every row:
+
+    row_norm = "bound"   every row is divided by B = sqrt(number of columns + intercept^2), the longest that the
+                         encoding allows, so data_norm = 1. B is public: dividing by it loses nothing.
+    row_norm = c         rows longer than c are scaled down to c, so data_norm = min(c, B).
+
+The intercept is a constant feature, it comes last, and it counts in the norm like any other.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from math import inf, sqrt
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, final
+
+from sottovoce import settings
+from sottovoce.errors import InputError, expect
+from sottovoce.files.schema import parse
+from sottovoce.files.schema.cells import brief, check_word
+from sottovoce.files.schema.columns import Column
+from sottovoce.files.schema.labels import ClassLabel, Label
+from sottovoce.files.schema.reading import USUAL, FileForm
+
+RowNorm: TypeAlias = float | Literal["bound"]
+MOST_FEATURES = 1_000_000
+LARGEST_INTERCEPT = 1e6
+INTERCEPT = "intercept"
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """Columns, label and the public choices around them. `unreviewed` names the values that were read off a file.
+
+    Formal guarantees: every row that is encoded with it has norm at most `data_norm`, in whatever order its squares are
+    added up in double precision. Nothing in the encoding depends on any row but the one that is encoded.
+    """
+
+    columns: tuple[Column, ...]
+    label: Label
+    intercept: float = 1.0  # 0 for none
+    row_norm: RowNorm = "bound"
+    missing_values: tuple[str, ...] = parse.MISSING_VALUES
+    name: str = "table"
+    unreviewed: tuple[str, ...] = ()
+    file: FileForm = USUAL
+
+    def __post_init__(self) -> None:
+        check_word("name", self.name)
+        fine = 0 <= self.intercept <= LARGEST_INTERCEPT
+        expect(fine, f"intercept = false or between 0 and {LARGEST_INTERCEPT:g}", intercept=self.intercept)
+        self._check_columns()
+        norm = self.row_norm
+        fine = norm == "bound" if isinstance(norm, str) else 0 < norm < inf
+        expect(fine, 'row_norm = "bound" or a number > 0', row_norm=norm)
+        self._check_missing_values()
+        for entry in self.unreviewed:
+            if entry not in self._paths:
+                raise InputError(
+                    f"Expected every entry of unreviewed to name a value of the schema, got {brief(entry)}. "
+                    "Delete it, or write it as columns.NAME.KEY or label.KEY."
+                )
+
+    def _check_columns(self) -> None:
+        expect(len(self.columns) >= 1, "columns to hold at least one column", columns=len(self.columns))
+        expect(self.d <= MOST_FEATURES, f"columns that make at most {MOST_FEATURES} features", d=self.d)
+        seen = {self.label.column}
+        for column in self.columns:
+            if column.name in seen:
+                whose = "the label's column" if column.name == self.label.column else "another column's"
+                raise InputError(f"Expected columns of different names, got name={brief(column.name)}, also {whose}.")
+            seen.add(column.name)
+        names = set[str]()
+        for feature in self.feature_names:
+            if feature in names:
+                raise InputError(f"Expected columns whose features have different names, got {brief(feature)} twice.")
+            names.add(feature)
+
+    def _check_missing_values(self) -> None:
+        for value in self.missing_values:
+            if value:
+                check_word("missing_values", value)
+        for path, word in self._words():
+            if word in self.missing_values:
+                raise InputError(
+                    f"Expected missing_values and {path} to share no text, got {brief(word)} in both. "
+                    "Take it out of one of them."
+                )
+
+    def _words(self) -> list[tuple[str, str]]:
+        """Every text that a cell may be, with the path of its key."""
+        listed = [(f"label.{key}", value) for key, value in self.label.to_dict().items()]
+        listed += [(column.path(key), value) for column in self.columns for key, value in column.to_dict().items()]
+        return [(path, word) for path, value in listed if isinstance(value, list) for word in value]
+
+    @cached_property
+    def _paths(self) -> frozenset[str]:
+        paths = {f"label.{key}" for key in self.label.to_dict()}
+        return frozenset(paths.union(*({column.path(key) for key in column.to_dict()} for column in self.columns)))
+
+    @property
+    def d(self) -> int:
+        """Number of features, the intercept included."""
+        return sum(column.width for column in self.columns) + (self.intercept > 0)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the d features."""
+        names = [name for column in self.columns for name in column.feature_names()]
+        return (*names, INTERCEPT) if self.intercept > 0 else tuple(names)
+
+    @property
+    def encoded_norm(self) -> float:
+        """B, the longest that a row can be before `row_norm` is applied."""
+        return sqrt(len(self.columns) + self.intercept**2)
+
+    @property
+    def usual_norm(self) -> float:
+        """About how long a row is whose values are spread evenly over what the schema allows. Reads no row."""
+        return sqrt(sum(column.mean_square() for column in self.columns) + self.intercept**2)
+
+    @property
+    def data_norm(self) -> float:
+        """The bound on every encoded row's Euclidean norm."""
+        return 1.0 if self.row_norm == "bound" else min(float(self.row_norm), self.encoded_norm)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The classes of the label; None if it is a number."""
+        return self.label.classes if isinstance(self.label, ClassLabel) else None
+
+    def digest(self) -> str:
+        """SHA-256 of everything that the encoding follows from. Two sites with the same digest encode alike.
+
+        What is still marked as unreviewed is left out: reviewing a value without changing it changes no encoding. So is
+        the form of the files, which may differ from site to site, and the positive class, which the order says.
+        """
+        data = {key: value for key, value in self.to_dict().items() if key not in ("unreviewed", "file")}
+        data["label"] = {key: value for key, value in data["label"].items() if key != "positive"}
+        return sha256(json.dumps(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able, with the keys of a schema file. Columns are a list, so that their order survives."""
+        form = self.file.to_dict()
+        return {
+            "version": parse.VERSION,
+            "name": self.name,
+            "intercept": self.intercept,
+            "row_norm": self.row_norm,
+            "missing_values": list(self.missing_values),
+            "unreviewed": list(self.unreviewed),
+            **({"file": form} if form else {}),
+            "label": self.label.to_dict(),
+            "columns": [column.to_dict() for column in self.columns],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Schema":
+        """The inverse of `to_dict`; refuses what it does not know."""
+        return settings.read(cls, parse.fields(data), "keys of a schema")
+
+    def dumps(self) -> str:
+        """As a schema file."""
+        return parse.render(self.to_dict(), {})
+
+    @classmethod
+    def loads(cls, text: str) -> "Schema":
+        """From the text of a schema file."""
+        return cls.from_dict(parse.plain(text))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Schema":
+        """From a schema file; errors name it."""
+        text = parse.read_text(Path(path))
+        try:
+            return cls.loads(text)
+        except InputError as error:
+            raise InputError(f"{str(error).rstrip('.')}, in schema={str(path)!r}.") from error

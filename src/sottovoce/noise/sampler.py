@@ -1,0 +1,167 @@
+"""Noise as a function: exact whole numbers from the words of a keyed stream.
+
+**Stream.** `keyed(key)(label)` is the key stream of ChaCha20 (RFC 8439; nonce 0, block counter from 0) under the key
+HMAC-SHA256(key, label). Its bytes are read as 64-bit words, little-endian, in order. Same key and label: same words.
+
+**Draws**, version 1. Each takes words in the order of its lines, and none that it does not need.
+
+    below(n)            w = next word, until w < 2^64 - (2^64 mod n); then w mod n
+    coin(p, q, i, c)    true with chance e^-x, x = (p/q)^i / c <= 1. For k = 1, 2, ...: i times, stop unless
+                        below(q) < p; then, if c k > 1, stop unless below(c k) = 0. True if it stopped at an odd k
+    gaussian(s)         1. u = below(s); begin again unless coin(u, s, 1, 1)
+                        2. v = how often in a row coin(0, 1, 0, 1) is true
+                        3. minus = below(2); begin again if minus = 1 and u = v = 0
+                        4. v = 0: begin again unless coin(s - u, s, 2, 2). Else, with j = v - 1: begin again unless
+                           j^2 times coin(0, 1, 0, 2), then j times coin(u, s, 1, 1), then coin(u, s, 2, 2); the
+                           first that is false ends it
+                        5. the number is u + s v, or minus that
+
+These are Algorithms 1 to 3 of Canonne, Kamath & Steinke (2020), without a number beyond 64 bits and without
+floating-point numbers. The k-th coin of Algorithm 1 has chance x/k: here, that of i coins of chance p/q and one of
+chance 1/(c k). Steps 1 to 3 are Algorithm 2, with t = s. Step 4 is the coin of Algorithm 3, of chance e^-y with
+y = (|Y| - s)^2 / (2 s^2) = (u/s + v - 1)^2 / 2, as one coin for each term of y when the square is multiplied out.
+
+Which words a draw takes never changes within a version. A change raises VERSION, which is part of every label. The
+test vectors are in tests/noise/test_sampler.py.
+"""
+
+import hmac
+import secrets
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol, TypeAlias, assert_never, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.arrays import Ints
+from sottovoce.errors import expect
+from sottovoce.oracle.kernels.random import OutOfWords, fill
+
+VERSION = 1
+KEY_BYTES = 32
+WIDEST = 2**48  # scales; 2^15 standard deviations still are whole numbers of 63 bits
+_WORDS = 2**64
+_EACH = 16  # words that a number takes; 15.0 on average at wide scales
+_CHUNK = 2**20  # words asked for at once, at most
+
+Words: TypeAlias = NDArray[np.uint64]
+
+
+@final
+class Stream:
+    """The words of one ChaCha20 key, in order. What was taken does not come again."""
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+        # Nonce and counter are 0: every key is used for one stream only, so none can repeat.
+        self._cipher = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._ahead: Words = np.empty(0, dtype=np.uint64)
+
+    def ahead(self, count: int) -> Words:
+        """At least the next `count` words. They are not taken."""
+        missing = count - len(self._ahead)
+        if missing > 0:
+            more = np.frombuffer(self._cipher.update(bytes(8 * missing)), dtype="<u8").astype(np.uint64, copy=False)
+            self._ahead = np.concatenate((self._ahead, more))
+        return self._ahead
+
+    def take(self, count: int) -> Words:
+        """The next `count` words."""
+        taken = self.ahead(count)[:count]
+        self._ahead = self._ahead[count:]
+        return taken
+
+
+def new_noise_key() -> bytes:
+    """A new secret key, from the operating system's cryptographic source."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def keyed(key: bytes) -> Callable[[bytes], Stream]:
+    """From a secret key to a function: label -> its stream. The key is held by the function alone; nothing prints it.
+
+    Formal guarantees:
+        Streams of different labels are independent and uniform for all who lack the key, up to what it takes to tell
+        HMAC-SHA256 and ChaCha20 from random functions. The same label gives the same stream.
+    """
+    # No message shows what came: it may be most of a key.
+    expect(isinstance(key, bytes), "a key of bytes", key=type(key).__name__)
+    expect(len(key) == KEY_BYTES, f"a key of {KEY_BYTES} bytes", bytes=len(key))
+
+    def stream(label: bytes) -> Stream:
+        return Stream(hmac.digest(key, label, "sha256"))
+
+    return stream
+
+
+def encode_fields(*fields: bytes | str | int | float) -> bytes:
+    """The fields as bytes, injectively: each with its kind and length first, floating-point numbers by their bits."""
+    return b"".join(_field(field) for field in fields)
+
+
+def _field(field: bytes | str | int | float) -> bytes:
+    """One field: a letter for its kind, its length in 8 bytes, its bytes."""
+    match field:
+        case bytes():
+            kind, value = b"b", field
+        case str():
+            kind, value = b"s", field.encode()
+        case float():
+            kind, value = b"f", struct.pack("<d", field)
+        case int():
+            kind, value = b"i", b"%d" % field
+        case _:
+            assert_never(field)
+    return kind + struct.pack("<Q", len(value)) + value
+
+
+def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
+    """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly.
+
+    Args:
+        stream: the words that decide. The same words give the same numbers, on every machine.
+        scale: a whole number from 1 to 2^48: about the standard deviation.
+        count: how many.
+    """
+    expect(1 <= scale <= WIDEST, "1 <= scale <= 2^48", scale=scale)
+    out, done = np.empty(count, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    wanted = 0
+    while done[0] < count:
+        wanted += min(_EACH * (count - int(done[0])) + 64, _CHUNK)
+        words = stream.ahead(wanted)
+        with suppress(OutOfWords):
+            fill(out, words, np.uint64(scale), done)
+        # A number that ran out of words is drawn again from its first word on, with more words behind it.
+        wanted = len(words) - len(stream.take(int(done[1])))
+        done[1] = 0
+    return out
+
+
+class WordSource(Protocol):
+    """Anything that gives independent uniform 64-bit words: a `Stream`, or the operating system."""
+
+    def take(self, count: int) -> Words:
+        """The next `count` of them."""
+
+
+def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
+    """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away.
+
+    Args:
+        stream: the words that decide.
+        bound: from 1 to 2^62.
+        count: how many.
+    """
+    expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
+    # The largest word below a multiple of the bound: what lies above would favour small numbers.
+    last = np.uint64(_WORDS - _WORDS % bound - 1)
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < count:
+        words = stream.take(count - len(found))
+        fair = words[words <= last] % np.uint64(bound)
+        found = np.concatenate((found, fair.astype(np.int64)))
+    return found

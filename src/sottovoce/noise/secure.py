@@ -1,0 +1,217 @@
+"""Noise for real sites: exact discrete Gaussians on a grid, as a function of a secret key and of what they hide.
+
+Floating-point normals are not normal: their low bits can betray what they were added to. So a site rounds its gradient
+to a grid g Z^d, g a power of two, and subtracts g times whole numbers whose law is exactly the discrete Gaussian
+(`sottovoce.noise.sampler`). All arithmetic after the rounding is exact.
+
+Noise is a function. Its words come from a stream that is keyed by the site's secret noise key and by a label of
+everything that determines the release, down to the rounded gradient itself. So a site that is set back to yesterday
+says the same words again, and two different values never share their noise.
+
+Rounding, and the floating-point sums behind the gradient, add to its sensitivity s. The noise pays for it:
+
+    scale g >= sigma (s + 2 g sqrt(d) + gamma N s),      gamma = (N + 8) u / (1 - (N + 8) u),  u = 2^-53,
+
+with N the most terms that a gradient sums. So sigma stays what the accountant was told. What a discrete law costs more
+than a continuous one is `SecureNoise.divergence`. Proofs: docs/proofs/discrete-gaussian.md.
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+from math import ceil, frexp, ldexp, sqrt
+from typing import NoReturn, final
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import PrivacyError, expect
+from sottovoce.noise.sampler import VERSION, Stream, discrete_gaussian, encode_fields, keyed, uniform_below
+from sottovoce.noise.sources import Noise
+from sottovoce.privacy.accounting.gaussian import UNIT, discretisation_divergence
+
+GRID_BITS = 30  # the noise is at least 2^30 grid units wide: 1e7 draws differ from the ideal with chance 2e-16
+_CLAMP = 2.0**52  # grid units; below it, floating-point numbers are finer than half the grid
+_WIDEST = 2**51  # of a release, in grid units; a floating-point number times the grid is exact up to here
+_DOMAIN = "sottovoce site noise"  # no other use of the key begins a label like this
+
+
+@final
+class SecureNoise(Noise):
+    """The noise of one site: a function of its key, of what it has heard, and of the value that it hides.
+
+    Args:
+        key: the site's secret noise key, 32 bytes, one for each agreement; see `sottovoce.noise.sampler.new_noise_key`.
+            To whoever has it, what was sent has no noise: delete it with the end of the run.
+        d: coordinates of a model.
+        terms: the most terms that one gradient sums: the site's rows, or the batch size if that is more.
+        grid_bits: the grid is at most 2^-grid_bits of the noise's standard deviation.
+        context: see `within`.
+
+    Formal guarantees: for all who lack the key, and given all earlier releases, `added` costs `Gaussian(sigma)` (with
+    batches, `SampledGaussian`), for a law that is off by `divergence(1)`. This is computational: it holds up to what
+    it takes to tell HMAC-SHA256 and ChaCha20 from random functions. The same (context, round, step, value) is the same
+    release, however often it is asked for. `added` is defined for every gradient, and refuses none.
+
+    | input | what happens |
+    | --- | --- |
+    | NaN in a gradient | taken as 0 |
+    | infinity, or more than 2^52 grid units | taken as 2^52 grid units, with its sign |
+    | a release beyond 2^51 grid units | released as 2^51 grid units, with its sign: judged on the noisy numbers |
+    | a second draw for the same (round, step), or one out of order | refused, until `within` starts anew |
+    | several nodes or runs, or an algorithm that asks for normals | refused |
+    | printing, pickling, copying | never shows the key; pickling and copying are refused |
+    """
+
+    def __init__(self, key: bytes, d: int, terms: int, grid_bits: int = GRID_BITS, context: bytes = b"") -> None:
+        expect(d >= 1, "at least one coordinate", d=d)
+        expect(1 <= terms < 2**50, "1 <= terms < 2^50", terms=terms)
+        expect(8 <= grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=grid_bits)
+        expect(isinstance(context, bytes), "a context of bytes", context=type(context).__name__)
+        self.d, self.terms, self.grid_bits = d, terms, grid_bits
+        self._context = context
+        self._last = (0, -1)
+        # Functions hold the key, not attributes: nothing that prints or stores this object can show it.
+        self._keyed = keyed(key)
+        self._bound_to: Callable[[bytes], SecureNoise] = lambda context: SecureNoise(key, d, terms, grid_bits, context)
+
+    def within(self, context: bytes) -> "SecureNoise":
+        """The same key, bound to this context in place of the old one; the order of steps starts anew.
+
+        Args:
+            context: bytes that stand for all that the gradient depends on but the rows and (round, step): the
+                agreement, everything heard so far, who was dropped, the commitment to the rows, the software. Two
+                draws with the same context, round and step must be draws for the same function of the rows.
+        """
+        return self._bound_to(context)
+
+    def __repr__(self) -> str:
+        return f"SecureNoise(key=..., d={self.d}, terms={self.terms}, grid_bits={self.grid_bits})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise PrivacyError(
+            "Expected a noise key that stays in its process, got a SecureNoise to be pickled or copied. "
+            "Make another from the key file, or call within()."
+        )
+
+    # -- what a real site does ----------------------------------------------------------------------------------------
+
+    def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
+        if gradient.shape != (1, self.d, 1) or np.size(sensitivity) != 1:
+            raise PrivacyError(
+                f"Expected the gradient of one site in one run, shape (1, {self.d}, 1), got shape={gradient.shape}. "
+                "Give every site a secure source of its own."
+            )
+        self._advance(k, r)
+        s = float(np.asarray(sensitivity).reshape(()))
+        grid, scale = self.grid(sigma, s), self.scale(sigma, s)
+        value = on_grid(gradient, grid)
+        stream = self._stream("gaussian", k, r, float(sigma), scale, grid, self.d, _digest(value))
+        noise = discrete_gaussian(stream, scale, self.d)
+        # Clipped after the noise: that is post-processing, and tells nothing about the gradient.
+        released = np.clip(value - noise.reshape(value.shape), -_WIDEST, _WIDEST)
+        noisy: Array = released.astype(np.float64) * grid
+        return noisy
+
+    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
+        if len(offsets) != 2:
+            raise PrivacyError(f"Expected the rows of one site, got nodes={len(offsets) - 1}.")
+        rows = int(offsets[-1])
+        expect(batch <= self.terms, "a batch of at most `terms` rows", batch=batch, terms=self.terms)
+        expect(rows <= self.terms, "at most `terms` rows", rows=rows, terms=self.terms)
+        stream = self._stream("batch", k, r, rows, batch, scheme)
+        if scheme == "poisson":
+            # Each row on its own, with chance exactly batch / rows.
+            return (uniform_below(stream, rows, rows) < batch).astype(np.float64)[:, None]
+        return np.bincount(uniform_below(stream, rows, batch), minlength=rows).astype(np.float64)[:, None]
+
+    def _stream(self, kind: str, k: int, r: int, *rest: bytes | str | int | float) -> Stream:
+        """The words of one draw. Everything that the draw depends on is in the label, so no two draws share their
+        words.
+        """
+        return self._keyed(encode_fields(_DOMAIN, VERSION, kind, self._context, int(k), int(r), *rest))
+
+    # -- public numbers -----------------------------------------------------------------------------------------------
+
+    def grid(self, sigma: float, sensitivity: float) -> float:
+        """g, the largest power of two with 2^grid_bits g <= sigma sensitivity."""
+        std = sigma * sensitivity
+        expect(1e-200 < std < 1e200, "1e-200 < sigma sensitivity < 1e200", sigma=sigma, sensitivity=sensitivity)
+        return ldexp(1.0, frexp(std)[1] - 1 - self.grid_bits)
+
+    def scale(self, sigma: float, sensitivity: float) -> int:
+        """The noise's scale in grid units, a whole number."""
+        n = self.terms + 8
+        sums = n * UNIT / (1 - n * UNIT) * self.terms * sensitivity
+        grid = self.grid(sigma, sensitivity)
+        paid = sigma * (sensitivity + 2 * grid * sqrt(self.d) + sums) * (1 + 1e-12)
+        # Public numbers only, so that refusing says nothing about rows.
+        if paid > 2 * sigma * sensitivity:
+            raise PrivacyError(
+                "Expected rounding errors below the sensitivity itself, got more with "
+                f"terms={self.terms}, d={self.d}, sigma={sigma:g}. Sum fewer rows, or use more than "
+                f"grid_bits={self.grid_bits}."
+            )
+        return ceil(paid / grid)
+
+    def divergence(self, steps: int) -> float:
+        """A bound on the KL divergence, in nats, of `steps` noisy steps from what the accountant prices; for the
+        ledger.
+        """
+        return discretisation_divergence(steps * self.d, 2.0**self.grid_bits)
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def normals(self, k: int, r: int) -> Array:
+        raise PrivacyError(
+            f"Expected an algorithm that adds its noise in gradients, got one that asks for normals in round k={k}, "
+            f"step r={r}. Real-valued normals are for simulations; use an algorithm with noisy steps, such as IPADMM."
+        )
+
+    @property
+    def gives_normals(self) -> bool:
+        """Never: they would be floating-point numbers, whose low bits can tell what they were added to."""
+        return False
+
+    def _advance(self, k: int, r: int) -> None:
+        """Refuse a step that is not after the last one: noise of a step is drawn once."""
+        if (k, r) <= self._last:
+            raise PrivacyError(
+                f"Expected a step after (round, step)={self._last}, got ({k}, {r}). Noise for a step is drawn once: "
+                "send again what was sent, or draw it again with within(), from the same context."
+            )
+        self._last = (k, r)
+
+
+def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
+    """Raise `PrivacyError` unless the noise is fit for a real site.
+
+    Args:
+        noise: what the site was handed.
+        for_tests: only a test may say so; it then lets any noise pass.
+    """
+    if not isinstance(noise, SecureNoise) and not for_tests:
+        raise PrivacyError(
+            f"Expected secure noise at a real site, got noise={type(noise).__name__}. "
+            "Whoever knows the seed can take the noise off: use SecureNoise."
+        )
+
+
+def on_grid(gradient: Array, grid: float) -> Ints:
+    """The nearest multiples of the grid, in grid units, clamped to 2^52; NaN is 0. Defined for every gradient.
+
+    Division by a power of two is exact, so the only rounding is to the nearest multiple: at most half a grid unit in
+    each coordinate.
+
+    Args:
+        gradient: of any shape, with anything in it.
+        grid: a power of two.
+    """
+    with np.errstate(all="ignore"):  # an infinite quotient is clamped like any other
+        quotient = np.where(np.isnan(gradient), 0.0, gradient).astype(np.float64) / grid
+        units: Ints = np.rint(np.clip(quotient, -_CLAMP, _CLAMP)).astype(np.int64)
+    return units
+
+
+def _digest(value: Ints) -> bytes:
+    """32 bytes for the value that the noise hides, so that another value gets other noise."""
+    return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

@@ -1,0 +1,334 @@
+"""The exact local argmin of a smooth loss, for many runs side by side: Newton's method with conjugate gradients.
+
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
+For each node i and run, with mu = curvature_i + weight l2 > 0:
+
+    F(w) = (1/m_i) sum_j loss(<w, a_j>, b_j) - <pull, w> + mu/2 ||w||^2
+
+Lanes are runs: a row's pattern is the same for all of them, so a non-zero of a row is one SIMD operation. Nothing is
+factorised. The Hessian is mu I plus the loss's part, and where mu is not far below the loss's curvature, conjugate
+gradients need a few products with the rows for what a factorisation needs d^3 / 3 operations for. With small mu they
+need more, but d at most, and the rows are sparse.
+
+Certificate. ||grad F(w)||, plus what rounding may hide, is at most `tolerance`: then w is within tolerance / mu of the
+minimiser, because F is mu-strongly convex. A lane that does not get there in a bounded number of steps says so, and is
+left to `sottovoce.oracle.argmin.newton`.
+
+Method. H step = -g is solved to ||H step + g|| <= forcing ||g||, where the forcing follows how fast g falls (Eisenstat
+and Walker 1996). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so
+far, or the step is shortened until F does. Lanes that are done keep their model and wait for the others. Which lanes
+wait for which changes no number: each does the operations that it would do alone, in the same order.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.oracle.kernels.formulas import curvature, slope
+from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, fma, load, store, where, width
+from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, kernel, part, piece, scatter
+
+_EPS = 2.0**-52
+# Rows handled together, so that what is kept of each stays in the first-level cache.
+_BLOCK = 32
+# Newton needs about ten. What needs more is ill-conditioned, and better off with a factorisation.
+_MOST_EVALUATIONS = 60
+# The forcing is between these. Within a factor of three either way, they make no difference to the time.
+_MOST, _LEAST = 0.03, 1e-6
+# Rows whose curvature is this small a part of mu are left out of H, which changes a step by no more than that part.
+_NOTHING = 1e-7
+
+
+class _Tile(NamedTuple):
+    """One node and `width` runs. What is by column is (d, width), by row (rows, width), by run (width,), all flat."""
+
+    w: Floats  # by column: the model
+    pull: Floats
+    g: Floats  # the gradient there
+    step: Floats
+    old: Floats  # the model before the step
+    rest: Floats  # conjugate gradients: what is left of the right side, the direction, and H times it
+    direction: Floats
+    image: Floats
+    z: Floats  # by row: predictions
+    c: Floats  # curvatures, of `which` alone; or rows times step
+    which: Ints  # (rows,) the rows that have some curvature
+    block: Floats  # (block, width)
+    size: Floats  # by run: ||g||
+    hidden: Floats  # what rounding may hide of it
+    active: Floats  # 1 where the certificate is still to come, else 0
+    forcing: Floats
+    spent: Floats  # steps of conjugate gradients so far
+    before: Floats  # derivative of F along the step, at its beginning and at its end
+    after: Floats
+    fraction: Floats  # how much of the step to take
+    best: Floats  # smallest ||g|| so far
+
+
+class _Node(NamedTuple):
+    """What a node's runs share."""
+
+    begin: int  # its first row
+    m: int
+    divisor: float  # of the sum over its rows
+    mu: float
+    steepest: float  # bound on the loss's second derivative in w
+
+
+@piece
+def _slope(of: Any, code: int, z: Any, b: float, theta: float) -> Any:
+    """The loss's derivative in z; `of` holds the formulas of three losses, so that they share one kernel."""
+    if code == 0:
+        return slope(of[0], z, b, theta)
+    return slope(of[1], z, b, theta) if code == 1 else slope(of[2], z, b, theta)
+
+
+@piece
+def _curvature(of: Any, code: int, z: Any, b: float, theta: float) -> Any:
+    """The loss's second derivative in z."""
+    if code == 0:
+        return curvature(of[0], z, b, theta)
+    return curvature(of[1], z, b, theta) if code == 1 else curvature(of[2], z, b, theta)
+
+
+@piece
+def _product(x: Any, y: Any, lanes: Any) -> Any:
+    """<x, y> of every run."""
+    total = broadcast(0.0, lanes)
+    for place in range(0, len(x), width(lanes)):
+        total = fma(load(x, place, lanes), load(y, place, lanes), total)
+    return total
+
+
+@part
+def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
+    """Predictions and gradient at w, the gradient's norm, and what rounding may hide of it."""
+    wide, share = width(lanes), 1.0 / node.divisor
+    for place in range(0, len(t.g), wide):
+        store(t.g, place, node.mu * load(t.w, place, lanes) - load(t.pull, place, lanes))
+    total = broadcast(0.0, lanes)
+    for first in range(0, node.m, _BLOCK):
+        n = min(_BLOCK, node.m - first)
+        for q in range(n):
+            t.which[q] = node.begin + first + q
+            store(t.z, (first + q) * wide, dot(rows, node.begin + first + q, t.w, lanes))
+        for q in range(n):
+            j = node.begin + first + q
+            s = _slope(of, p.code, load(t.z, (first + q) * wide, lanes), at(p.labels, j), p.theta) * share
+            total = total + np.abs(s) * at(p.norms, j)
+            store(t.block, q * wide, s)
+        scatter(rows, t.which, n, t.block, t.g, lanes)
+    sizes = (node.mu + node.steepest) * np.sqrt(_product(t.w, t.w, lanes)) + np.sqrt(_product(t.pull, t.pull, lanes))
+    store(t.size, 0, np.sqrt(_product(t.g, t.g, lanes)))
+    # Four roundings for each term of the gradient: a product, two sums, and the slope itself.
+    store(t.hidden, 0, 4 * _EPS * (sizes + total))
+
+
+@part
+def _fill_curvatures(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
+    """Fill in the curvatures of the rows that have some in an active lane. How many these are."""
+    wide, share, n = width(lanes), 1.0 / node.divisor, 0
+    active = load(t.active, 0, lanes)
+    for q in range(node.m):
+        j = node.begin + q
+        c = _curvature(of, p.code, load(t.z, q * wide, lanes), at(p.labels, j), p.theta)
+        c = where(c * (at(p.norms, j) * at(p.norms, j)) > _NOTHING * node.mu, c * share, 0.0) * active
+        if any_lane(c):
+            store(t.c, n * wide, c)
+            t.which[n] = j
+            n += 1
+    return n
+
+
+@part
+def _apply(rows: Any, mu: float, n: int, t: Any, lanes: Any) -> None:
+    """image <- H direction, from n rows with curvature."""
+    wide = width(lanes)
+    for place in range(0, len(t.image), wide):
+        store(t.image, place, mu * load(t.direction, place, lanes))
+    for first in range(0, n, _BLOCK):
+        count, some = min(_BLOCK, n - first), t.which[first : first + _BLOCK]
+        for q in range(count):
+            c = load(t.c, (first + q) * wide, lanes)
+            store(t.block, q * wide, c * dot(rows, at(some, q), t.direction, lanes))
+        scatter(rows, some, count, t.block, t.image, lanes)
+
+
+@part
+def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes: Any) -> None:
+    """step <- about -H^-1 g in active lanes, 0 in the others."""
+    wide, n = width(lanes), _fill_curvatures(p, of, node, t, lanes)
+    busy, zero = load(t.active, 0, lanes), broadcast(0.0, lanes)
+    for place in range(0, len(t.g), wide):
+        rest = where(busy, -load(t.g, place, lanes), 0.0)
+        store(t.rest, place, rest)
+        store(t.direction, place, rest)
+        store(t.step, place, zero)
+    # Starting from 0 the residual is -g itself, and the first direction too.
+    squares = _product(t.rest, t.rest, lanes)
+    goal = load(t.forcing, 0, lanes) * load(t.size, 0, lanes)
+    goal = goal * goal
+    for _ in range(most):
+        _apply(rows, node.mu, n, t, lanes)
+        store(t.spent, 0, load(t.spent, 0, lanes) + busy)
+        length = where(busy, squares / _product(t.direction, t.image, lanes), 0.0)
+        for place in range(0, len(t.g), wide):
+            store(t.step, place, fma(length, load(t.direction, place, lanes), load(t.step, place, lanes)))
+            store(t.rest, place, fma(-length, load(t.image, place, lanes), load(t.rest, place, lanes)))
+        left = _product(t.rest, t.rest, lanes)
+        # A lane that is solved stops moving: its step would only collect rounding.
+        busy = busy & (left > goal)
+        if not any_lane(busy):
+            break
+        turn = where(busy, left / squares, 0.0)
+        for place in range(0, len(t.g), wide):
+            store(t.direction, place, fma(turn, load(t.direction, place, lanes), load(t.rest, place, lanes)))
+        squares = left
+
+
+@part
+def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
+    """A fraction of the step where F still falls, but less steeply than at 0. 0 if rounding hides it.
+
+    The derivative is `before` < 0 at 0 and `after` > 0 at 1, and it rises, so F falls all the way there. In lanes where
+    it is not so the fraction means nothing.
+    """
+    wide, share = width(lanes), 1.0 / node.divisor
+    for q in range(node.m):
+        store(t.c, q * wide, dot(rows, node.begin + q, t.step, lanes))
+    linear = node.mu * _product(t.w, t.step, lanes) - _product(t.pull, t.step, lanes)
+    square = node.mu * _product(t.step, t.step, lanes)
+    before, zero = load(t.before, 0, lanes), broadcast(0.0, lanes)
+    left, right, at_left, at_right = zero, zero + 1.0, before, load(t.after, 0, lanes)
+    busy = (before < 0) & (at_right > 0)
+    for trial in range(100):
+        # False position and bisection take turns: the first is fast, the second cannot stall.
+        part_way = zero + 0.5 if trial % 2 else at_left / (at_left - at_right)
+        here = left + (right - left) * part_way
+        back, slopes = 1 - here, zero
+        for q in range(node.m):
+            u = load(t.c, q * wide, lanes)
+            z = load(t.z, q * wide, lanes) - back * u
+            slopes = fma(u, _slope(of, p.code, z, at(p.labels, node.begin + q), p.theta), slopes)
+        found = linear - back * square + slopes * share
+        above, below = busy & (found > 0), busy & (found <= 0)
+        right, at_right = where(above, here, right), where(above, found, at_right)
+        left, at_left = where(below, here, left), where(below, found, at_left)
+        # Enough once the slope is three tenths of what it was: an exact minimum along the step would be wasted.
+        busy = busy & ((found > 0) | (found < 0.3 * before))
+        if not any_lane(busy):
+            break
+    store(t.fraction, 0, left)
+
+
+@part
+def _move(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
+    """Take the step in active lanes, shortened where it went too far. Lanes that rounding holds up are given up."""
+    wide, active = width(lanes), load(t.active, 0, lanes)
+    store(t.before, 0, _product(t.g, t.step, lanes))
+    for place in range(0, len(t.w), wide):
+        w = load(t.w, place, lanes)
+        store(t.old, place, w)
+        store(t.w, place, where(active, w + load(t.step, place, lanes), w))
+    _evaluate(rows, p, of, node, t, lanes)
+    after = _product(t.g, t.step, lanes)
+    store(t.after, 0, after)
+    # Too far: the derivative has changed its sign, and the gradient has not halved.
+    far = active & (after > 0) & (load(t.size, 0, lanes) > 0.5 * load(t.best, 0, lanes))
+    if any_lane(far):
+        _shorten(rows, p, of, node, t, lanes)
+        fraction = load(t.fraction, 0, lanes)
+        for place in range(0, len(t.w), wide):
+            new = fma(fraction, load(t.step, place, lanes), load(t.old, place, lanes))
+            store(t.w, place, where(far, new, load(t.w, place, lanes)))
+        store(t.active, 0, where(far & (fraction == 0), 0.0, active))
+        _evaluate(rows, p, of, node, t, lanes)
+
+
+@part
+def _descend(rows: Any, p: Any, of: Any, node: Any, tolerance: float, t: Any, lanes: Any) -> None:
+    """Move the active lanes to their minimisers, as far as they get."""
+    fewest = min(node.m, len(t.w) // width(lanes))
+    # Exact arithmetic would take `fewest` steps for one solve, and a factorisation costs about as much as that many.
+    most, budget = fewest + 20, 4 * fewest + 200
+    _evaluate(rows, p, of, node, t, lanes)
+    was = load(t.size, 0, lanes)
+    store(t.best, 0, was)
+    store(t.spent, 0, broadcast(0.0, lanes))
+    for _ in range(_MOST_EVALUATIONS):
+        size = load(t.size, 0, lanes)
+        error = size + load(t.hidden, 0, lanes)
+        active = load(t.active, 0, lanes) & (error > 0.999 * tolerance) & (error < np.inf)
+        active = active & (size > 0) & (load(t.spent, 0, lanes) < budget)
+        store(t.active, 0, active)
+        if not any_lane(active):
+            break
+        store(t.best, 0, np.minimum(load(t.best, 0, lanes), size))
+        ratio = size / was
+        forcing = np.maximum(np.minimum(ratio * np.sqrt(ratio), _MOST), _LEAST)
+        # No more than is needed: the certificate asks for no smaller gradient than this.
+        store(t.forcing, 0, np.maximum(forcing, 0.3 * tolerance / size))
+        was = size
+        _newton_step(rows, p, of, node, most, t, lanes)
+        _move(rows, p, of, node, t, lanes)
+
+
+@part
+def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
+    """A tile to work in."""
+    wide = width(lanes)
+    long, tall = d * wide, rows * wide
+    return _Tile(
+        aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
+        aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
+        aligned(tall, sample), aligned(tall, sample), np.empty(rows, np.int64), aligned(_BLOCK * wide, sample),
+        aligned(wide, sample), aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
+        aligned(wide, sample), aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
+        aligned(wide, sample),
+    )  # fmt: skip
+
+
+@kernel
+def descend_all(counter: Any, items: int, rows: Any, p: Any, of: Any, scales: Any, mu: Any, pull: Any, start: Any,
+                tolerance: float, w: Any, reached: Any, lanes: Any) -> None:  # fmt: skip
+    """The argmin of many runs side by side; an item is a tile of runs of a node.
+
+    Args:
+        counter: from which threads claim items.
+        items: how many there are: nodes times tiles.
+        rows: `tiles.Csr` or `tiles.Dense` of all nodes.
+        p: `newton.ArgminData`.
+        of: formulas of three smooth losses, of which p.code names one.
+        scales: (nodes, 2), of which the second is the bound on the loss's curvature.
+        mu: (nodes,) strong convexity.
+        pull: (nodes, d, runs).
+        start: (nodes, d, runs).
+        tolerance: of the certificate.
+        w: (nodes, d, runs) gets the results.
+        reached: (nodes, runs) gets their certificates.
+        lanes: how many runs make a tile.
+    """
+    nodes, d, all_runs = start.shape
+    wide, most = width(lanes), 0
+    for i in range(nodes):
+        most = max(most, p.offsets[i + 1] - p.offsets[i])
+    t = _room(d, most, start, lanes)
+    tiles = items // nodes
+    item = claim(counter)
+    while item < items:
+        i, first = item // tiles, item % tiles * wide
+        runs = min(wide, all_runs - first)
+        node = _Node(p.offsets[i], p.offsets[i + 1] - p.offsets[i], p.divisor[i], mu[i], scales[i, 1])
+        copy_in(t.w, lanes, start, i, first, runs)
+        copy_in(t.pull, lanes, pull, i, first, runs)
+        for q in range(wide):
+            t.active[q] = 1.0 if q < runs else 0.0
+        _descend(rows, p, of, node, tolerance, t, lanes)
+        copy_out(w, i, first, runs, t.w, lanes)
+        for q in range(runs):
+            reached[i, first + q] = t.size[q] + t.hidden[q]
+        item = claim(counter)

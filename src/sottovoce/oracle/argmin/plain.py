@@ -1,0 +1,163 @@
+"""The exact argmin of a smooth objective on rows, by damped Newton steps: the plain form, in NumPy.
+
+    F(w) = sum_j share_j loss(<w, a_j>, b_j) - <pull, w> + (mu / 2) ||w||^2
+
+This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
+It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
+measured by.
+
+F is mu-strongly convex, so a gradient of norm tau puts w within tau / mu of the minimiser: the tolerance is certified,
+not guessed.
+
+For a scalar prediction the Hessian is a small matrix, and is factorised. For softmax, w is a flat (d, K) matrix and the
+Hessian has (d K)^2 entries; only products with it are taken, by conjugate gradients. The kernels in
+`sottovoce.oracle.argmin.solver` do the same faster, and more: they take kinked losses and an l1 part.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import scipy.linalg as la
+from scipy.sparse.linalg import LinearOperator, cg
+
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import SottovoceError, UnsupportedError
+from sottovoce.problem.losses import Loss, Softmax, expect_one_output
+from sottovoce.problem.losses.softmax import probabilities
+from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.rows import Matrix
+
+# Newton needs about ten; damped steps from far away a few dozen.
+_MOST_STEPS = 100
+
+
+def refuse_unsupported(loss: Loss, regulariser: Regulariser, max_grad_norm: float | None) -> None:
+    """Newton needs second derivatives of the loss and of the regulariser, and gradients that are really gradients."""
+    missing = []
+    if loss.smoothness_bound is None:
+        missing.append(f"a smooth loss, which {loss.name} is not")
+    if regulariser.curvature is None:
+        missing.append(f"a smooth regulariser, which {regulariser.name} is not")
+    if max_grad_norm is not None:
+        missing.append("no max_grad_norm, since a clipped gradient is the gradient of no known function")
+    if missing:
+        raise UnsupportedError(f"The exact argmin needs {'; and '.join(missing)}. IPADMM needs none of these.")
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """The part of F that does not change from solve to solve.
+
+    Args:
+        loss: a smooth one.
+        rows: (m, d), dense or sparse.
+        labels: (m,).
+        share: (m,) the weight of every row in the sum.
+    """
+
+    loss: Loss
+    rows: Matrix
+    labels: Floats
+    share: Floats  # weight of every row
+
+    @abstractmethod
+    def predictions(self, w: Array) -> Array:
+        """<w, a_j> for every row; with a last axis, where it is a vector."""
+
+    @abstractmethod
+    def loss_gradient(self, w: Array) -> Array:
+        """The data's part of the gradient, flat as w."""
+
+    @abstractmethod
+    def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
+        """-H^-1 gradient, or nearly."""
+
+    def argmin(self, pull: Array, mu: float, start: Array, tolerance: float) -> Array:
+        """The minimiser of F, to a gradient of norm `tolerance`."""
+        w = start
+        for _ in range(_MOST_STEPS):
+            gradient = self.loss_gradient(w) - pull + mu * w
+            if np.linalg.norm(gradient) <= tolerance:
+                return w
+            w = self._line_search(w, self.newton_step(w, gradient, mu), gradient, pull, mu)
+        raise SottovoceError(
+            f"Expected Newton's method to reach a gradient of norm {tolerance:g} in {_MOST_STEPS} steps, "
+            f"got {np.linalg.norm(gradient):.3g}. Ask for a larger tolerance."
+        )
+
+    def _value(self, w: Array, pull: Array, mu: float) -> float:
+        """F(w)."""
+        losses = self.loss.value(self.predictions(w), self.labels, self.loss.theta)
+        return float(self.share @ losses - pull @ w + 0.5 * mu * (w @ w))
+
+    def _line_search(self, w: Array, step: Array, gradient: Array, pull: Array, mu: float) -> Array:
+        """Halve the step until F falls enough; near the minimum F is flat to rounding, and the full step is right."""
+        value, descent, size = self._value(w, pull, mu), float(gradient @ step), 1.0
+        # Below this fall F cannot be told from its own rounding.
+        while -descent > 1e-14 * (1 + abs(value)) and size > 1e-8:
+            # Armijo's rule, with the usual constant.
+            if self._value(w + size * step, pull, mu) <= value + 1e-4 * size * descent:
+                break
+            size /= 2
+        return w + size * step
+
+
+@final
+class SmoothObjective(Objective):
+    """F for a loss of one prediction per row."""
+
+    def predictions(self, w: Array) -> Array:
+        z: Array = self.rows @ w
+        return z
+
+    def loss_gradient(self, w: Array) -> Array:
+        slopes = self.loss.slope(self.predictions(w), self.labels, self.loss.theta)
+        gradient: Array = self.rows.T @ (self.share * slopes)
+        return gradient
+
+    def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
+        """By factorising the Hessian."""
+        curvatures = self.share * self.loss.curvature(self.predictions(w), self.labels, self.loss.theta)
+        weighted = self.rows * curvatures[:, None]
+        hessian = self.rows.T @ weighted
+        dense: Array = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
+        step: Array = la.solve(dense + mu * np.eye(len(w)), -gradient, assume_a="pos")
+        return step
+
+
+@final
+class SoftmaxObjective(Objective):
+    """F for softmax: w is a flat (d, K) matrix."""
+
+    def predictions(self, w: Array) -> Array:
+        z: Array = self.rows @ w.reshape(self.rows.shape[1], self.loss.outputs)
+        return z
+
+    def loss_gradient(self, w: Array) -> Array:
+        return self._sum(self.loss.slope(self.predictions(w), self.labels, self.loss.theta))
+
+    def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
+        """By conjugate gradients, as exactly as the gradient is small: this keeps Newton's speed near the minimum."""
+        p = probabilities(self.predictions(w))
+
+        def product(v: Array) -> Array:
+            u = p * self.predictions(v)
+            return self._sum(u - p * u.sum(axis=1, keepdims=True)) + mu * v
+
+        hessian = LinearOperator((len(w), len(w)), matvec=product, dtype=w.dtype)
+        return cg(hessian, -gradient, rtol=min(0.1, float(np.sqrt(np.linalg.norm(gradient)))))[0].astype(w.dtype)
+
+    def _sum(self, slopes: Array) -> Array:
+        """sum_j share_j a_j slopes_j^T, flat."""
+        gradient: Array = self.rows.T @ (self.share[:, None] * slopes)
+        return gradient.reshape(-1)
+
+
+def objective_of(loss: Loss, rows: Matrix, labels: Floats, share: Floats) -> Objective:
+    """F for that loss."""
+    if isinstance(loss, Softmax):
+        return SoftmaxObjective(loss, rows, labels, share)
+    expect_one_output(loss, "Newton's method")
+    return SmoothObjective(loss, rows, labels, share)

@@ -1,0 +1,101 @@
+"""The oracle on all cores of a machine: the same methods, with compiled kernels for what takes the time."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from sottovoce.arrays import Array
+from sottovoce.oracle.argmin.solver import ArgminSolver
+from sottovoce.oracle.kernels import softmax
+from sottovoce.oracle.kernels import steps as kernel
+from sottovoce.oracle.kernels.score import score
+from sottovoce.oracle.kernels.tiles import Csr, Dense
+from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
+from sottovoce.problem.evaluation import Scores
+from sottovoce.problem.losses import Signs, Softmax
+from sottovoce.problem.rows import DenseRows, SparseRows
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CompiledOracle(Oracle, vector_predictions=True):
+    """Kernels in single or double precision."""
+
+    @cached_property
+    def _rows(self) -> Csr | Dense:
+        """The rows as kernels read them. In double precision the values are those of the sites, not a copy."""
+        rows = self.sites.rows
+        if isinstance(rows, DenseRows):
+            return Dense(rows.values.astype(self.dtype, copy=False))
+        assert isinstance(rows, SparseRows)
+        m = rows.matrix
+        return Csr(
+            m.data.astype(self.dtype, copy=False), m.indices.astype(np.int32, copy=False), m.indptr.astype(np.int64)
+        )
+
+    @cached_property
+    def _data(self) -> kernel.Data:
+        most = np.finfo(self.dtype).max
+        cap = np.full(len(self.sites.labels), most) if self._slope_cap is None else self._slope_cap[:, 0]
+        labels, cap = self.sites.labels.astype(self.dtype), np.minimum(cap, most).astype(self.dtype)
+        return kernel.Data(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1))
+
+    def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        if steps.sigma > 0 and not steps.noise.gives_normals:
+            return super().noisy_steps(w, steps)  # the source adds its noise itself, step by step
+        # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
+        return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
+
+    def _fused(self, w: Array, steps: Steps, first_step: int = 0) -> Inner:
+        l, phi = len(steps.eta), self.regulariser
+        penalty = kernel.Penalty(
+            self.lam * phi.l1, self.lam * phi.l2, math.inf if steps.radius is None else steps.radius
+        )
+        data, draws = (self._rows, self._data), self._draws(steps, first_step)
+        step = steps.eta.reshape(l, -1), steps.curvature.astype(np.float64).reshape(-1)
+        models = w, np.ascontiguousarray(steps.pull, dtype=self.dtype)
+        if isinstance(self.loss, Softmax):
+            return Inner(*softmax.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
+        return Inner(*kernel.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
+
+    def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:
+        k, noise, batch = steps.k, steps.noise, steps.batch
+        given, weights = np.empty((0, 0, 0, 0), dtype=self.dtype), np.empty((0, 0, 0), dtype=self.dtype)
+        mode, counter = kernel.NONE, noise.counters.normals
+        key, place = ((0, 0), (0, 0)) if counter is None else (counter.normal_key, counter.shape.first)
+        if batch is not None:
+            weights = self.batch_weights(k, first_step, batch, noise)[None].astype(self.dtype, copy=False)
+        if steps.sigma > 0 and counter is not None:
+            mode = kernel.SEEDED
+        elif steps.sigma > 0:
+            mode = kernel.GIVEN
+            normals = [noise.normals(k, first_step + r) for r in range(len(steps.eta))]
+            given = np.stack(normals).astype(self.dtype, copy=False)
+        return kernel.Draws(
+            mode, (steps.sigma * self.sensitivity(batch)).reshape(-1), np.uint64(key[0]), np.uint64(key[1]), k,
+            first_step, *place, given, weights,
+        )  # fmt: skip
+
+    @cached_property
+    def _solver(self) -> ArgminSolver:
+        """Where there are kinks it keeps factors and multipliers of every node and run from one call to the next."""
+        return ArgminSolver(
+            self._rows, self.sites.d, self.sites.rows.offsets, self.sites.labels, self.loss, self.regulariser,
+            self.lam, divisor=self.divisor.reshape(-1), max_grad_norm=self.max_grad_norm,
+        )  # fmt: skip
+
+    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
+        if self.loss.outputs > 1:
+            return super().argmin(pull, curvature, start, tolerance)
+        return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
+
+    def score(self, models: Array) -> Scores:
+        if self.loss.outputs > 1:
+            return super().score(models)
+        count = len(self.sites.labels)
+        losses, hits = score(self._rows, self._data.labels, self.loss, np.ascontiguousarray(models, dtype=self.dtype))
+        meant = isinstance(self.loss.labels, Signs)  # in regression nothing is right or wrong
+        return Scores(losses / count, hits / count if meant else np.full_like(hits, np.nan))

@@ -1,0 +1,235 @@
+"""The oracle on a GPU, through CuPy: the same methods on arrays that stay on the card.
+
+The algorithms do not know: their lines are element-wise, and CuPy's arrays answer to them. Only the l inner steps are a
+kernel of their own (`kernels/steps.cu`). There is no argmin here.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import UnsupportedError
+from sottovoce.oracle.kernels.random import expect_room
+from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
+from sottovoce.problem.evaluation import Scores, evaluate
+from sottovoce.problem.rows import SparseRows
+
+# A block keeps two models per thread in shared memory; two blocks of at most this many bytes share a multiprocessor.
+_SHARED_BYTES = 112 * 1024
+_TILES = (32,)
+_ROWS_AT_ONCE = 4
+_MOST_IN_A_GROUP = 16
+_NEARLY_EVERY = 0.9  # share of the rows that a column must be in to be called dense
+_SCORED_AT_ONCE = 1 << 28  # rows times models; a gigabyte in single precision
+_NULL = np.uint64(0)
+
+
+def cupy() -> Any:
+    """CuPy, or a refusal that says what is missing."""
+    try:
+        import cupy as cp
+    except ImportError as error:
+        raise UnsupportedError("device='cuda' needs CuPy. Install it with: pip install 'sottovoce[cuda]'") from error
+    try:
+        cp.cuda.runtime.getDeviceCount()
+    except cp.cuda.runtime.CUDARuntimeError as error:
+        raise UnsupportedError(f"device='cuda' needs a CUDA GPU, and CuPy finds none: {error}.") from error
+    return cp
+
+
+@cache
+def _function(template: str) -> Any:
+    """One instance of a kernel, compiled on first use and kept by CuPy on disk."""
+    source = files("sottovoce.oracle.kernels").joinpath("steps.cu").read_text(encoding="utf-8")
+    module = cupy().RawModule(code=source, options=("-std=c++17",), name_expressions=[template])
+    return module.get_function(template)
+
+
+class Packed(NamedTuple):
+    """Rows padded to whole groups of non-zeros, nodes to whole numbers of rows, as steps.cu reads them."""
+
+    group: int
+    entries: np.ndarray[Any, Any]  # (groups * group,) of (value, column)
+    dense: np.ndarray[Any, Any]  # (padded rows, dense columns) values
+    columns: np.ndarray[Any, Any]  # (dense columns,) int32
+    starts: np.ndarray[Any, Any]  # (padded rows + 1,) int32
+    offsets: np.ndarray[Any, Any]  # (nodes + 1,) int32
+    ids: np.ndarray[Any, Any]  # (padded rows,) int32, -1 for padding
+
+
+def pack(matrix: Any, offsets: Ints, dtype: np.dtype[Any]) -> Packed:
+    """Take the dense columns out of CSR rows and pad the rest. Padding has value 0, in column d."""
+    rows, d = matrix.shape
+    columns = _dense_columns(matrix)
+    padded = -(-np.diff(offsets) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
+    new_offsets = np.concatenate([[0], np.cumsum(padded)])
+    where = np.arange(rows) + np.repeat(new_offsets[:-1] - offsets[:-1], np.diff(offsets))
+    ids = np.full(new_offsets[-1], -1)
+    ids[where] = np.arange(rows)
+    dense = np.zeros((len(ids), len(columns)), dtype=dtype)
+    dense[where] = matrix[:, columns].toarray()
+
+    kept = ~np.isin(matrix.indices, columns)
+    counts = np.add.reduceat(np.append(kept, False), matrix.indptr[:-1]) * (np.diff(matrix.indptr) > 0)
+    widest = max(2, int(counts.max(initial=0)))
+    group = min(_MOST_IN_A_GROUP, widest + widest % 2)
+    groups = np.ones(len(ids), dtype=np.int64)
+    groups[where] = np.maximum(1, -(-counts // group))
+    starts = np.concatenate([[0], np.cumsum(groups)])
+    kind = np.int32 if dtype == np.float32 else np.int64
+    entries = np.zeros(starts[-1] * group, dtype=[("value", dtype), ("column", kind)])
+    entries["column"] = d
+    firsts = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    place = np.arange(int(counts.sum())) + np.repeat(starts[where] * group - firsts, counts)
+    entries["value"][place], entries["column"][place] = matrix.data[kept], matrix.indices[kept]
+    return Packed(group, entries, dense, *(a.astype(np.int32) for a in (columns, starts, new_offsets, ids)))
+
+
+def _dense_columns(matrix: Any) -> Ints:
+    """The columns that nearly every row has: four or eight of the fullest, or none."""
+    share = np.bincount(matrix.indices, minlength=matrix.shape[1]) / max(1, matrix.shape[0])
+    fullest = np.argsort(-share, kind="stable")
+    count = 4 * min(2, int(np.sum(share >= _NEARLY_EVERY)) // 4)
+    return np.sort(fullest[:count]).astype(np.int64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CudaOracle(Oracle):
+    """Rows and models on the card."""
+
+    @property
+    def _c(self) -> str:
+        return "float" if self.dtype == np.float32 else "double"
+
+    def zeros(self, runs: int) -> Array:
+        zeros: Array = cupy().zeros((self.sites.n, self.d, runs), dtype=self.dtype)
+        return zeros
+
+    @cached_property
+    def degree(self) -> Array:
+        degrees: Array = self._on_card(self.degrees.reshape(-1, 1, 1))
+        return degrees
+
+    def _on_card(self, values: Any) -> Any:
+        return cupy().asarray(np.ascontiguousarray(values, dtype=self.dtype))
+
+    @cached_property
+    def _rows(self) -> tuple[str, Any]:
+        """The kernel's template arguments that the rows decide, and its struct `Rows` with the arrays it points to."""
+        held = self.sites.rows
+        matrix = held.matrix if isinstance(held, SparseRows) else csr_array(held.block(0, len(self.sites.labels)))
+        packed = pack(matrix, held.offsets, self.dtype)
+        real = packed.ids >= 0
+        labels, cap = np.ones(len(real)), np.ones(len(real))
+        labels[real] = self.sites.labels
+        if self._slope_cap is not None:
+            cap[real] = np.minimum(self._slope_cap[:, 0], np.finfo(self.dtype).max)
+        arrays = {
+            "entries": packed.entries.view(np.uint8),
+            "dense": packed.dense,
+            "columns": packed.columns,
+            "starts": packed.starts,
+            "offsets": packed.offsets,
+            "ids": packed.ids,
+            "labels": labels.astype(self.dtype),
+            "cap": cap.astype(self.dtype),
+            "share": (1.0 / self.divisor.reshape(-1)).astype(self.dtype),
+        }
+        on_card = {name: cupy().asarray(np.ascontiguousarray(a)) for name, a in arrays.items()}
+        struct = np.array([a.data.ptr for a in on_card.values()], dtype=np.uint64)
+        if self._slope_cap is None:
+            struct[list(arrays).index("cap")] = 0
+        one = bool(np.all(np.diff(packed.starts) == 1))
+        template = f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile}}, {str(one).lower()}"
+        return template, (struct.view([(name, np.uint64) for name in arrays]), on_card)
+
+    def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
+        return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
+
+    def _fused(self, w: Array, steps: Steps, first_step: int = 0) -> Inner:
+        cp, (nodes, d, runs), l, real = cupy(), w.shape, len(steps.eta), self.dtype.type
+        mode, given, counter = self._noise(steps, first_step)
+        weights = _NULL if steps.batch is None else self._weights(steps, first_step, runs)
+        threads, in_shared = self._tile(d, runs)
+        tiles = -(-runs // threads)
+        room = _NULL if in_shared else cp.empty((tiles, nodes, 2, d + 1, threads), dtype=self.dtype)
+        last, mean, total = cp.empty_like(w), cp.empty_like(w), cp.empty_like(w)
+        template, (rows, _) = self._rows
+        template = f"{template.format(tile=threads)}, {str(in_shared).lower()}"
+        launch = _function(f"noisy_steps<{self._c}, {type(self.loss).__name__}, {template}>")
+        launch.max_dynamic_shared_size_bytes = shared = 2 * (d + 1) * threads * self.dtype.itemsize if in_shared else 0
+        launch(
+            (nodes, tiles), (threads,),
+            (rows, weights, given, self._on_card(steps.eta.reshape(l, -1)),
+             cp.ascontiguousarray(steps.curvature.reshape(-1)),
+             self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1)), cp.ascontiguousarray(w),
+             cp.ascontiguousarray(steps.pull), last, mean, total, room, np.int32(nodes), np.int32(d), np.int32(runs),
+             np.int32(l), np.int32(first_step), real(self.loss.theta), real(self.lam * self.regulariser.l1),
+             real(self.lam * self.regulariser.l2), real(math.inf if steps.radius is None else steps.radius),
+             np.int32(mode), *counter),
+            shared_mem=shared,
+        )  # fmt: skip
+        return Inner(last, mean, total)
+
+    def _tile(self, d: int, runs: int) -> tuple[int, bool]:
+        """(threads of a block, whether its models fit into shared memory)."""
+        fits = _SHARED_BYTES // (2 * (d + 1) * self.dtype.itemsize)
+        for threads in _TILES:
+            if threads <= fits and threads < 2 * runs:
+                return threads, True
+        return (_TILES[-1], True) if _TILES[-1] <= fits else (_TILES[0], False)
+
+    def _noise(self, steps: Steps, first_step: int) -> tuple[int, Any, tuple[Any, ...]]:
+        """(0 none, 1 seeded or 2 given; the given normals; key and counter)."""
+        seeded = steps.noise.counters.normals
+        key, place = ((0, 0), (0, 0)) if seeded is None else (seeded.normal_key, seeded.shape.first)
+        counter = tuple(map(np.uint32, (*key, steps.k, *place)))
+        if steps.sigma == 0:
+            return 0, _NULL, counter
+        if seeded is not None:
+            return 1, _NULL, counter
+        normals = [steps.noise.normals(steps.k, first_step + r) for r in range(len(steps.eta))]
+        return 2, self._on_card(np.stack(normals)), counter
+
+    def _weights(self, steps: Steps, r: int, runs: int) -> Any:
+        """As `batch_weights`, drawn on the card if the source is one that can be drawn from there."""
+        seeded, batch, nodes = steps.noise.counters.batches, steps.batch, self.sites.n
+        assert batch is not None
+        if seeded is None:
+            return self._on_card(self.batch_weights(steps.k, r, batch, steps.noise))
+        expect_room(self.sites.rows.offsets, batch.size, seeded.shape.first_run, runs)
+        weights = cupy().zeros((len(self.sites.labels), runs), dtype=self.dtype)
+        _function(f"draw_batch<{self._c}>")(
+            (nodes, -(-runs // 128)), (128,),
+            (weights, cupy().asarray(self.sites.rows.offsets), np.int32(nodes), np.int32(runs), np.int32(batch.size),
+             np.int32(batch.scheme == "poisson"), self.dtype.type(1 / batch.size), *seeded.batch_key,
+             *map(np.uint32, (steps.k, r, seeded.shape.first_node, seeded.shape.first_run))),
+        )  # fmt: skip
+        if self.importances is not None:  # the kernel divides by the batch size alone
+            weights *= self._on_card(np.repeat(self.importances, self.sites.counts)[:, None])
+        return weights
+
+    def score(self, models: Array) -> Scores:
+        cp = cupy()
+        risk, accuracy = evaluate(
+            self._dense_block, self._on_card(self.sites.labels), self.loss, cp.asarray(models), _SCORED_AT_ONCE
+        )
+        return Scores(cp.asnumpy(risk), cp.asnumpy(accuracy))
+
+    def _dense_block(self, first: int, last: int) -> Any:
+        block = self.sites.rows.block(first, last)
+        return self._on_card(block if isinstance(block, np.ndarray) else block.toarray())
+
+    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:  # noqa: ARG002
+        raise UnsupportedError("device='cuda' has no exact argmin. Run this algorithm with device='cpu'.")
+
+    def moments(self, full: bool) -> Floats:  # noqa: ARG002
+        raise UnsupportedError("device='cuda' has no sums over all nodes. Run this algorithm with device='cpu'.")

@@ -1,0 +1,14 @@
+"""Fast kernels for the CPU, compiled by Numba. Each is tested against the plain NumPy form of what it computes.
+
+    simd, formulas, tiles        vectors, functions on them, rows times models, work for threads
+    steps, softmax, score        where simulations spend their time
+    random                       counter-based normals and batches, and the exact noise of real sites
+
+Kernels know arrays and losses' formulas. They know no site, no graph, no algorithm and no price, and nothing about
+privacy hangs on which of them ran.
+"""
+
+# Importing these teaches Numba the operators and functions of vectors, which every kernel uses.
+from sottovoce.oracle.kernels import formulas, simd
+
+__all__ = ["formulas", "simd"]

@@ -1,0 +1,181 @@
+"""Work shared out to threads, item by item, outside of the interpreter's lock.
+
+A kernel takes (counter, items, ...) and claims the next item until there is none. Which thread does an item does not
+matter to its result. Numba's own `prange` is not used: it compiles a kernel several times over, gives each thread a
+fixed share however uneven the sites are, and on some of its back ends ends the process after a fork.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, overload
+
+from sottovoce.arrays import Array, Ints
+from sottovoce.oracle.kernels.simd import at, broadcast, fma, load, store, width
+
+kernel = numba.njit(nogil=True, cache=True, error_model="numpy")
+# Called by kernels alone: without an entry from Python, functions compile in half the time. Parts stay functions of
+# their own; pieces work on vectors, and vanish into their callers so that these stay in registers.
+_inner = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+part = numba.njit(**_inner)
+piece = numba.njit(forceinline=True, **_inner)
+
+
+@intrinsic
+def claim(_context: Any, counter: Any) -> Any:
+    """The number of the next item: read the counter and add 1, as one step among all threads."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        return builder.atomic_rmw("add", data, ir.Constant(ir.IntType(64), 1), "monotonic")
+
+    return types.int64(counter), build
+
+
+@cache
+def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of this process; the process number is an argument only so that a fork gets a pool of its own."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
+
+
+def share_out(function: Callable[..., Any], items: int, *args: Any) -> None:
+    """Run a kernel on all items, on as many threads as `numba.set_num_threads` allows. Returns when all are done.
+
+    Args:
+        function: a kernel that takes (counter, items, *args) and claims items until there is none.
+        items: how many there are. Their results must not depend on who does them.
+        args: the rest of its arguments.
+    """
+    threads = min(numba.get_num_threads(), items)
+    # Threads claim items from this: the fast ones simply take more.
+    counter = np.zeros(1, dtype=np.int64)
+    if threads < 2:
+        function(counter, items, *args)
+        return
+    # A pool does not survive a fork, hence one for every process.
+    pool = _pool(os.getpid(), threads - 1)
+    others = [pool.submit(function, counter, items, *args) for _ in range(threads - 1)]
+    function(counter, items, *args)
+    for other in others:
+        other.result()
+
+
+# -- tiles ------------------------------------------------------------------------------------------------------------
+# Rows times a tile of models, in compiled code.
+#
+# A tile is one node's model for `width` runs, flat as (d, width), aligned to cache lines and small enough to stay in
+# the first-level cache. `dot` keeps its sums in registers over a row's non-zeros; `scatter` adds multiples of rows.
+
+# ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
+
+
+_LINE = 64  # bytes of a cache line, and of the widest register
+
+
+class Csr(NamedTuple):
+    """Sparse rows, sorted by column."""
+
+    values: Array  # (non-zeros,)
+    columns: Ints  # (non-zeros,) int32
+    starts: Ints  # (rows + 1,) int64
+
+
+class Dense(NamedTuple):
+    """Full rows."""
+
+    values: Array  # (rows, d)
+
+
+@part
+def aligned(count: int, sample: Any) -> Any:
+    """Room for `count` numbers of the kind of `sample`, from the start of a cache line on."""
+    room = np.empty(count + _LINE // 4, sample.dtype)
+    skip = (-room.ctypes.data % _LINE) // room.itemsize
+    return room[skip : skip + count]
+
+
+@part
+def copy_in(tile: Any, lanes: Any, stack: Any, i: int, first: int, runs: int) -> None:
+    """Runs first.. of node i, from a stack (nodes, d, all runs) into a tile; the lanes left over become 0."""
+    size = width(lanes)
+    for c in range(stack.shape[1]):
+        for q in range(runs):
+            tile[c * size + q] = stack[i, c, first + q]
+        for q in range(runs, size):
+            tile[c * size + q] = 0
+
+
+@part
+def copy_out(stack: Any, i: int, first: int, runs: int, tile: Any, lanes: Any) -> None:
+    """Runs first.. of node i, from a tile back into a stack (nodes, d, all runs)."""
+    size = width(lanes)
+    for c in range(stack.shape[1]):
+        for q in range(runs):
+            stack[i, c, first + q] = tile[c * size + q]
+
+
+def dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+    """<a_j, w> for every lane of the tile w."""
+    raise NotImplementedError("compiled code only")
+
+
+def scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+    """Add s_q a_{which[q]} to the tile for q = 0 .. n - 1, in this order; s_q is vector q of `slopes`."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(dot, jit_options={"forceinline": True})
+def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+    """`dot` for sparse and for full rows."""
+    if rows.instance_class is Csr:
+
+        def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+            # One sum in registers over all non-zeros of the row.
+            total = broadcast(tile.dtype.type(0), lanes)
+            for k in range(at(rows.starts, j), at(rows.starts, j + 1)):
+                total = fma(load(tile, at(rows.columns, k) * width(lanes), lanes), at(rows.values, k), total)
+            return total
+
+        return sparse
+
+    def dense(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
+        d = rows.values.shape[1]
+        total = broadcast(tile.dtype.type(0), lanes)
+        for c in range(d):
+            total = fma(load(tile, c * width(lanes), lanes), at(rows.values, j * d + c), total)
+        return total
+
+    return dense
+
+
+@overload(scatter, jit_options={"forceinline": True})
+def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+    """`scatter` for sparse and for full rows."""
+    if rows.instance_class is Csr:
+
+        def sparse(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+            for q in range(n):
+                s = load(slopes, q * width(lanes), lanes)
+                for k in range(at(rows.starts, at(which, q)), at(rows.starts, at(which, q) + 1)):
+                    place = at(rows.columns, k) * width(lanes)
+                    store(tile, place, fma(s, at(rows.values, k), load(tile, place, lanes)))
+
+        return sparse
+
+    def dense(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+        # Column by column, so that a sum over the rows stays in registers.
+        d = rows.values.shape[1]
+        for c in range(d):
+            total = load(tile, c * width(lanes), lanes)
+            for q in range(n):
+                total = fma(load(slopes, q * width(lanes), lanes), at(rows.values, at(which, q) * d + c), total)
+            store(tile, c * width(lanes), total)
+
+    return dense

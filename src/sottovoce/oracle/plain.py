@@ -1,0 +1,374 @@
+"""Local data as an algorithm sees it: an oracle for a stack of nodes.
+
+An algorithm never touches a row. It asks for the risk, a gradient, the l noisy linearised steps, or an argmin, of
+
+    L_i(w) = (n omega_i / m_i) sum_j loss(<w, a_ij>, b_ij) + lam phi(w),
+
+where omega_i is the site's weight (`problem.sites.importances`): equal ones are 1/n, so n omega_i = 1. The mean of
+all L_i is the weighted mean of the sites' mean losses plus lam phi(w), however many sites there are. All this is on
+arrays (nodes, d, runs). A real site is a stack of one node and one run. Where the loss has several outputs, w is a flat
+(d, outputs) matrix and <w, a> a vector. This class is the plain NumPy form, which every faster one is tested against.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.argmin.plain import Objective, objective_of, refuse_unsupported
+from sottovoce.privacy import Scheme
+from sottovoce.privacy.accounting.gaussian import UNIT
+from sottovoce.problem.evaluation import Scores, evaluate
+from sottovoce.problem.losses import Loss, expect_one_output
+from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.sites import NORM_SLACK, Sites
+
+DOUBLE: np.dtype[Any] = np.dtype(np.float64)
+# Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
+_SHORTEST = 1e-150
+
+
+class Batch(NamedTuple):
+    """How a stochastic gradient draws its rows: `size` of them (expected, for Poisson), by `scheme`."""
+
+    size: int
+    scheme: Scheme
+
+
+class Steps(NamedTuple):
+    """What the l inner steps of one round need besides the place to start from."""
+
+    k: int  # the round, from 1
+    pull: Array  # (nodes, d, runs) linear term of the augmented Lagrangian
+    curvature: Array  # (nodes, 1, 1) its quadratic term, 2 rho |N_i|
+    eta: Floats  # (l, nodes, 1, 1) step parameters
+    sigma: float  # noise multiplier; 0 adds none and draws none
+    noise: Noise  # where normals and batches come from
+    batch: Batch | None = None  # rows of a stochastic gradient; None takes all
+    radius: float | None = None  # of the ball to project onto; None does not project
+
+
+class Inner(NamedTuple):
+    """What the l inner steps of one round leave behind."""
+
+    last: Array  # (nodes, d, runs) w~^{k,l}
+    mean: Array  # (nodes, d, runs) mean of w~^{k,1} .. w~^{k,l}, which is what a node broadcasts
+    total: Array  # (nodes, d, runs) sum of w~^{k,0} .. w~^{k,l-1}, for the theorem's average
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """The private rows of a stack of nodes, bound to one objective.
+
+    Args:
+        sites: the rows.
+        degrees: |N_i| of every node held here.
+        n: the number of nodes in the whole network, of which the ones held here may be a part.
+        loss, regulariser, lam: the objective.
+        max_grad_norm: clip each record's gradient to this norm, which then is c1.
+        importances: n omega_i of every node held here; None is 1 for all.
+        dtype: of models and messages; this plain form is tested in double precision only.
+    """
+
+    sites: Sites
+    degrees: Ints
+    n: int
+    loss: Loss
+    regulariser: Regulariser
+    lam: float
+    max_grad_norm: float | None = None
+    dtype: np.dtype[Any] = DOUBLE
+    importances: Floats | None = None
+
+    # Said by each class for itself, so that a new one refuses what it was not made for.
+    _vectors: ClassVar[bool] = True
+
+    def __init_subclass__(cls, vector_predictions: bool = False) -> None:
+        """A subclass takes losses of several outputs only if it says so."""
+        super().__init_subclass__()
+        cls._vectors = vector_predictions
+
+    def __post_init__(self) -> None:
+        if not self._vectors:
+            expect_one_output(self.loss, type(self).__name__)
+        expect(
+            len(self.degrees) == self.sites.n,
+            "one node of the graph for every site",
+            nodes=len(self.degrees),
+            sites=self.sites.n,
+        )
+        expect(self.lam >= 0, "lam >= 0", lam=self.lam)
+        if self.max_grad_norm is not None:
+            expect(0 < self.max_grad_norm < np.inf, "max_grad_norm > 0", max_grad_norm=self.max_grad_norm)
+        if self.sites.private:
+            refuse_single(self.dtype.name)
+        self.loss.labels.check(self.sites.labels)
+        expect(
+            self.importance.shape == self.m.shape and bool(np.all((self.importance > 0) & (self.importance < np.inf))),
+            "a finite importance > 0 for every site",
+            importances=self.importances,
+        )
+        if not np.isfinite(self.c1):
+            raise InputError(
+                f"Expected a bound on every record's gradient, got data_norm={self.sites.data_norm} and no "
+                "max_grad_norm. Declare a finite data_norm, or clip gradients with max_grad_norm."
+            )
+
+    # -- public numbers, shaped to broadcast against (nodes, d, runs) -------------------------------------------------
+
+    @property
+    def d(self) -> int:
+        """Coordinates of a model."""
+        return self.sites.d * self.loss.outputs
+
+    @cached_property
+    def degree(self) -> Array:
+        """|N_i|, in the precision of the models."""
+        return np.asarray(self.degrees, dtype=self.dtype).reshape(-1, 1, 1)
+
+    @cached_property
+    def m(self) -> Floats:
+        """m_i, the number of rows."""
+        return self.sites.counts.astype(np.float64).reshape(-1, 1, 1)
+
+    @cached_property
+    def importance(self) -> Floats:
+        """n omega_i, how much the node counts; 1 where all count the same."""
+        given = np.ones(self.sites.n) if self.importances is None else self.importances
+        return np.asarray(given, dtype=np.float64).reshape(-1, 1, 1)
+
+    @cached_property
+    def divisor(self) -> Floats:
+        """m_i / (n omega_i): what the sum of a node's losses is divided by. m_i where all count the same."""
+        return self.m / self.importance
+
+    def batch_divisor(self, size: int) -> Floats:
+        """B / (n omega_i): what the sum over a batch is divided by."""
+        return size / self.importance
+
+    @property
+    def c1(self) -> float:
+        """Bound on the norm of one record's gradient: the loss's Lipschitz constant, or the clipping norm."""
+        bound = self.loss.lipschitz(self.sites.data_norm)
+        return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
+
+    def sensitivity(self, batch: Batch | None = None) -> Floats:
+        """By how much replacing one row moves the gradient of L_i, in l2: 2 c1 n omega_i / m_i, or 2 c1 n omega_i / B
+        for each time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1). As computed: the
+        rounding of sums is in.
+        """
+        terms = self.m if batch is None else np.maximum(self.m, batch.size)
+        exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if batch is None else self.batch_divisor(batch.size))
+        return exact * (1 + terms * summation_error(terms))
+
+    @property
+    def fewest_rows(self) -> int:
+        """The smallest m_i, where sampling hides a row least."""
+        return int(self.sites.counts.min())
+
+    def zeros(self, runs: int) -> Array:
+        """A stack of zero models."""
+        return np.zeros((self.sites.n, self.d, runs), dtype=self.dtype)
+
+    # -- the private part ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _labels(self) -> Floats:
+        return self.sites.labels[:, None]
+
+    @cached_property
+    def _share(self) -> Floats:
+        """n omega_i / m_i for every row."""
+        return np.repeat(1.0 / self.divisor[:, 0, 0], self.sites.counts)[:, None]
+
+    @cached_property
+    def _slope_cap(self) -> Floats | None:
+        """A record's gradient is slope * a, so clipping its norm is clipping the slope's at max_grad_norm / ||a||."""
+        if self.max_grad_norm is None:
+            return None
+        with np.errstate(over="ignore"):  # no cap at all then
+            return (self.max_grad_norm / np.maximum(self.sites.rows.norms(), _SHORTEST))[:, None]
+
+    def _predictions(self, w: Array) -> Array:
+        """<w, a> for every row: (rows, runs), and the outputs on a last axis where there are several."""
+        rows, outputs = self.sites.rows, self.loss.outputs
+        return rows.predict(w) if outputs == 1 else rows.predict_vectors(w, outputs)
+
+    def risk(self, w: Array) -> Array:
+        """L_i(w_i): (nodes, d, runs) -> (nodes, runs)."""
+        losses = self.loss.value(self._predictions(w), self._labels, self.loss.theta)
+        means: Array = np.add.reduceat(losses * self._share, self.sites.rows.offsets[:-1], axis=0)
+        return means + self.lam * self.regulariser.value(w)
+
+    def gradient(self, w: Array, weights: Array | None = None) -> Array:
+        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of n omega_i / m_i.
+
+        Formal guarantees: whatever w is, every record's part is finite and no longer than c1 (1 + 1e-12).
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = settled(self._predictions(w))
+        slopes = self.loss.slope(z, self._labels, self.loss.theta)
+        weights = self._share if weights is None else weights
+        of_rows = self._scalar_sum if self.loss.outputs == 1 else self._vector_sum
+        return of_rows(slopes, weights) + self.lam * self.regulariser.gradient(w)
+
+    def _scalar_sum(self, slopes: Array, weights: Array) -> Array:
+        """sum_j weight_j clip(slope_j) a_j at every node, for slopes (rows, runs)."""
+        cap = self._slope_cap
+        clipped = slopes if cap is None else np.clip(slopes, -cap, cap)
+        return self.sites.rows.adjoint(clipped * weights)
+
+    def _vector_sum(self, slopes: Array, weights: Array) -> Array:
+        """The same for slopes (rows, runs, outputs), which are shortened to the cap and keep their direction."""
+        if self._slope_cap is not None:
+            # Relative to the largest part, whose square is 1: the squares of small slopes vanish, long rows do not.
+            largest = np.maximum(np.max(np.abs(slopes), axis=-1), np.finfo(slopes.dtype).tiny)
+            lengths = largest * np.sqrt(np.sum((slopes / largest[..., None]) ** 2, axis=-1))
+            lengths = np.maximum(lengths, np.finfo(slopes.dtype).tiny)
+            with np.errstate(over="ignore"):
+                weights = weights * np.minimum(self._slope_cap / lengths, 1.0)
+        return self.sites.rows.adjoint_vectors(slopes * weights[..., None])
+
+    def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        """The l noisy linearised steps of round k, from w~^{k,0} = w (nodes, d, runs):
+
+            g   = grad L_i(w) - sigma s z,      z ~ N(0, I),  s the sensitivity of the gradient
+            w  <- (eta_r w - g + pull) / (curvature + eta_r),        and onto the ball of that radius, if given
+
+        Formal guarantees: given w and the pull, each step is a Gaussian mechanism with noise multiplier sigma with
+        respect to replacing one row (sampled, if there is a batch); see docs/proofs/ipadmm.md.
+        """
+        k, sigma, noise, batch = steps.k, steps.sigma, steps.noise, steps.batch
+        total, mean = np.zeros_like(w), np.zeros_like(w)
+        for r, eta_r in enumerate(steps.eta):
+            g = self.gradient(w, None if batch is None else self.batch_weights(k, r, batch, noise))
+            if sigma > 0:
+                g = noise.added(g, sigma, self.sensitivity(batch), k, r)
+            total += w
+            w = (eta_r * w - g + steps.pull) / (steps.curvature + eta_r)
+            if steps.radius is not None:
+                w = onto_ball(w, steps.radius)
+            mean += w
+        return Inner(last=w, mean=mean / len(steps.eta), total=total)
+
+    def batch_weights(self, k: int, r: int, batch: Batch, noise: Noise) -> Array:
+        """How often each row is drawn in step r of round k, times n omega_i, over the batch size: (rows, runs)."""
+        counts = noise.draws(k, r, self.sites.rows.offsets, batch.size, batch.scheme)
+        weights: Array = counts / np.repeat(self.batch_divisor(batch.size)[:, 0, 0], self.sites.counts)[:, None]
+        return weights
+
+    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
+        """argmin_w L_i(w) - <pull_i, w> + (curvature_i / 2) ||w||^2, node by node.
+
+        Formal guarantees: the result is within tolerance / mu_i of the minimiser, mu_i the strong convexity of the
+        local problem. This plain form needs a smooth loss and a smooth regulariser.
+        """
+        refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
+        w, mu = start.copy(), curvature[:, 0, 0] + self.lam * (self.regulariser.curvature or 0.0)
+        for i, objective in enumerate(self._objectives):
+            for q in range(start.shape[2]):
+                w[i, :, q] = objective.argmin(pull[i, :, q], float(mu[i]), start[i, :, q], tolerance)
+        return w
+
+    def score(self, models: Array) -> Scores:
+        """Mean loss and accuracy of models, given as columns (d, models), on all rows. For simulations only."""
+        return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models)
+
+    @cached_property
+    def _objectives(self) -> list[Objective]:
+        parts = zip(self.sites.rows.offsets[:-1], self.sites.rows.offsets[1:], strict=True)
+        return [
+            objective_of(
+                self.loss, self.sites.rows.block(int(first), int(last)), self.sites.labels[first:last],
+                self._share[first:last, 0],
+            )
+            for first, last in parts
+        ]  # fmt: skip
+
+    # -- sums over all rows held here, for algorithms that only ever open sums ---------------------------------------
+
+    @cached_property
+    def _together(self) -> "Oracle":
+        """The rows as those of one node, without a regulariser."""
+        return Oracle(
+            self.sites.pooled(), np.zeros(1, dtype=np.int64), 1, self.loss, self.regulariser, 0.0, self.max_grad_norm
+        )
+
+    def gradient_sum(self, w: Array) -> Array:
+        """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
+        ones = np.ones((len(self.sites.labels), 1))
+        total: Array = self._together.gradient(w.astype(np.float64, copy=False), ones)
+        return total.astype(self.dtype, copy=False)
+
+    def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
+        """By how much replacing one row moves `gradient_sum` at w, in l2: (1, 1, runs). As computed, in double
+        precision, from at most so many rows: the rounding of sums is in.
+        """
+        norm = self.sites.data_norm * (1 + NORM_SLACK)
+        cap = np.inf if self.max_grad_norm is None else 2 * self.max_grad_norm * (1 + NORM_SLACK)
+        reach = np.sqrt(np.sum(w.astype(np.float64) ** 2, axis=1, keepdims=True)) * norm * (1 + NORM_SLACK)
+        exact = np.minimum(self.loss.spread(reach) * norm, cap)
+        return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
+
+    def moments(self, full: bool) -> Floats:
+        """M = sum of a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
+        are those of matrices; or only its diagonal.
+        """
+        if not full:
+            return self.sites.rows.squares()
+        m, (i, j) = self.sites.rows.moments(), np.triu_indices(self.sites.d)
+        return m[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+
+    def moments_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, and the rounding of so many rows."""
+        square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2
+        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+
+
+def summation_error(terms: Floats) -> Floats:
+    """gamma: a sum of so many products in double precision, in any order, is off by this part of the sum of their sizes
+    (Higham 2002, Section 4.2; eight roundings more for each term).
+    """
+    return (terms + 8) * UNIT / (1 - (terms + 8) * UNIT)
+
+
+def refuse_single(dtype: str) -> None:
+    """Refuse less than double precision for private rows."""
+    if dtype != DOUBLE.name:
+        raise PrivacyError(
+            f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
+            "row move a sum over many by more than the noise is calibrated for. Use float64."
+        )
+
+
+def settled(z: Array) -> Array:
+    """Predictions as a slope takes them: within +-sqrt(the largest number), and what is no number at the lower end.
+
+    <w, a> of a finite w may overflow, or be inf - inf. By this rule, which asks neither the row nor its label, a
+    record's slope is finite and within its bound for every w; no site's message then says whose product overflowed.
+    """
+    far = float(np.sqrt(np.finfo(z.dtype).max))
+    within: Array = np.fmin(np.fmax(z, -far), far)
+    return within
+
+
+def onto_ball(w: Array, radius: float) -> Array:
+    """The nearest point of the ball of that radius, for every model (axis 1)."""
+    norms = np.sqrt(np.sum(w * w, axis=1, keepdims=True))
+    shrunk: Array = w * np.minimum(1.0, radius / np.maximum(norms, radius))
+    return shrunk
+
+
+def one_by_one(fused: Callable[[Array, Steps, int], Inner], w: Array, steps: Steps) -> Inner:
+    """The l steps as l calls of a kernel that does one, given (w, steps, which step comes first)."""
+    mean, total = 0 * w, 0 * w
+    for r in range(len(steps.eta)):
+        inner = fused(w, steps._replace(eta=steps.eta[r : r + 1]), r)
+        w, mean, total = inner.last, mean + inner.mean, total + inner.total
+    return Inner(w, mean / len(steps.eta), total)

@@ -1,0 +1,1 @@
+"""What events cost: one interface, and one file for each way of bounding."""

@@ -1,0 +1,49 @@
+"""How good models are on all rows: the mean loss (no regulariser) and the accuracy.
+
+This reads every row without noise. It is for simulations on data that the analyst may see; no result of it is part of
+what a site releases.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sottovoce.arrays import Array, Floats
+from sottovoce.problem.losses import Loss
+
+# Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
+IN_CACHE = 1 << 20
+
+
+class Scores(NamedTuple):
+    """Of every model: its mean loss and its share of right answers (nan for regression)."""
+
+    risk: Floats  # (models,)
+    accuracy: Floats  # (models,)
+
+
+def evaluate(
+    block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE
+) -> Scores:
+    """Score models, given as columns, on all rows.
+
+    Args:
+        block: rows first..last-1 as a matrix, as in `Rows.block`.
+        labels: of all rows.
+        loss: whose value is averaged.
+        models: (d * outputs, models), on the device that `block` and `labels` are on.
+        block_size: rows times models to work on at a time.
+    """
+    count, outputs = len(labels), loss.outputs
+    step = max(1, block_size // max(1, outputs * models.shape[1]))
+    # A (d, outputs) matrix is `outputs` columns beside each other.
+    columns = models.reshape(models.shape[0] // outputs, -1)
+    risk: Any = 0.0
+    hits: Any = 0.0
+    for first in range(0, count, step):
+        z = block(first, first + step) @ columns
+        if outputs > 1:
+            z = z.reshape(len(z), outputs, -1).swapaxes(1, 2)
+        b = labels[first : first + step, None]
+        risk = risk + loss.value(z, b, loss.theta).sum(axis=0, dtype=float)
+        hits = hits + loss.labels.hits(z, b).sum(axis=0, dtype=float)
+    return Scores(risk / count, hits / count)

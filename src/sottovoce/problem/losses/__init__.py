@@ -1,0 +1,43 @@
+"""Losses, and the labels that each takes.
+
+A loss is a pair of formulas and two bounds. The noise of every private algorithm rests on `slope_bound`, so a loss
+whose bound is wrong is a privacy fault, not a numerical one.
+"""
+
+from sottovoce import settings
+from sottovoce.problem.losses.base import Classes, LabelSet, Loss, Reals, Signs, expect_one_output
+from sottovoce.problem.losses.scalar import Absolute, Hinge, Huber, Logistic, Quantile, SmoothedHinge
+from sottovoce.problem.losses.softmax import Softmax
+
+_SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile)
+_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax)
+_BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
+# The losses of one prediction per row. Their name alone is enough; softmax needs a number of classes.
+NAMES: tuple[str, ...] = tuple(loss.name for loss in _SCALAR)
+settings.tagged(Loss, "name", _BY_NAME)  # in files: { name = "huber", threshold = 1.0 }
+
+
+def by_name(name: str, **shape: float) -> Loss:
+    """The loss of that name; `shape` sets its parameter: `by_name("huber", threshold=2.0)`,
+    `by_name("softmax", classes=3)`.
+    """
+    return settings.read(Loss, {"name": name, **shape}, f"options of {name}")  # type: ignore[type-abstract]
+
+
+__all__ = [
+    "NAMES",
+    "Absolute",
+    "Classes",
+    "Hinge",
+    "Huber",
+    "LabelSet",
+    "Logistic",
+    "Loss",
+    "Quantile",
+    "Reals",
+    "Signs",
+    "SmoothedHinge",
+    "Softmax",
+    "by_name",
+    "expect_one_output",
+]

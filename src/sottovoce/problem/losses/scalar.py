@@ -1,0 +1,255 @@
+"""Losses of one prediction per row: scalar functions of z = <w, a> and the label b.
+
+The formulas are static methods of plain numbers, `f(z, b, theta)`, where theta is the loss's one shape
+parameter. They keep to ufuncs and arithmetic, so the same lines work on NumPy arrays and, compiled with
+`numba.njit`, on scalars. None of them branches, and none overflows for |z| up to 1e6.
+
+    margin losses      m = b z, labels -1 and +1
+    residual losses    r = z - b, labels are finite numbers
+"""
+
+# ruff: noqa: ARG004 (every formula has the same three arguments, so that a kernel can call any of them)
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import final
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import expect
+from sottovoce.problem.losses.base import Loss, Reals, Signs
+
+_CELLS = 4096  # that the maximum in `Logistic.spread` is looked for in
+
+
+def _check_positive(**shape: float) -> None:
+    """Refuse a shape parameter that is no finite, positive number."""
+    (value,) = shape.values()
+    expect(isfinite(value) and value > 0, "a finite number > 0", **shape)
+
+
+@final
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """ln(1 + exp(-m)). Its slope is at most 1, its curvature at most 1/4, at m = 0."""
+
+    name = "logistic"
+    labels = Signs()
+    theta = 0.0
+    slope_bound = 1.0
+    smoothness_bound = 0.25
+
+    def spread(self, reach: Floats) -> Floats:
+        """max over c in [0, 1] of sqrt(1 + x^2 + 2 x (1 - 2 c^2)), x = tanh(reach c / 2): from 1 at reach 0 up to 2.
+
+        Proved in docs/proofs/masked.md, Lemma 2. The maximum is bounded from above, cell by cell: x grows with c.
+        """
+        c = np.linspace(0.0, 1.0, _CELLS + 1)
+        x = np.tanh(np.asarray(reach, dtype=np.float64)[..., None] * c[1:] / 2) * (1 + 1e-15)
+        most = np.max(x * (x + 2 - 4 * c[:-1] ** 2), axis=-1)
+        spread: Floats = np.minimum(np.sqrt(1 + np.maximum(most, 0.0)) * (1 + 1e-12), 2.0)
+        return spread
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """ln(1 + exp(-m)), with the large part taken out of the exponential."""
+        m = b * z
+        e: Array = np.exp(-np.abs(m))
+        return np.maximum(-m, 0.0) + np.log1p(e)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-b / (1 + exp(m)); the numerator is 1 for m < 0 and exp(-m) otherwise, so nothing overflows."""
+        m = b * z
+        e: Array = np.exp(-np.abs(m))
+        return -b * (e + (m < 0) * (1 - e)) / (1 + e)
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """exp(m) / (1 + exp(m))^2, which is even in m."""
+        e: Array = np.exp(-np.abs(b * z))
+        return e / ((1 + e) * (1 + e))
+
+
+@dataclass(frozen=True)
+class _Kinked(Loss):
+    """A loss made of straight pieces: its slope jumps, so it has no smoothness."""
+
+    smoothness_bound = None
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """0 between the kinks."""
+        return 0.0 * z
+
+
+@final
+@dataclass(frozen=True)
+class Hinge(_Kinked):
+    """max(1 - m, 0). Its slope is -b or 0, and jumps at m = 1."""
+
+    name = "hinge"
+    labels = Signs()
+    theta = 0.0
+    slope_bound = 1.0
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """max(1 - m, 0)."""
+        return np.maximum(1 - b * z, 0.0)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-b below the margin, 0 from m = 1 on."""
+        return -b * (b * z < 1)
+
+
+@final
+@dataclass(frozen=True)
+class SmoothedHinge(Loss):
+    """The hinge with its kink rounded off. With h = 1 - m: 0, then h^2 / (2 width), then h - width / 2.
+
+    Args:
+        width: of the parabola, in margin. The curvature is 1 / width there.
+    """
+
+    name = "smoothed-hinge"
+    labels = Signs()
+    slope_bound = 1.0
+    width: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_positive(width=self.width)
+
+    @property
+    def theta(self) -> float:
+        """The width of the parabola, in margin."""
+        return self.width
+
+    @property
+    def smoothness_bound(self) -> float:
+        """1 / width."""
+        return 1 / self.width
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """All three pieces at once: with c = h clipped to [0, width], c (h - c / 2) / width."""
+        h = 1 - b * z
+        c = np.minimum(np.maximum(h, 0.0), theta)
+        return c * (h - c / 2) / theta
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-b c / width."""
+        return -b * np.minimum(np.maximum(1 - b * z, 0.0), theta) / theta
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """1 / width inside the parabola."""
+        h = 1 - b * z
+        return b * b * ((h > 0) & (h < theta)) / theta
+
+
+@final
+@dataclass(frozen=True)
+class Absolute(_Kinked):
+    """|r|, whose minimiser is a median. Its slope is the sign of r, and jumps at 0."""
+
+    name = "absolute"
+    labels = Reals()
+    theta = 0.0
+    slope_bound = 1.0
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """|r|."""
+        return np.abs(z - b)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """The sign of r, 0 at 0."""
+        return np.sign(z - b)
+
+
+@final
+@dataclass(frozen=True)
+class Huber(Loss):
+    """r^2 / 2 up to |r| = threshold, from there on threshold (|r| - threshold / 2).
+
+    Args:
+        threshold: in units of the label. It is also the bound on the slope, so the noise grows with it.
+    """
+
+    name = "huber"
+    labels = Reals()
+    smoothness_bound = 1.0
+    threshold: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive(threshold=self.threshold)
+
+    @property
+    def theta(self) -> float:
+        """The threshold."""
+        return self.threshold
+
+    @property
+    def slope_bound(self) -> float:
+        """The threshold."""
+        return self.threshold
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """Both pieces at once: with c = min(|r|, threshold), c (|r| - c / 2)."""
+        r = np.abs(z - b)
+        c = np.minimum(r, theta)
+        return c * (r - c / 2)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """The residual clipped to [-threshold, threshold]."""
+        return np.minimum(np.maximum(z - b, -theta), theta)
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """1 inside the threshold; written with a sign, because that keeps single precision single."""
+        return np.maximum(np.sign(theta - np.abs(z - b)), 0.0)
+
+
+@final
+@dataclass(frozen=True)
+class Quantile(_Kinked):
+    """The pinball loss, whose minimiser is the `level` quantile: level max(-r, 0) + (1 - level) max(r, 0).
+
+    Args:
+        level: strictly between 0 and 1; 1/2 is half of `Absolute`.
+    """
+
+    name = "quantile"
+    labels = Reals()
+    level: float = 0.5
+
+    def __post_init__(self) -> None:
+        expect(0 < self.level < 1, "0 < level < 1", level=self.level)
+
+    @property
+    def theta(self) -> float:
+        """The level."""
+        return self.level
+
+    @property
+    def slope_bound(self) -> float:
+        """The steeper of the two sides."""
+        return max(self.level, 1 - self.level)
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """The larger of the two lines."""
+        r = z - b
+        return np.maximum(-theta * r, (1 - theta) * r)
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """-level for r < 0, 1 - level for r > 0, the middle of the two at 0."""
+        return (np.sign(z - b) + 1) / 2 - theta

@@ -1,0 +1,232 @@
+"""Ways to deal the rows of one data set out to nodes, for simulations.
+
+A partition is called as `partition(data, nodes, seed)` and gives one array of row numbers per node:
+disjoint, none empty, each in rising order. The same seed gives the same parts. Seeded NumPy draws are
+fine here: who gets which row in a simulation is no secret.
+
+That holds only if what a row says does not decide who gets it. The guarantee is for a row replaced at its
+site, with all row counts public; where one label sends many rows to other sites, it promises nothing. So
+every partition says whether it reads rows, and private ones are dealt out by their number alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from math import inf
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import PrivacyError, expect
+from sottovoce.problem.dataset import Dataset
+from sottovoce.settings import check_choice, check_keys
+
+MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
+
+
+class Partition(ABC):
+    """Deals rows out to nodes."""
+
+    # Said by each class for itself, so that a new one is refused for private rows until somebody has looked at it.
+    reads_rows: ClassVar[bool] = True
+
+    def __init_subclass__(cls, reads_rows: bool = True) -> None:
+        """A subclass goes by the number of rows alone only if it says so."""
+        super().__init_subclass__()
+        cls.reads_rows = reads_rows
+
+    @abstractmethod
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+
+
+@final
+@dataclass(frozen=True)
+class Even(Partition, reads_rows=False):
+    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
+
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+        order = _shuffled(data, nodes, seed)
+        return _cut(order, np.full(nodes, len(data) // nodes))
+
+
+even = Even()
+
+
+@final
+@dataclass(frozen=True)
+class BySizes(Partition, reads_rows=False):
+    """At random, this many rows for each node; the rows left over are dropped."""
+
+    sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        expect(all(size >= 1 and size % 1 == 0 for size in self.sizes), "whole sizes >= 1", sizes=self.sizes)
+
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+        order = _shuffled(data, nodes, seed)
+        expect(len(self.sizes) == nodes, f"one size for each of {nodes} nodes", sizes=self.sizes)
+        expect(
+            sum(self.sizes) <= len(data),
+            f"sizes that add up to at most {len(data)} rows",
+            sum=sum(self.sizes),
+        )
+        return _cut(order, np.array(self.sizes, dtype=np.int64))
+
+
+@final
+@dataclass(frozen=True)
+class ByShares(Partition, reads_rows=False):
+    """At random, all rows, in these proportions (of any sum); every node gets at least one row."""
+
+    shares: Sequence[float]
+
+    def __post_init__(self) -> None:
+        expect(all(0 < share < inf for share in self.shares), "finite shares > 0", shares=self.shares)
+
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+        order = _shuffled(data, nodes, seed)
+        expect(len(self.shares) == nodes, f"one share for each of {nodes} nodes", shares=self.shares)
+        weights = np.array(self.shares, dtype=np.float64)
+        # One row each first: a tiny share must not leave a node with nothing.
+        return _cut(order, 1 + _apportion(len(data) - nodes, weights))
+
+
+@final
+@dataclass(frozen=True)
+class LabelSkew(Partition):
+    """Nodes with different mixes of labels: the nodes' shares of each label's rows are Dirichlet(alpha).
+
+    A small alpha gives each label to few nodes, a large one approaches an even mix. All rows are used.
+    Sizes come out unequal too. A node that ends below `minimum` rows then takes random rows from the
+    fullest node, until all have enough: with a small alpha and many nodes no redraw would ever do.
+    """
+
+    alpha: float = 0.5
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        expect(0 < self.alpha < inf, "a finite alpha > 0", alpha=self.alpha)
+        expect(self.minimum >= 1 and self.minimum % 1 == 0, "a whole minimum >= 1", minimum=self.minimum)
+
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+        _check(data, nodes, seed)
+        enough = nodes * self.minimum <= len(data)
+        expect(enough, f"at least nodes * minimum = {nodes * self.minimum} rows", rows=len(data))
+        values = np.unique(data.labels)
+        expect(len(values) <= MOST_LABELS, f"at most {MOST_LABELS} different labels", labels=len(values))
+        draws = np.random.default_rng(seed)
+        owner = np.empty(len(data), dtype=np.int64)
+        for value in values:
+            rows = draws.permutation(np.flatnonzero(data.labels == value))
+            counts = _apportion(len(rows), draws.dirichlet(np.full(nodes, self.alpha)))
+            owner[rows] = np.repeat(np.arange(nodes), counts)
+        self._repair(owner, nodes, draws)
+        return [np.flatnonzero(owner == i) for i in range(nodes)]
+
+    def _repair(self, owner: Ints, nodes: int, draws: np.random.Generator) -> None:
+        counts = np.bincount(owner, minlength=nodes)
+        for poor in np.flatnonzero(counts < self.minimum):
+            while counts[poor] < self.minimum:
+                rich = int(counts.argmax())
+                # The fullest never gives what it needs itself; while someone lacks rows it has some to spare.
+                moved = min(self.minimum - counts[poor], counts[rich] - self.minimum)
+                owner[draws.choice(np.flatnonzero(owner == rich), moved, replace=False)] = poor
+                counts[poor], counts[rich] = counts[poor] + moved, counts[rich] - moved
+
+
+@final
+@dataclass(frozen=True)
+class ByColumn(Partition):
+    """Nodes that differ in one attribute; all rows are used.
+
+    A one-hot attribute such as "native-country" keeps each category whole: from the largest down, each
+    goes to the node with the fewest rows so far. With as many nodes as categories, each node is one
+    category. More nodes than categories are refused. A numeric column is sorted, ties in random order,
+    and cut into contiguous blocks whose sizes differ by at most one. It is sorted as it stands in the
+    features, so after any scaling of rows.
+    """
+
+    column: str
+
+    def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
+        """The row numbers of every node."""
+        order = _shuffled(data, nodes, seed)
+        categories = data.categories(self.column)
+        if categories is None:
+            order = order[np.argsort(data.values(self.column)[order], kind="stable")]
+            return [np.sort(part) for part in np.array_split(order, nodes)]
+        present, code, sizes = np.unique(categories, return_inverse=True, return_counts=True)
+        enough = nodes <= len(present)
+        expect(enough, f"at most {len(present)} nodes, one for each {self.column} present", nodes=nodes)
+        owner = _balance(sizes, nodes)[code]
+        return [np.flatnonzero(owner == i) for i in range(nodes)]
+
+
+def _balance(sizes: Ints, nodes: int) -> Ints:
+    """For every category its node: from the largest down, to the lightest node."""
+    load = np.zeros(nodes, dtype=np.int64)
+    owner = np.empty(len(sizes), dtype=np.int64)
+    for category in np.argsort(-sizes, kind="stable"):
+        owner[category] = load.argmin()
+        load[owner[category]] += sizes[category]
+    return owner
+
+
+def _apportion(rows: int, weights: Floats) -> Ints:
+    """Whole numbers that add up to `rows`, in proportion to the weights, by largest remainders."""
+    exact = rows * weights / weights.sum()
+    counts: Ints = np.floor(exact).astype(np.int64)
+    counts[np.argsort(counts - exact, kind="stable")[: rows - counts.sum()]] += 1
+    return counts
+
+
+def _check(data: Dataset, nodes: int, seed: int) -> None:
+    expect(nodes >= 1, "nodes >= 1", nodes=nodes)
+    expect(nodes <= len(data), f"at most as many nodes as rows, {len(data)}", nodes=nodes)
+    expect(seed >= 0, "seed >= 0", seed=seed)
+
+
+def _shuffled(data: Dataset, nodes: int, seed: int) -> Ints:
+    _check(data, nodes, seed)
+    return np.random.default_rng(seed).permutation(len(data))
+
+
+def _cut(order: Ints, sizes: Ints) -> list[Ints]:
+    ends = np.cumsum(sizes)
+    return [np.sort(order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+
+_BY_NAME: dict[str, Callable[..., Partition]] = {
+    "even": lambda: even,
+    "sizes": BySizes,
+    "shares": ByShares,
+    "dirichlet": LabelSkew,
+    "column": ByColumn,
+}
+NAMES: tuple[str, ...] = tuple(_BY_NAME)
+
+
+def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
+    """Refuse to deal private rows out by what they say. A plain function does not say whether it reads them."""
+    if not isinstance(partition, Partition) or partition.reads_rows:
+        raise PrivacyError(
+            f"Expected a partition that does not read private rows, got partition={partition!r}: one changed row would "
+            "move others to other sites, which no guarantee covers. Use the partition even, or give every site its own "
+            "rows (train: --site-column)."
+        )
+
+
+def by_name(name: str, **options: Any) -> Partition:
+    """The partition of that name: `by_name("dirichlet", alpha=0.1)`, `by_name("column", column="sex")`."""
+    check_choice("partition", name, NAMES)
+    parameters = signature(_BY_NAME[name]).parameters
+    needed = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    check_keys(options, parameters, needed, f"options of the partition {name}")
+    return _BY_NAME[name](**options)

@@ -1,0 +1,195 @@
+"""A problem: all that a run must know of rows and network, bound once.
+
+Rows come from a data set, a file with its schema, arrays, or one file for each site. Whoever runs something on them
+gets a `Problem`, and need not know which it was.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+import numpy as np
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+from sottovoce.problem import losses
+from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Loss, Reals
+from sottovoce.problem.partition import Partition, even
+from sottovoce.problem.sites import Sites
+
+if TYPE_CHECKING:
+    from sottovoce.files.schema import Schema
+
+GraphOf: TypeAlias = Callable[[int], Graph]  # from the number of sites, which may be known only when rows were read
+
+
+@final
+@dataclass(frozen=True)
+class Answers:
+    """What labels and outputs mean to people. All of it is public.
+
+    A label that is a number is learnt as (label - offset) / scale, which lies in [-1, 1]: losses and steps then do not
+    depend on its unit. A model of what was learnt is scale * weights, and offset is added to its output.
+    """
+
+    classes: tuple[str, ...] | None = ("-1", "+1")  # None: the label is a number
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, schema: "Schema | None", outputs: int = 1) -> "Answers":
+        """As a schema says. Without one: signs or, where there are several outputs, the numbers of the classes."""
+        if schema is None:
+            return cls(tuple(map(str, range(outputs)))) if outputs > 1 else cls()
+        from sottovoce.files.schema import NumberLabel
+
+        label = schema.label
+        return cls.between(*label.bounds) if isinstance(label, NumberLabel) else cls(schema.classes)
+
+    @classmethod
+    def between(cls, low: float, high: float, *, centred: bool = True) -> "Answers":
+        """Numbers within public bounds, counted from their middle; from 0 if not centred."""
+        offset, half = (low / 2 + high / 2, high / 2 - low / 2) if centred else (0.0, max(high, -low))
+        return cls(None, offset, half or 1.0)  # where all labels are alike, any unit will do
+
+    def learnt(self, labels: Floats) -> Floats:
+        """Labels as a loss takes them. Rounding may leave one an ulp beyond 1; no bound of ours rests on it."""
+        return labels if (self.offset, self.scale) == (0.0, 1.0) else (labels - self.offset) / self.scale
+
+    def classes_of(self, loss: Loss) -> tuple[str, ...] | None:
+        """The classes among which this loss decides; None if it predicts a number."""
+        return None if isinstance(loss.labels, Reals) else self.classes
+
+    def loss(self, name: str | None) -> Loss | None:
+        """The loss of that name, or the one that fits the labels; None leaves it to the algorithm."""
+        several = 0 if self.classes is None else len(self.classes)
+        if name is None and self.classes is None:
+            name = losses.Huber.name
+        if several > 2:
+            if name not in (None, losses.Softmax.name):
+                raise InputError(
+                    f"Expected loss='softmax' for {several} classes, got loss={name!r}. Leave it out: all classes are "
+                    "learnt together, under one budget."
+                )
+            return losses.Softmax(several)
+        if name == losses.Softmax.name:
+            raise InputError(f"Expected loss='softmax' with three classes or more, got {several}. Use logistic.")
+        return None if name is None else losses.by_name(name)
+
+
+def grouped(owners: Any) -> tuple[tuple[str, ...], list[Ints]]:
+    """From the owner of every row: the owners, sorted, and the numbers of each one's rows."""
+    names, numbers = np.unique(owners, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    return tuple(map(str, names)), np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+
+
+def encoded(path: str | Path, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
+    """The private rows of a file by its schema, labels as they are learnt, and whose they are, if a column says so."""
+    from sottovoce.files.schema import encoding
+
+    data, owners = (encoding.encode(path, schema), None) if site_column is None else (
+        encoding.encode_by_site(path, schema, site_column)
+    )  # fmt: skip
+    return replace(data, labels=Answers.of(schema).learnt(data.labels)), owners
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows bound to a network, and what is known of both.
+
+    Args:
+        sites: the rows, and whether they are private.
+        graph: who speaks with whom; node i is site i.
+        names: of the sites; empty where they have none.
+        features: the names of the features; empty where they have none.
+        answers: what labels and outputs mean.
+        schema: how raw rows became features; None if they came as features.
+        test: rows to be scored on, with labels as they are learnt; None if there are none.
+        notes: what the statement must say of how the rows came here.
+        title: what the rows are called.
+        unit: what the guarantee protects, in the words of the statement. So far that is a row: sensitivities are those
+            of one row, so anything else would be promised without being kept, and is refused.
+    """
+
+    sites: Sites
+    graph: Graph
+    names: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    answers: Answers = Answers()
+    schema: "Schema | None" = None
+    test: Dataset | None = None
+    notes: tuple[str, ...] = ()
+    title: str = ""
+    unit: str = UNIT_OF_PRIVACY
+
+    def __post_init__(self) -> None:
+        n = self.sites.n
+        expect(self.graph.n == n, "one site for every node of the graph", nodes=self.graph.n, sites=n)
+        expect(self.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=self.unit)
+
+    @classmethod
+    def dealt(
+        cls, data: Dataset, nodes: int, graph: GraphOf, *, seed: int = 0, partition: Partition = even,
+        held_out: bool = False, **about: Any,
+    ) -> "Problem":  # fmt: skip
+        """A data set, dealt out to nodes. `held_out`: learn from its training rows, to be scored on the others.
+
+        Who gets which row is no secret, so the seed may be known: what private rows say does not decide it.
+        """
+        if held_out:
+            return cls.dealt(data.train, nodes, graph, seed=seed, partition=partition, test=data.test, **about)
+        sites = Sites.split(data, nodes, seed, partition=partition)
+        return cls(sites, graph(nodes), _numbered(nodes), data.names, title=data.name, **about)
+
+    @classmethod
+    def from_file(
+        cls, path: str, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
+        seed: int = 0, partition: Partition = even, test: str | None = None, unreviewed: bool = False,
+    ) -> "Problem":  # fmt: skip
+        """A file of private rows: of the sites that its column names, or dealt out to nodes.
+
+        `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused.
+        """
+        from sottovoce.files.schema import accept_unreviewed, require_reviewed, review
+
+        (accept_unreviewed if unreviewed else require_reviewed)(schema)
+        data, owners = encoded(path, schema, site_column)
+        about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.note(schema)}
+        about["test"] = None if test is None else encoded(test, schema)[0]
+        if owners is None:
+            return cls.dealt(data, nodes, graph, seed=seed, partition=partition, **about)
+        names, parts = grouped(owners)
+        return cls(Sites.dealt(data, parts), graph(len(parts)), names, data.names, title=data.name, **about)
+
+    @classmethod
+    def from_site_files(cls, paths: Mapping[str, Path], schema: "Schema", graph: Graph, test: Path) -> "Problem":
+        """One file of public rows for each site, in the order of the graph's nodes, as a demonstration has them."""
+        *data, tested = (replace(encoded(path, schema)[0], private=False) for path in (*paths.values(), test))
+        held = [part.features for part in data], [part.labels for part in data]
+        sites, answers = Sites(*held, data_norm=schema.data_norm), Answers.of(schema)
+        return cls(sites, graph, tuple(paths), schema.feature_names, answers, schema, tested, title=tested.name)
+
+    @classmethod
+    def from_arrays(
+        cls, features: Any, labels: Floats, parts: list[Ints], graph: GraphOf, *, private: bool, **about: Any
+    ) -> "Problem":
+        """Rows in memory, cut to norm 1 where they are longer; part i holds the numbers of site i's."""
+        names = tuple(f"x{i}" for i in range(features.shape[1]))
+        data = Dataset(features, labels, names, len(labels), data_norm=1.0, name="arrays", private=private)
+        sites, n = Sites.dealt(data, parts, clip=True), len(parts)
+        return cls(sites, graph(n), _numbered(n), names, title=data.name, **about)
+
+    @property
+    def private(self) -> bool:
+        """Whether the rows need protection."""
+        return self.sites.private
+
+
+def _numbered(sites: int) -> tuple[str, ...]:
+    return tuple(f"site-{number}" for number in range(1, sites + 1))

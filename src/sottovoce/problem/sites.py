@@ -1,0 +1,180 @@
+"""Sites: the private rows of every node, checked once against the bound that privacy rests on."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.problem import rows as rows_module
+from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.partition import Partition, even, refuse_reading
+from sottovoce.problem.rows import Matrix, Rows
+
+# Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
+NORM_SLACK = 1e-12
+SHORTEST_BOUND = 1e-300  # of data_norm; the digits of much shorter rows are too few to hold them against it
+
+
+Weights: TypeAlias = Literal["equal", "rows", "squared"]
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+_POWERS: dict[Weights, int] = {"equal": 0, "rows": 1, "squared": 2}
+
+
+def importances(counts: Ints | Sequence[int], weights: Weights) -> Floats:
+    """n omega_i of every site of a network, by its public row counts m_i: 1 for all where all count the same.
+
+    The network learns sum_i omega_i (mean loss of site i), with omega_i adding up to 1 and proportional to
+
+        equal     1, the paper's
+        rows      m_i: the mean loss over all rows. With noise at every site, a small one adds as much noise as a large
+                  one, so many small ones can drown a large one
+        squared   m_i^2: of all weights, the least noise in the weighted mean. Where rows are alike, sites that join
+                  never add noise to what the largest would have alone
+    """
+    expect(weights in WEIGHTS, f"weights among {', '.join(WEIGHTS)}", weights=weights)
+    sizes = np.asarray(counts, dtype=np.float64)
+    relative = (sizes / sizes.max()) ** _POWERS[weights]
+    # Summed exactly, so that every site of a federation finds the same number.
+    found: Floats = relative * (len(relative) / math.fsum(relative))
+    return found
+
+
+class Sites:
+    """Rows and labels of a stack of nodes.
+
+    Args:
+        features: one (m_i, d) matrix per node, dense or CSR; unequal m_i are fine.
+        labels: one vector of m_i labels per node.
+        data_norm: declared bound on every row's Euclidean norm. It is a promise that the noise is calibrated on, so
+            it must come from outside the data. `math.inf` if there is none (then `max_grad_norm` is needed).
+        clip: scale rows that are too long down to `data_norm`. Without it they are refused.
+        private: the rows need protection. Noise then comes from the operating system, and what would weaken the
+            guarantee is refused: a seed, single precision. Without it they are rows for a study, which anyone may see.
+
+    Formal guarantees: every row held has norm at most data_norm (1 + 1e-12), every number is finite, no node is empty.
+    Labels are checked against the loss's label set when the two meet, before anything is computed.
+
+    | input | what happens |
+    | --- | --- |
+    | NaN or infinity in a row or a label | refused, naming the site |
+    | a row longer than data_norm | refused, naming site and row; scaled down if clip |
+    | an empty site, lengths that differ, several d | refused |
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Matrix],
+        labels: Sequence[Floats | Sequence[float]],
+        *,
+        data_norm: float = 1.0,
+        clip: bool = False,
+        private: bool = False,
+    ) -> None:
+        expect(
+            len(features) == len(labels),
+            "as many label vectors as feature matrices",
+            features=len(features),
+            labels=len(labels),
+        )
+        stacked = rows_module.stack(list(features))
+        vectors = [np.asarray(b, dtype=np.float64).reshape(-1) for b in labels]
+        for i, (m, b) in enumerate(zip(stacked.counts, vectors, strict=True)):
+            expect(len(b) == m, f"one label for each row of site {i}", rows=int(m), labels=len(b))
+        self.private = private
+        self._hold(stacked, np.concatenate(vectors), data_norm, clip)
+
+    @classmethod
+    def split(
+        cls,
+        data: Dataset,
+        nodes: int,
+        seed: int = 0,
+        *,
+        partition: Partition = even,
+        clip: bool = False,
+    ) -> "Sites":
+        """Deal one data set out to nodes; evenly and at random unless a partition says otherwise.
+
+        Private rows are not dealt out by what they say: see `sottovoce.problem.partition`.
+        """
+        if data.private:
+            refuse_reading(partition)
+        return cls.dealt(data, partition(data, nodes, seed), clip=clip)
+
+    @classmethod
+    def dealt(cls, data: Dataset, parts: list[Ints], *, clip: bool = False) -> "Sites":
+        """The rows of one data set, each with its owner: part i holds the numbers of node i's rows."""
+        sites = cls.__new__(cls)
+        sites.private = data.private
+        labels = np.asarray(data.labels, dtype=np.float64)[np.concatenate(parts)]
+        sites._hold(rows_module.take(data.features, parts), labels, data.data_norm, clip)
+        return sites
+
+    def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool) -> None:
+        expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)
+        empty = np.flatnonzero(rows.counts == 0)
+        expect(len(empty) == 0, "at least one row at every site", empty_sites=empty[:5].tolist())
+        self.data_norm = float(data_norm)
+        self.labels = labels
+        self.rows = rows
+        self._refuse_not_finite()
+        self._bound_norms(clip)
+
+    def _refuse_not_finite(self) -> None:
+        bad = np.flatnonzero(~np.isfinite(self.labels))
+        if len(bad):
+            raise InputError(f"Expected finite labels, got {self.labels[bad[0]]} at {self.where(bad[0])}.")
+        if not self.rows.is_finite():
+            norms = self.rows.norms()
+            raise InputError(
+                f"Expected finite features, got NaN or infinity at {self.where(int(np.argmin(np.isfinite(norms))))}."
+            )
+
+    def _bound_norms(self, clip: bool) -> None:
+        norms = self.rows.norms()
+        longest = int(np.argmax(norms))
+        if norms[longest] > self.data_norm * (1 + NORM_SLACK):
+            if not clip:
+                raise InputError(
+                    f"Expected rows of norm at most data_norm={self.data_norm:g}, got {norms[longest]:.6g} at "
+                    f"{self.where(longest)}. Scale the rows, declare a larger data_norm, or pass clip=True."
+                )
+            self.rows = self.rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))
+
+    def pooled(self) -> "Sites":
+        """All rows as those of one site; nothing is copied, and nothing need be checked again."""
+        sites = Sites.__new__(Sites)
+        sites.private, sites.data_norm, sites.labels = self.private, self.data_norm, self.labels
+        sites.rows = self.rows.pooled()
+        return sites
+
+    def where(self, row: int) -> str:
+        """A row's place in words, for messages."""
+        site = int(np.searchsorted(self.rows.offsets, row, side="right")) - 1
+        return f"site {site}, row {row - int(self.rows.offsets[site])}"
+
+    @property
+    def n(self) -> int:
+        """How many nodes."""
+        return self.rows.nodes
+
+    @property
+    def d(self) -> int:
+        """How many features."""
+        return self.rows.d
+
+    @property
+    def counts(self) -> Ints:
+        """m_i: rows at every node (public)."""
+        return self.rows.counts
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        m = self.counts
+        size = f"{m.min()}" if m.min() == m.max() else f"{m.min()}..{m.max()}"
+        return f"Sites(n={self.n}, rows per site={size}, d={self.d}, data_norm={self.data_norm:g})"

@@ -1,0 +1,292 @@
+"""Where a simulation runs: what may only change its speed."""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+
+from sottovoce.algorithms.base import Algorithm, Outputs
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import PrivacyError, expect
+from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.problem.graphs import CompleteGraph, Exchanged, Graph, Inbox, SparseGraph, complete
+from sottovoce.problem.problem import Problem
+from sottovoce.problem.sites import Sites
+from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes
+
+DeviceName: TypeAlias = Literal["cpu", "plain", "cuda"]
+Precision: TypeAlias = Literal["float64", "float32"]
+
+
+class Device(ABC):
+    """An oracle, the exchange, and the way back to host memory."""
+
+    @abstractmethod
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        """The rows, bound to the algorithm's objective, on this device."""
+
+    def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
+        """From everyone's messages to what the nodes hear."""
+        return graph.exchange
+
+    def to_host(self, array: Array) -> Array:
+        """The array in host memory."""
+        return array
+
+
+@final
+class Plain(Device):
+    """NumPy, line by line: the reference that the others are tested against. Double precision only."""
+
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        expect(dtype == "float64", "dtype='float64' with device='plain'", dtype=dtype)
+        return algorithm.oracle(sites, graph)
+
+
+@final
+class Cpu(Device):
+    """Compiled kernels on all cores."""
+
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        return algorithm.oracle(sites, graph, CompiledOracle, np.dtype(dtype))
+
+
+@final
+class Cuda(Device):
+    """A GPU, through CuPy. Everything stays on the card until the end."""
+
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+        from sottovoce.oracle.cuda import CudaOracle, cupy
+
+        cupy()  # refuses, with a reason, where there is no GPU
+        return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
+
+    def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
+        if isinstance(graph, CompleteGraph):
+            return graph.exchange
+        assert isinstance(graph, SparseGraph)
+        from cupyx.scipy.sparse import csr_matrix
+
+        matrices = {dtype: csr_matrix(graph.adjacency.astype(dtype)) for dtype in (np.float32, np.float64)}
+
+        def neighbour_sum(messages: Array) -> Array:
+            heard: Array = matrices[messages.dtype.type] @ messages.reshape(graph.n, -1)
+            return heard.reshape(messages.shape)
+
+        return lambda messages: Exchanged(messages, neighbour_sum)
+
+    def to_host(self, array: Array) -> Array:
+        from sottovoce.oracle.cuda import cupy
+
+        host: Array = cupy().asnumpy(array)
+        return host
+
+
+_DEVICES: dict[str, Device] = {"cpu": Cpu(), "plain": Plain(), "cuda": Cuda()}
+
+
+def by_name(name: DeviceName) -> Device:
+    """The device of that name."""
+    expect(name in _DEVICES, f"a device among {', '.join(_DEVICES)}", device=name)
+    return _DEVICES[name]
+
+
+# -- simulate ---------------------------------------------------------------------------------------------------------
+# The simulator: a whole network, many runs at once, in one process.
+#
+# There is one way from a problem and an algorithm to a result, and it is `solve`: it binds the rows to the objective,
+# states what the runs cost, has them paid for, and makes them. `simulate` is the same for sites and a graph in hand.
+
+Progress: TypeAlias = Callable[[int, int], None]
+# Told what all runs together cost, before a row is looked at; raises where that does not fit into a budget.
+Charge: TypeAlias = Callable[[PrivacyStatement], None]
+
+# What a statement about private rows must say of noise that was not drawn here.
+HANDED_IN = (
+    "The noise was handed in: the guarantee holds only if it was standard normal, fresh, and known to nobody who sees "
+    "what was released."
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a simulation. Models are (runs, nodes, d); `consensus`, the mean over nodes of the last
+    broadcasts, is (runs, d) and free post-processing of what was released anyway.
+
+    `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is read off the
+    rows without noise and is covered by no guarantee.
+    """
+
+    average: Array
+    last: Array
+    consensus: Array
+    history: History
+    privacy: PrivacyStatement
+    seed: int | None
+    seconds: float
+
+    def risk(self) -> dict[str, float]:
+        """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
+        return {name: float(self.history.final(f"risk_{name}").mean()) for name in OUTPUTS}
+
+    def accuracy(self) -> dict[str, float]:
+        """The same for the share of right answers."""
+        return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in OUTPUTS}
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A finished run with all that it was made of, so that nobody builds it again. It holds the rows."""
+
+    problem: Problem
+    algorithm: Algorithm[Any]
+    site: Oracle  # the rows, bound to the objective on the device of the run
+    result: Result
+
+    @property
+    def weights(self) -> Floats:
+        """The consensus of the first run, (features, outputs), in the units that it was learnt in."""
+        flat: Floats = self.result.consensus[0].astype(np.float64)
+        return flat.reshape(self.problem.sites.d, self.algorithm.loss.outputs)
+
+    @cached_property
+    def test_site(self) -> Oracle:
+        """The test rows, bound to the same objective."""
+        test = self.problem.test
+        assert test is not None  # whoever asks knows that there are some
+        sites = Sites([test.features], [test.labels], data_norm=test.data_norm, private=test.private)
+        return by_name("cpu").oracle(self.algorithm, sites, complete(1), "float64")
+
+    def tested(self) -> dict[str, Array]:
+        """Scores of the final models on the test rows, one entry per run."""
+        # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
+        outputs = Outputs(*(models.transpose(1, 2, 0) for models in (self.result.average, self.result.last)))
+        return measure(outputs, self.test_site, scored_nodes(self.problem.sites.n))
+
+
+def simulate(
+    algorithm: Algorithm[Any],
+    sites: Sites,
+    graph: Graph,
+    *,
+    runs: int = 1,
+    seed: int | None = None,
+    noise: NoiseFunction | None = None,
+    record: int | Iterable[int] | None = None,
+    scored: int = NODES_SCORED,
+    progress: Progress | None = None,
+    device: DeviceName = "cpu",
+    dtype: Precision = "float64",
+) -> Result:
+    """Run an algorithm on a network, `runs` independent times at once.
+
+    Args:
+        algorithm: what every node does.
+        sites: the private rows of the nodes.
+        graph: who speaks with whom; node i of the graph is site i.
+        runs: how many independent runs.
+        seed: of the simulated noise; None draws one and reports it. The same seed gives the same result, whatever the
+            number of threads, and run q of many is run q of few. Refused with private rows.
+        noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d). None: seeded, or, with
+            private rows, from the operating system's cryptographic source. Of private rows, the statement says so.
+        record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
+            None: ten.
+        scored: of how many nodes, evenly spaced, the models are scored; a global risk needs every row for each of them.
+        progress: called with (rounds done, rounds in all).
+        device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
+        dtype: "float64", or "float32", which is about twice as fast and differs by rounding; refused with private rows.
+    """
+    return solve(
+        Problem(sites, graph), algorithm, runs=runs, seed=seed, noise=noise, record=record, scored=scored,
+        progress=progress, device=device, dtype=dtype,
+    ).result  # fmt: skip
+
+
+def solve(
+    problem: Problem, algorithm: Algorithm[Any], *, runs: int = 1, seed: int | None = None,
+    noise: NoiseFunction | None = None, record: int | Iterable[int] | None = None, scored: int = NODES_SCORED,
+    progress: Progress | None = None, device: DeviceName = "cpu", dtype: Precision = "float64",
+    charge: Charge | None = None,
+) -> Solved:  # fmt: skip
+    """Run an algorithm on a problem; arguments as for `simulate`.
+
+    `charge` is called when nothing is left to be refused and nothing but the form of the rows was looked at. If it
+    raises, nothing was computed; what fails later is paid for all the same.
+    """
+    expect(runs >= 1, "runs >= 1", runs=runs)
+    started, sites = perf_counter(), problem.sites
+    where = by_name(device)
+    site, exchange = where.oracle(algorithm, sites, problem.graph, dtype), where.exchange(problem.graph)
+    counted = runs if problem.private else 1  # in a study, runs are repetitions of one and the same experiment
+    one = replace(algorithm.statement(site), unit=problem.unit)
+    statement = one.of_runs(counted)
+    if problem.private:
+        refuse_seed(seed)
+        statement = statement if noise is None else statement.noting(HANDED_IN)
+    seed = secrets.randbits(63) if seed is None else seed
+    shape = Shape(sites.n, site.d, runs, dtype=site.dtype.type)
+    drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
+    source = drawn if noise is None else GivenNoise(noise, drawn)
+    recorded, history = _rounds_to_record(record, algorithm.rounds), History()
+    state = algorithm.start(site, runs)
+    if charge is not None:
+        charge(one.of_runs(runs))
+
+    for k in range(1, algorithm.rounds + 1):
+        message, state = algorithm.release(k, state, site, source)
+        state = algorithm.absorb(k, state, site, exchange(message))
+        if k in recorded:
+            line = measure(algorithm.outputs(k, state), site, scored_nodes(sites.n, scored))
+            line["disagreement"] = where.to_host(line["disagreement"])
+            spent = algorithm.spent(k, site, counted)
+            history.add({"round": k, "run": np.arange(runs), "epsilon": spent, **line}, runs)
+        if progress is not None:
+            progress(k, algorithm.rounds)
+
+    models = _public_layout(*map(where.to_host, algorithm.outputs(algorithm.rounds, state)))
+    result = Result(
+        average=models.average,
+        last=models.last,
+        consensus=models.last.mean(axis=1),
+        history=history,
+        privacy=statement.noting(*problem.notes),
+        seed=seed if isinstance(source, SeededNoise) else None,
+        seconds=perf_counter() - started,
+    )
+    return Solved(problem, algorithm, site, result)
+
+
+def refuse_seed(seed: int | None) -> None:
+    """Refuse to seed what protects private rows."""
+    if seed is not None:
+        raise PrivacyError(
+            f"Expected no seed with private rows, got seed={seed}. Whoever knows it can subtract the noise. Leave it "
+            "out."
+        )
+
+
+def _rounds_to_record(record: int | Iterable[int] | None, rounds: int) -> frozenset[int]:
+    if record is None or isinstance(record, int):
+        points = min(10 if record is None else record, rounds)
+        expect(points >= 1, "at least one recorded round", record=record)
+        record = [round(j * rounds / points) for j in range(1, points + 1)]
+    chosen = frozenset(record) | {rounds}
+    expect(
+        min(chosen) >= 1 and max(chosen) <= rounds,
+        f"recorded rounds within 1..{rounds}",
+        record=sorted(chosen),
+    )
+    return chosen
+
+
+def _public_layout(*stacks: Array) -> Outputs:
+    """(nodes, d, runs) inside, (runs, nodes, d) for people."""
+    return Outputs(*(np.ascontiguousarray(models.transpose(2, 0, 1)) for models in stacks))

@@ -1,0 +1,95 @@
+"""What a simulation records at chosen rounds: one line per (round, run)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sottovoce.algorithms.base import Outputs
+from sottovoce.arrays import Array, Ints
+from sottovoce.oracle.plain import Oracle
+from sottovoce.problem.evaluation import Scores, evaluate
+
+OUTPUTS = ("average", "last", "consensus")
+COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
+           *(f"accuracy_{name}" for name in OUTPUTS), "disagreement")  # fmt: skip
+
+
+NODES_SCORED = 128
+
+
+class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
+    """A table, column by column. `epsilon` is what has been spent up to and including that round: by one run or, of
+    private rows, by all of them together.
+
+    `risk_average` and `risk_last` are means over nodes of the global mean loss of each node's model; `disagreement` is
+    the mean over nodes of the distance between a node's last broadcast and the consensus.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Array]] = {name: [] for name in COLUMNS}
+
+    def add(self, line: Mapping[str, Any], runs: int) -> None:
+        """Append one round: every value is a number or has one entry per run."""
+        for name in COLUMNS:
+            self._parts[name].append(np.broadcast_to(np.asarray(line[name]), (runs,)))
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        return np.concatenate(self._parts[name]) if self._parts[name] else np.empty(0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COLUMNS)
+
+    def __len__(self) -> int:
+        return len(COLUMNS)
+
+    def final(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        """The column at the last recorded round, one entry per run."""
+        return np.array(self._parts[name][-1])
+
+    def __repr__(self) -> str:
+        rounds = np.unique(self["round"])
+        return f"History({len(rounds)} rounds, columns {', '.join(COLUMNS)})"
+
+
+def scored_nodes(n: int, most: int = NODES_SCORED) -> Ints:
+    """Which nodes' models are scored. A global risk needs every row for every node's model: of many nodes, evenly
+    spaced ones stand for all.
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+
+
+def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
+    """Scores of one round's outputs on the oracle's rows. Per-node figures are means over the `chosen` nodes."""
+    consensus = outputs.last.mean(axis=0)
+    distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
+    line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
+    models = _chosen(outputs.average, chosen), _chosen(outputs.last, chosen), consensus[None]
+    for name, stack in zip(OUTPUTS, models, strict=True):
+        line[f"risk_{name}"], line[f"accuracy_{name}"] = mean_scores(site, stack)
+    return line
+
+
+def mean_scores(site: Oracle, models: Array) -> Scores:
+    """How good models (nodes, d, runs) are on the oracle's rows: of every run the mean over nodes."""
+    nodes, d, runs = models.shape
+    scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
+    return Scores(*(column.reshape(nodes, runs).mean(axis=0) for column in scores))
+
+
+def _chosen(models: Array, chosen: Ints) -> Array:
+    """The models of these nodes; one for all where they lie in one place, as where all nodes hold the same."""
+    return models[:1] if models.strides[0] == 0 else models[chosen]
+
+
+def by_node(site: Oracle, models: Array) -> Scores:
+    """Every node's model on its own rows, of models (nodes, d, 1). For the eyes of whoever holds the rows."""
+    rows, labels = site.sites.rows, site.sites.labels
+
+    def own(i: int) -> Scores:
+        first, last = int(rows.offsets[i]), int(rows.offsets[i + 1])
+        block = rows.block(first, last)
+        return evaluate(lambda start, end: block[start:end], labels[first:last], site.loss, models[i])
+
+    parts = [own(i) for i in range(rows.nodes)]
+    return Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -1,0 +1,45 @@
+"""The optimum of what is optimised: what a trusted party with all rows, no privacy and the same weights would reach. A
+yardstick for simulations.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sottovoce.algorithms.base import Algorithm
+from sottovoce.arrays import Floats
+from sottovoce.errors import UnsupportedError
+from sottovoce.oracle.argmin.plain import objective_of, refuse_unsupported
+from sottovoce.problem.evaluation import evaluate
+from sottovoce.problem.sites import Sites
+
+# Without any regulariser a rank-deficient data set has many minimisers of one risk; this picks one of them.
+_LEAST_CURVATURE = 1e-10
+
+
+def pooled_model(sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9) -> Floats:
+    """argmin_w sum_i (omega_i/m_i) sum_j loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes."""
+    refuse_unsupported(algorithm.loss, algorithm.regulariser, None)
+    weighed = algorithm.importances(sites.counts)
+    share = np.repeat((1.0 if weighed is None else weighed) / (sites.n * sites.counts), sites.counts)
+    objective = objective_of(algorithm.loss, sites.rows.block(0, len(sites.labels)), sites.labels, share)
+    mu = max(algorithm.lam * (algorithm.regulariser.curvature or 0.0), _LEAST_CURVATURE)
+    zeros = np.zeros(sites.d * algorithm.loss.outputs)
+    return objective.argmin(zeros, mu, zeros, tolerance).astype(np.float64)
+
+
+def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
+    """What is optimised, in the words of tables and figures: the pooled mean only if every row counts the same."""
+    alike = int(sites.counts.max()) - int(sites.counts.min()) <= 1
+    if alike or algorithm.weights == "rows":
+        return "all rows pooled, no privacy"
+    return f"no privacy, sites count {'alike' if algorithm.weights == 'equal' else 'as their rows squared'}"
+
+
+def pooled_optimum(sites: Sites, algorithm: Algorithm[Any]) -> float | None:
+    """That optimum's mean loss over all rows, whatever the weights; None where the objective has no smooth solver."""
+    try:
+        model = pooled_model(sites, algorithm)
+    except UnsupportedError:
+        return None
+    return float(evaluate(sites.rows.block, sites.labels, algorithm.loss, model[:, None]).risk[0])

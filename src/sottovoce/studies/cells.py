@@ -1,0 +1,205 @@
+"""A cell: one algorithm with all its settings on one problem, for a block of runs. It is the unit of work, and its
+content hash is the name of its result.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sottovoce.algorithms import registry
+from sottovoce.algorithms.registry import Settings, Value
+from sottovoce.arrays import Floats
+from sottovoce.errors import expect
+from sottovoce.files.datasets import BY_NAME
+from sottovoce.problem import graphs, partition
+from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.problem import Problem
+from sottovoce.simulation.engine import Precision, Progress, Solved, solve
+from sottovoce.simulation.history import COLUMNS, NODES_SCORED
+from sottovoce.studies.fingerprint import fingerprint
+
+# Raised when stored results would no longer mean the same.
+FORMAT = 1
+# Where the work of a cell begins. It knows of cells, and so cannot be imported here.
+_COMPUTES = "sottovoce.studies.cells"
+
+Pairs: TypeAlias = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemSpec:
+    """A problem by its names and numbers: which rows, how they are dealt out, and who hears whom. `seed` is of the
+    partition and of a random graph.
+    """
+
+    dataset: str = "adult"
+    split: str = "all"  # "official" learns from the training rows and is scored on the test rows too
+    every: int = 1  # take only every n-th row, for a quick look
+    nodes: int = 100
+    graph: str = "complete"
+    graph_options: Pairs = ()
+    partition: str = "even"
+    partition_options: Pairs = ()
+    seed: int = 0
+
+    def build(self) -> Problem:
+        """The problem. The last few are kept: neighbouring cells mostly share them."""
+        expect(self.dataset in BY_NAME, f"a data set among {', '.join(BY_NAME)}", dataset=self.dataset)
+        return _build(self, _data(BY_NAME[self.dataset], self.every))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What to run. `record` are the rounds to score; the last one always is. `scored` are so many nodes."""
+
+    problem: ProblemSpec
+    algorithm: str
+    settings: Pairs
+    runs: int
+    seed: int
+    record: tuple[int, ...] = ()
+    scored: int = NODES_SCORED
+
+    @property
+    def key(self) -> str:
+        """The content hash: everything that the result depends on."""
+        algorithm = registry.make(self.algorithm, dict(self.settings))
+        code = fingerprint(_COMPUTES, type(algorithm).__module__)
+        # The algorithm in full, so that a changed default counts, and another class under the same name.
+        content = {"format": FORMAT, "code": code, "made": repr(algorithm), "dtype": self.dtype, **asdict(self)}
+        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+    @property
+    def dtype(self) -> Precision:
+        """Single precision is as good for noisy gradients; exact minimisation needs double."""
+        return "float64" if registry.entry(self.algorithm).exact else "float32"
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that the cell runs for."""
+        rounds: int = registry.make(self.algorithm, dict(self.settings)).rounds
+        return rounds
+
+    @property
+    def work(self) -> float:
+        """A rough guess of seconds on two cores, for the progress bar only."""
+        line, given = registry.entry(self.algorithm), dict(self.settings)
+        models = self.problem.nodes * self.runs
+        steps = self.rounds * (25 if line.exact else float(given.get("local_steps", 1)))
+        return 0.2 + models * (steps * 8e-7 + (len(self.record) + 1) * 1.5e-4)
+
+
+def cell(
+    name: str,
+    problem: ProblemSpec,
+    common: Settings,
+    own: Settings | None = None,
+    *,
+    form: str = "fair",
+    runs: int,
+    seed: int,
+    record: tuple[int, ...] = (),
+    scored: int = NODES_SCORED,
+) -> Cell:
+    """A cell with the registry's settings filled in, so that equal work has equal names."""
+    settings = registry.settings_of(name, form, common, own or {})
+    algorithm = registry.make(name, settings)  # refuses bad values before any work is done
+    last = algorithm.rounds
+    rounds = tuple(sorted({k for k in record if k < last} | ({last} if record else set())))
+    return Cell(
+        problem=problem,
+        algorithm=name,
+        settings=tuple(sorted(settings.items())),
+        runs=runs if registry.entry(name).private else 1,
+        seed=seed,
+        record=rounds,
+        scored=scored,
+    )
+
+
+@lru_cache(maxsize=1)
+def _data(load: Callable[[], Dataset], every: int) -> Dataset:
+    data = load()
+    if every == 1:
+        return data
+    train = len(range(0, data.n_train, every))
+    kept = [*range(0, data.n_train, every), *range(data.n_train, len(data), every)]
+    return replace(data, features=data.features[kept], labels=data.labels[kept], n_train=train)
+
+
+@lru_cache(maxsize=4)
+def _build(spec: ProblemSpec, data: Dataset) -> Problem:
+    deal = partition.by_name(spec.partition, **dict(spec.partition_options))
+    options: dict[str, Any] = dict(spec.graph_options)
+    graph = partial(graphs.by_name, spec.graph, seed=spec.seed, **options)
+    return Problem.dealt(data, spec.nodes, graph, seed=spec.seed, partition=deal, held_out=spec.split != "all")
+
+
+# -- measured ---------------------------------------------------------------------------------------------------------
+# What a cell's runs came to: one line per recorded round and run, as it is stored.
+
+TESTED = ("test_accuracy_last", "test_accuracy_consensus", "test_risk_last", "test_risk_consensus")
+CONSTANT = ("seconds", "messages", "sigma", "epsilon_target")
+ALL_COLUMNS = (*COLUMNS, *TESTED, *CONSTANT)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A table, column by column; see `History` for the first columns.
+
+    `seconds` is of the whole block of runs, `messages` are vectors sent in one run by all nodes, `sigma` is the
+    noise of one private step over its sensitivity, and `test_...` are scores on the held-out rows: nan where there are
+    none, and before the last round.
+    """
+
+    columns: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+
+    def final(self, name: str) -> Floats:
+        """A column after the last round, one entry per run."""
+        rounds = self.columns["round"]
+        values: Floats = self.columns[name][rounds == rounds.max()].astype(np.float64)
+        return values
+
+    def curve(self, name: str) -> tuple[Floats, Floats]:
+        """The recorded rounds, and the column as (rounds, runs)."""
+        rounds = np.unique(self.columns["round"]).astype(np.float64)
+        return rounds, self.columns[name].astype(np.float64).reshape(len(rounds), -1)
+
+
+def run(cell: Cell, progress: Progress | None = None) -> Measured:
+    """Do the work of a cell."""
+    solved = solve(
+        cell.problem.build(),
+        registry.make(cell.algorithm, dict(cell.settings)),
+        runs=cell.runs,
+        seed=cell.seed,
+        record=cell.record or 1,
+        scored=cell.scored,
+        progress=progress,
+        dtype=cell.dtype,
+    )
+    history = solved.result.history
+    last = history["round"] == solved.algorithm.rounds
+    columns: dict[str, Any] = {name: history[name] for name in COLUMNS}
+    tested: Mapping[str, Any] = {} if solved.problem.test is None else solved.tested()
+    for name in TESTED:
+        columns[name] = np.full(len(last), np.nan)
+        columns[name][last] = tested.get(name.removeprefix("test_"), np.nan)
+    for name, value in _constants(solved).items():
+        columns[name] = np.full(len(last), value)
+    return Measured(columns)
+
+
+def _constants(solved: Solved) -> dict[str, float]:
+    privacy, degrees = solved.result.privacy, solved.problem.graph.degrees
+    return {
+        "seconds": solved.result.seconds,
+        "messages": float(solved.algorithm.rounds * int(degrees.sum())),
+        "sigma": np.nan if privacy.sigma is None else privacy.sigma,
+        "epsilon_target": privacy.target_epsilon,
+    }

@@ -1,0 +1,123 @@
+"""What the names in a configuration stand for, and which settings go together."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+from sottovoce.algorithms import Algorithm, registry
+from sottovoce.algorithms.ipadmm import SCHEDULES
+from sottovoce.algorithms.rival import FORMS
+from sottovoce.errors import InputError
+from sottovoce.files.datasets import BY_NAME
+from sottovoce.oracle.plain import refuse_single
+from sottovoce.privacy import CALIBRATIONS, Scheme
+from sottovoce.problem import graphs, losses, partition, regularisers
+from sottovoce.problem.graphs import Graph
+from sottovoce.problem.losses import Loss, Softmax
+from sottovoce.problem.partition import Partition
+from sottovoce.problem.sites import WEIGHTS
+from sottovoce.settings import check_choice
+from sottovoce.simulation.engine import DeviceName, Precision, refuse_seed
+
+if TYPE_CHECKING:
+    from sottovoce.studies.config import TrainConfig
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "dataset": tuple(BY_NAME),
+    "split": ("all", "official"),
+    "unreviewed": ("refuse", "accept"),
+    "algorithm": tuple(registry.REGISTRY),
+    "form": FORMS,
+    "graph": graphs.NAMES,
+    "partition": ("even", "dirichlet", "column"),  # the others need a list, one entry per node
+    "loss": (*losses.NAMES, Softmax.name),
+    "regulariser": regularisers.NAMES,
+    "calibration": CALIBRATIONS,
+    "schedule": SCHEDULES,
+    "weights": WEIGHTS,
+    "sampling": get_args(Scheme),
+    "device": get_args(DeviceName),
+    "dtype": get_args(Precision),
+}
+# What the planner chooses where it is not given.
+PLANNED = registry.entry("ipadmm").planned
+NODES, RUNS, SEED = 100, 10, 0  # the paper's network, its number of runs, and a seed for all who want the same figures
+
+# Settings that are fields of some algorithm and are handed to it as they are.
+_HANDED_ON = {f.name for line in registry.REGISTRY.values() for f in fields(line.kind)} - {"loss", "regulariser"}
+
+
+def check(config: "TrainConfig") -> None:
+    """Refuse names that are not known, and settings that nothing would use."""
+    for name, known in CHOICES.items():
+        if getattr(config, name) is not None:
+            check_choice(name, getattr(config, name), known)
+    _check_source(config)
+    if config.partition == "column" and config.partition_column is None:
+        raise InputError("Expected partition_column with partition='column', got none. Name an attribute, such as sex.")
+    partition_of(config)
+    algorithm_of(config, None)
+
+
+def algorithm_of(config: "TrainConfig", loss: Loss | None) -> Algorithm[Any]:
+    """The algorithm, with its own defaults wherever nothing was given."""
+    line = registry.entry(config.algorithm)
+    own = given(config, "", [f.name for f in fields(config) if f.name in _HANDED_ON])
+    registry.expect_own(config.algorithm, own)
+    pieces: dict[str, Any] = {} if loss is None else {"loss": loss}
+    if config.regulariser is not None:
+        pieces["regulariser"] = regularisers.by_name(config.regulariser)
+    return line.kind(**{**line.settings, **own}, **pieces)
+
+
+def defaults(config: "TrainConfig", algorithm: Algorithm[Any] | None) -> dict[str, Any]:
+    """What holds for every setting that was not given."""
+    algorithm = algorithm_of(config, None) if algorithm is None else algorithm
+    own = {f.name for f in fields(algorithm)} & {f.name for f in fields(config)} & _HANDED_ON
+    if config.batch_size is None:
+        own.discard("sampling")  # without a batch nothing is drawn
+    values: dict[str, Any] = {name: getattr(algorithm, name) for name in own}
+    values |= {"loss": algorithm.loss.name, "regulariser": algorithm.regulariser.name}
+    if config.data is not None:
+        return {**values, "runs": 1}
+    return {**values, "nodes": NODES, "runs": RUNS, "seed": SEED}
+
+
+def _check_source(config: "TrainConfig") -> None:
+    of_files = {name: getattr(config, name) for name in ("schema", "test_data", "site_column")}
+    if config.data is None:
+        for name, value in of_files.items():
+            if value is not None:
+                raise InputError(f"Expected data with {name}={value!r}, got none. Name the file to learn from.")
+        return
+    if config.schema is None:
+        raise InputError(
+            f"Expected a schema with data={config.data!r}, got none. Draft one with: sottovoce schema draft "
+            f"{config.data}"
+        )
+    if config.split != "all":
+        raise InputError("Expected split='all' with a file, got split='official'. Give the test rows as test_data.")
+    refuse_seed(config.seed)
+    partition.refuse_reading(partition_of(config))
+    refuse_single(config.dtype)
+    if (config.nodes is None) == (config.site_column is None):
+        came = f"nodes={config.nodes!r} and site_column={config.site_column!r}"
+        raise InputError(f"Expected either nodes or site_column with a file, got {came}. Give one of them.")
+
+
+def partition_of(config: "TrainConfig") -> Partition:
+    """How rows are dealt out."""
+    return partition.by_name(config.partition, **given(config, "partition_", ("alpha", "column")))
+
+
+def given(config: "TrainConfig", prefix: str, names: Iterable[str]) -> dict[str, Any]:
+    """The settings called prefix + name that were given, by name."""
+    values = {name: getattr(config, prefix + name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def graph_of(config: "TrainConfig") -> Callable[[int], Graph]:
+    """Who hears whom, once it is known how many nodes there are."""
+    options = given(config, "graph_", ("degree", "probability", "rewire"))
+    return partial(graphs.by_name, config.graph, seed=config.seed or SEED, **options)

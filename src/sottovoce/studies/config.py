@@ -1,0 +1,153 @@
+"""All settings of one training experiment, in one frozen object that a TOML file or a command line can fill.
+
+This module imports nothing heavy, since the command line reads its options off `TrainConfig`. What the names stand for
+is in `choices`, which is imported when a configuration is made; the objects that it describes are made in `run`.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+from sottovoce import settings
+from sottovoce.errors import InputError, expect
+from sottovoce.settings import toml
+
+if TYPE_CHECKING:
+    from sottovoce.algorithms import Algorithm
+
+T = TypeVar("T")
+
+NOT_IN_A_FILE = ("config", "out", "json", "quiet")
+
+
+def option(default: T, panel: str, text: str) -> T:
+    """A field that knows its help text and the panel of the help page that it is shown in."""
+    made: T = field(default=default, metadata={"panel": panel, "help": text})
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """What to learn, where, how, and how often.
+
+    None is a setting that was not given: the algorithm's own default then holds, which is written down nowhere else.
+    Every value is checked when the object is made.
+    """
+
+    dataset: str = option("adult", "Data", "Data set to learn from.")
+    split: str = option("all", "Data", "Rows to learn from. 'official' also scores the models on the test rows.")
+    data: str | None = option(None, "Data", "CSV or Parquet file to learn from, instead of a packaged data set.")
+    schema: str | None = option(None, "Data", "Schema of that file; see sottovoce schema.")
+    test_data: str | None = option(None, "Data", "File of the same schema to score the models on.")
+    site_column: str | None = option(
+        None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
+    )
+    unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
+    partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly.")
+    partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
+    partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
+
+    nodes: int | None = option(None, "Network", "Number of nodes. With a site column: as many as there are sites.")
+    graph: str = option("complete", "Network", "Who hears whom.")
+    graph_degree: int | None = option(None, "Network", "Neighbours per node, for random-regular and small-world.")
+    graph_probability: float | None = option(None, "Network", "Chance of an edge, for erdos-renyi.")
+    graph_rewire: float | None = option(None, "Network", "Chance that an edge is rewired, for small-world.")
+
+    epsilon: float | None = option(None, "Privacy", "Total budget over all rounds; inf adds no noise.")
+    delta: float | None = option(None, "Privacy", "Chance of failure that the guarantee allows for.")
+    calibration: str | None = option(None, "Privacy", "How the noise follows from epsilon and delta.")
+    max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
+
+    colluding: int | None = option(
+        None, "Privacy", "Of masked sums: sites that may tell each other all. Left out: fewer than half, at least one."
+    )
+    least_sites: int | None = option(None, "Privacy", "Of masked sums: sites that a sum must hold. Left out: all.")
+    spare: int | None = option(None, "Privacy", "Of masked sums: attempts paid for beforehand, if sites are lost.")
+    worst_case_epsilon: float | None = option(
+        None, "Privacy", "Of masked sums: what must hold against all other sites together. Left out: what follows."
+    )
+
+    algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
+    form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")
+    rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t. Left out: planned.")
+    local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l. Left out: planned.")
+    rho: float | None = option(None, "Algorithm", "Penalty of ADMM. Left out: planned.")
+    lam: float | None = option(None, "Algorithm", "Weight of the regulariser beside the mean loss.")
+    weights: str | None = option(
+        None,
+        "Algorithm",
+        "How sites count: equal, or by rows or squared rows. Left out, with a file: planned.",
+    )
+    loss: str | None = option(None, "Algorithm", "Loss of one row.")
+    regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
+    diameter: float | None = option(
+        None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: planned."
+    )
+    schedule: str | None = option(None, "Algorithm", "How the steps shrink.")
+    batch_size: int | None = option(None, "Algorithm", "Rows of a stochastic gradient. Left out: all rows.")
+    sampling: str | None = option(None, "Algorithm", "How a batch is drawn.")
+    radius: float | None = option(None, "Algorithm", "Project models onto this ball. Left out: no projection.")
+
+    runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one; all count.")
+    seed: int | None = option(
+        None, "Simulation", "Of partition, graph and simulated noise. With a file noise is never seeded."
+    )
+    record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
+    device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
+    dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast. With a file: float64.")
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints().items():
+            object.__setattr__(self, name, settings.typed(name, getattr(self, name), hint, finite=False))
+        expect(self.nodes is None or self.nodes >= 1, "nodes >= 1", nodes=self.nodes)
+        expect(self.runs is None or self.runs >= 1, "runs >= 1", runs=self.runs)
+        expect(self.seed is None or self.seed >= 0, "seed >= 0", seed=self.seed)
+        expect(self.record >= 1, "record >= 1", record=self.record)
+        from sottovoce.studies.choices import check
+
+        check(self)
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any]) -> "TrainConfig":
+        """From settings that may be spelt with - or _. Unknown ones are refused by name."""
+        return cls(**_spelt(table))
+
+    @classmethod
+    def from_toml(cls, text: str) -> "TrainConfig":
+        """Read settings from TOML text: the option names at top level."""
+        return cls.read(toml.parse(text))
+
+    def with_overrides(self, table: Mapping[str, Any]) -> "TrainConfig":
+        """The same with some settings changed."""
+        return replace(self, **_spelt(table))
+
+    def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
+        """The same with the defaults written out, so that it means the same when they change.
+
+        `algorithm` is the one that was built; without it, one without a look at the data.
+        """
+        from sottovoce.studies.choices import defaults
+
+        made = copy(self)  # what is filled in is an algorithm's own, and checked there: it need not be again
+        vars(made).update({k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
+        return made
+
+    def to_toml(self) -> str:
+        """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
+        return "\n".join(toml.pairs({f.name: getattr(self, f.name) for f in fields(self)})) + "\n"
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(TrainConfig)
+
+
+def _spelt(table: Mapping[str, Any]) -> dict[str, Any]:
+    found = toml.underscored(table)
+    for name in found:
+        if name in NOT_IN_A_FILE:
+            raise InputError(f"Expected settings of train, got {name!r}. Give --{name} on the command line.")
+    settings.check_keys(found, _hints(), (), "settings of train")
+    return found

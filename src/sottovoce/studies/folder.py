@@ -1,0 +1,131 @@
+"""The folder that a run leaves: all of it, or nothing.
+
+model.safetensors  the consensus of the first run: what to hand on, with schema and guarantee (see `files.models`)
+models.npz       average, last (runs, nodes, d) and consensus (runs, d)
+privacy.json     the guarantee as data
+privacy.txt      the guarantee in words
+config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
+
+These are read off the rows, so, if the rows are private, for their holder's eyes only. They say so themselves, under
+"holder_only": in JSON as a key, in Parquet as metadata.
+
+summary.json     what `--json` prints
+history.parquet  one line per recorded round and run
+sites.parquet    how well the models do on each site's rows
+"""
+
+import json
+import shutil
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from sottovoce.errors import InputError
+from sottovoce.files import models
+from sottovoce.files.models import Model
+from sottovoce.settings.disk import beside
+from sottovoce.studies.run import Trained
+
+HOLDER_ONLY = "holder_only"  # the key under which a file says that it is not to be handed on
+
+
+def check_free(out: Path) -> None:
+    """Refuse, before any work is done, a folder that could not be written at the end."""
+    out = out.resolve()
+    try:
+        if out.exists():
+            _check_empty(out)
+        # The surest test of being allowed to write is to write. Nothing is left of it.
+        nearest = next(parent for parent in out.parents if parent.exists())
+        probe = beside(nearest / out.name)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def write(trained: Trained, out: Path) -> None:
+    """Write the folder: into a sibling first, which is renamed when it is complete."""
+    out = out.resolve()
+    made = [parent for parent in out.parents if not parent.exists()]
+    sibling = beside(out)
+    try:
+        sibling.mkdir(parents=True)
+        _fill(sibling, trained)
+        if out.exists():
+            out.rmdir()  # empty, as was checked; not every system renames over a folder
+        sibling.rename(out)
+    except BaseException as error:
+        shutil.rmtree(sibling, ignore_errors=True)
+        _remove_empty(made)
+        raise _unwritable(out, error) if isinstance(error, OSError) else error from error
+
+
+def _fill(folder: Path, trained: Trained) -> None:
+    result = trained.result
+    _write_text(folder / "config.toml", trained.config.to_toml())
+    _write_text(folder / "summary.json", json.dumps(trained.summary(), indent=2, allow_nan=False))
+    _write_text(folder / "privacy.json", result.privacy.to_json())
+    _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
+    mark = {} if trained.holder_only is None else {HOLDER_ONLY: trained.holder_only}
+    for name, columns in {"history": dict(result.history), "sites": trained.by_site()}.items():
+        parquet.write_table(pa.table(columns).replace_schema_metadata(mark), folder / f"{name}.parquet")
+    models.save(trained.model(), folder / "model.safetensors")
+    np.savez_compressed(folder / "models.npz", average=result.average, last=result.last, consensus=result.consensus)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+
+
+def _check_empty(out: Path) -> None:
+    if not out.is_dir():
+        raise InputError(f"Expected a new folder, got out={str(out)!r}, which is a file. Choose another.")
+    if any(out.iterdir()):
+        raise InputError(f"Expected a new or empty folder, got out={str(out)!r}, which is not empty. Choose another.")
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:  # innermost first
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def _unwritable(out: Path, error: OSError) -> InputError:
+    return InputError(f"Expected a folder that can be written, got out={str(out)!r}: {error.strerror}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A folder that a run has left, read back."""
+
+    config: str
+    summary: dict[str, Any]
+    history: dict[str, list[Any]]
+    sites: dict[str, list[Any]]
+    model: Model
+
+
+def read(folder: Path) -> Run:
+    """Read a run folder; anything that is missing or damaged is named."""
+    name = "."
+    try:
+        name = "config.toml"
+        config = (folder / name).read_text(encoding="utf-8")
+        name = "summary.json"
+        summary = json.loads((folder / name).read_text(encoding="utf-8"))
+        name = "history.parquet"
+        history = parquet.read_table(folder / name).to_pydict()
+        name = "sites.parquet"
+        sites = parquet.read_table(folder / name).to_pydict()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(f"Expected a folder of sottovoce train --out, got {str(folder)!r}: {name}: {why}.") from error
+    return Run(config, summary, history, sites, models.load(folder / "model.safetensors"))

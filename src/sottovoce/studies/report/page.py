@@ -1,0 +1,288 @@
+"""One look for all figures. Ink and grid have colours of their own, which the web page swaps for its theme's."""
+
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from sottovoce import __version__
+from sottovoce.algorithms import registry
+from sottovoce.studies.cells import ALL_COLUMNS
+from sottovoce.studies.reproduce import Study
+from sottovoce.studies.statistics import interval
+from sottovoce.studies.suite import FORM_WORDS, Panel, Point
+from sottovoce.studies.verdict import LEVEL, RULE, Claim
+
+INK, GRID, PAPER = "#1b1f27", "#d9dde3", "#fefefe"
+# Okabe and Ito's colours for lines that are not algorithms, in this order.
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
+DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (5, 1.4, 1.2, 1.4)))
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
+
+_RC: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.0,
+    "figure.facecolor": PAPER,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+    # Letters become shapes: they then look the same wherever the figure is opened.
+    "svg.fonttype": "path",
+    "svg.hashsalt": "sottovoce",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in this look, without a screen and without touching what the caller's own figures look like."""
+    with mpl.rc_context(_RC):
+        yield
+
+
+# -- html -------------------------------------------------------------------------------------------------------------
+# Web pages from templates: self-contained, figures inline, nothing fetched.
+
+# All that comes in is text and is escaped, but for the figures, which `inline` vouches for.
+_PAGES = Environment(
+    loader=PackageLoader("sottovoce.studies.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+class TextTable(NamedTuple):
+    """Cells of text. `numbers` are the columns to line up on the right."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: frozenset[int]
+
+
+def render_page(template: str, **content: object) -> str:
+    """The whole page, from a template of this package and its content."""
+    return _PAGES.get_template(template).render(content)
+
+
+def inline(svg: str, name: str) -> Markup:
+    """An SVG file as part of a page: ids made unique, addresses dropped, ink and paper taken from the page."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body).replace("xlink:href", "href")
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'href="#', f'href="#{name}-', body).replace("url(#", f"url(#{name}-")
+    for colour, variable in ((INK, "var(--ink)"), (GRID, "var(--grid)"), (PAPER, "var(--paper)")):
+        body = body.replace(colour, variable)
+    return Markup(body.replace("<svg", '<svg role="img"', 1))
+
+
+def picture(figure: Figure, kind: str) -> bytes:
+    """The figure as the bytes of a file; `kind` is "svg" or "png"."""
+    buffer = io.BytesIO()
+    with style():
+        # No date and no version: the same results give the same file.
+        figure.savefig(buffer, format=kind, metadata={"Date": None, "Creator": None} if kind == "svg" else None)
+    return buffer.getvalue()
+
+
+# -- page -------------------------------------------------------------------------------------------------------------
+# The page of a study: its figures, tables and verdicts, as HTML. What is in them was computed before.
+
+# What the tables under some figures show besides scores.
+_BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
+
+
+def study_page(study: Study, figures: Mapping[str, str]) -> str:
+    """The page as HTML; `figures` are SVG texts by the name of their panel."""
+    shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
+    return render_page(
+        "study.html.j2",
+        title=study.title,
+        study=study,
+        shown=shown,
+        figures={name: inline(svg, name) for name, svg in figures.items()},
+        scores={panel.name: _scores(panel) for panel in shown if panel.name in ("table", *_BESIDE)},
+        verdicts=verdicts,
+        comparisons=comparisons,
+        level=LEVEL,
+        rule=RULE,
+        version=__version__,
+    )
+
+
+def _scores(panel: Panel) -> TextTable:
+    """The table under a figure, with test scores where test rows were kept apart."""
+    tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
+    return scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ()))
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+# Tables, as rows of text for the page and as columns of numbers for files.
+
+NOTHING = "–"
+# Attributes of a point that a table may show, and what they are called there.
+_SHOWN = {"facet": "graph", "epsilon": "ε", "picked": "chosen settings"}
+
+
+def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str] = ()) -> TextTable:
+    """One line per algorithm and form; `shown` are attributes of a point to show before the figures."""
+    test = [f"test accuracy, {which} %" for which in ("last", "consensus")] if tested else []
+    costs = ["distance to consensus", "ε spent", "σ", "messages", "seconds", "runs"]
+    chosen = [_SHOWN[name] for name in shown]
+    headings = ["algorithm", "form", *chosen, "risk, last", "risk, consensus", *test, *costs]
+    rows = []
+    # What does not depend on epsilon is one result, and one line.
+    for point in {(point.facet, point.series, point.cell): point for point in points}.values():
+        result = point.result
+        assert result is not None
+        accuracy = [
+            _with_interval(100 * result.final(f"test_accuracy_{which}"), 2) for which in ("last", "consensus")
+        ] if tested else []  # fmt: skip
+        rows.append(
+            (
+                point.series,
+                FORM_WORDS[point.form] if registry.entry(point.algorithm).private else NOTHING,
+                *(_attribute(point, name) for name in shown),
+                _with_interval(result.final("risk_last"), 4),
+                _with_interval(result.final("risk_consensus"), 4),
+                *accuracy,
+                _with_interval(result.final("disagreement"), 2),
+                _up(float(result.final("epsilon")[0])),
+                _plain(float(result.final("sigma")[0]), 1),
+                f"{result.final('messages')[0]:,.0f}",
+                f"{result.final('seconds')[0] / point.cell.runs:.2g}",
+                str(point.cell.runs),
+            )
+        )
+    return TextTable(tuple(headings), rows, frozenset(range(2 + len(shown), len(headings))))
+
+
+def verdicts(claims: Sequence[Claim]) -> TextTable:
+    """One line per claim: the verdict by the last broadcasts, and by the other outputs."""
+    others = claims[0].elsewhere if claims else ()
+    headings = (
+        "claim",
+        "whose",
+        "verdict, by last broadcast",
+        "won",
+        "tied",
+        "lost",
+        "untested",
+        *(f"by {name}" for name in others),
+    )
+    rows = []
+    for claim in claims:
+        won = sum(c.outcome in ("won", "partly") for c in claim.comparisons)
+        lost = sum(c.outcome == "lost" for c in claim.comparisons)
+        ties = len(claim.comparisons) - won - lost
+        counts = (won, ties, lost, len(claim.untested))
+        # In short: the conditions are in the details and in the file.
+        beside = [verdict.split(":")[0] for verdict in claim.elsewhere.values()]
+        rows.append((claim.text, claim.source, claim.summary(), *map(str, counts), *beside))
+    return TextTable(headings, rows, frozenset({3, 4, 5, 6}))
+
+
+def comparisons(claim: Claim) -> TextTable:
+    """Every test within a claim."""
+    rows = [
+        (
+            c.condition,
+            c.against,
+            f"{c.effect:+.4f}" if abs(c.effect) < 100 else f"{c.effect:+.2g}",
+            f"{100 * c.relative:+.1f} %",
+            _p(c.p),
+            _p(c.p_holm),
+            c.outcome + (f", {c.only}" if c.outcome == "partly" else ""),
+            str(c.runs),
+        )
+        for c in claim.comparisons
+    ]
+    headings = ("condition", "against", "difference", "relative", "p", "p, Holm", "outcome", "runs")
+    return TextTable(headings, rows, frozenset({2, 3, 4, 5, 7}))
+
+
+def columns(panels: Sequence[Panel], *, every_round: bool) -> dict[str, list[Any]]:
+    """All results as one long table: a line per point and run, or per point, recorded round and run."""
+    table: dict[str, list[Any]] = {
+        name: [] for name in ("panel", "facet", "series", "x", "algorithm", "form", "settings", "cell", *ALL_COLUMNS)
+    }
+    for panel in panels:
+        for point in panel.measured():
+            assert point.result is not None
+            rounds = point.result.columns["round"]
+            chosen = np.ones(len(rounds), dtype=bool) if every_round else rounds == rounds.max()
+            settings = ", ".join(f"{name}={value}" for name, value in point.cell.settings)
+            place = (
+                panel.name, point.facet, point.series, str(point.x).replace("\n", " "), point.algorithm, point.form,
+                settings, point.cell.key,
+            )  # fmt: skip
+            for name, value in zip(list(table)[: len(place)], place, strict=True):
+                table[name] += [value] * int(chosen.sum())
+            for name in ALL_COLUMNS:
+                table[name] += point.result.columns[name][chosen].tolist()
+    return table
+
+
+def _attribute(point: Point, name: str) -> str:
+    """One attribute of a point as text, on one line."""
+    value = getattr(point, name)
+    return (
+        NOTHING if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value).replace("\n", " ")
+    )
+
+
+def _with_interval(values: Any, digits: int) -> str:
+    """A mean over runs and half its 95 % interval."""
+    mean, low, high = interval(np.asarray(values, dtype=np.float64))
+    if not math.isfinite(mean):
+        return NOTHING
+    if abs(mean) >= 1000:
+        return f"{mean:.2e}"
+    return f"{mean:.{digits}f}" + (f" ± {(high - low) / 2:.{digits}f}" if math.isfinite(low) else "")
+
+
+def _plain(value: float, digits: int) -> str:
+    """A number, or a dash where there is none."""
+    return f"{value:,.{digits}f}" if math.isfinite(value) else NOTHING
+
+
+def _up(epsilon: float) -> str:
+    """A cost is never rounded down."""
+    return f"{math.ceil(epsilon * 1000) / 1000:g}" if math.isfinite(epsilon) else "∞"
+
+
+def _p(p: float) -> str:
+    """A p-value with three digits."""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"

@@ -1,0 +1,205 @@
+"""The figures of one run. All of them are read off rows without noise: for the holder of the rows only."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from sottovoce.arrays import Floats
+from sottovoce.files.models import Model
+from sottovoce.settings.disk import writable, write_whole
+from sottovoce.studies.folder import HOLDER_ONLY, Run
+from sottovoce.studies.report.page import CYCLE, DASHES, INK, TextTable, inline, picture, render_page, style
+
+Columns = Mapping[str, Sequence[Any]]
+LINES = {"last": "a site's last broadcast", "average": "a site's mean over its steps", "consensus": "mean of all sites"}
+_WIDE = 7.2
+_MOST_COEFFICIENTS = 25
+_MOST_SITES = 60
+
+
+def learning(history: Columns, optimum: float | None, named: str) -> Figure:
+    """Risk and, in classification, accuracy over the rounds."""
+    meant = [name for name in ("risk", "accuracy") if _finite(history[f"{name}_last"])]
+    with style():
+        figure = Figure(figsize=(_WIDE, 2.9))
+        grid = figure.subplots(1, len(meant), squeeze=False)[0]
+        for axes, name in zip(grid, meant, strict=True):
+            for number, (output, words) in enumerate(LINES.items()):
+                _curve(axes, history, f"{name}_{output}", words, number)
+            axes.set_title("mean loss" if name == "risk" else "share of right answers")
+        if optimum is not None:
+            grid[0].axhline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2], label=named)
+        handles, labels = grid[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    return figure
+
+
+def spending(history: Columns, target: float) -> Figure:
+    """How far apart the sites are, and what the broadcasts have cost."""
+    with style():
+        figure = Figure(figsize=(_WIDE, 2.6))
+        left, right = figure.subplots(1, 2)
+        _curve(left, history, "disagreement", "", 0)
+        left.set_title("distance between a site and the consensus")
+        if _finite(history["epsilon"]):
+            _curve(right, history, "epsilon", "", 1)
+            if math.isfinite(target):
+                right.axhline(target, color=INK, linewidth=0.8, linestyle=DASHES[2])
+                right.annotate("promised", (1.0, target), xycoords=("axes fraction", "data"), xytext=(-2, -3),
+                               textcoords="offset points", ha="right", va="top", fontsize=7.5)  # fmt: skip
+        right.set_ylim(bottom=0)
+        right.set_title("epsilon spent")
+    return figure
+
+
+def by_site(sites: Columns) -> Figure:
+    """Each site's own rows: its last model, and the consensus."""
+    score = "accuracy" if _finite(sites["accuracy_last"]) else "risk"
+    order = np.argsort(np.asarray(sites[f"{score}_consensus"]))
+    if len(order) > _MOST_SITES:  # of very many, evenly spaced ones from worst to best
+        order = order[np.linspace(0, len(order) - 1, _MOST_SITES).astype(int)]
+    names = [str(sites["site"][i]) for i in order]
+    with style():
+        figure = Figure(figsize=(_WIDE, 0.19 * len(names) + 1.1))
+        axes = figure.add_subplot()
+        places = np.arange(len(names))
+        own, joint = (np.asarray(sites[f"{score}_{output}"])[order] for output in ("last", "consensus"))
+        axes.hlines(places, np.minimum(own, joint), np.maximum(own, joint), color=CYCLE[6], linewidth=0.8, alpha=0.6)
+        axes.plot(own, places, "o", color=CYCLE[1], label="its own last broadcast")
+        axes.plot(joint, places, "D", color=CYCLE[0], label="mean of all sites")
+        axes.set_yticks(places, names)
+        axes.set_ylim(-0.8, len(names) - 0.2)
+        axes.set_xlabel("share of right answers" if score == "accuracy" else "mean loss")
+        figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def coefficients(model: Model, output: int) -> Figure:
+    """The largest weights of one output, with names."""
+    weights = model.weights[:, output]
+    # The largest by size, then shown in the order of their sign.
+    largest = np.argsort(np.abs(weights))[-_MOST_COEFFICIENTS:]
+    order = largest[np.argsort(weights[largest])]
+    with style():
+        figure = Figure(figsize=(_WIDE, 0.19 * len(order) + 0.9))
+        axes = figure.add_subplot()
+        colours = [CYCLE[0] if weights[i] > 0 else CYCLE[1] for i in order]
+        axes.barh(np.arange(len(order)), weights[order], color=colours, height=0.7)
+        axes.set_yticks(np.arange(len(order)), [model.names[i] for i in order])
+        axes.axvline(0, color=INK, linewidth=0.7)
+        axes.grid(False, axis="y")
+        axes.set_xlabel(_direction(model, output))
+    return figure
+
+
+def _direction(model: Model, output: int) -> str:
+    """What a weight to the right speaks for."""
+    if model.classes is None:
+        return "weight: to the right, a larger prediction"
+    name = model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]
+    return f"weight: to the right, for {name!r}"
+
+
+def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> None:
+    """A mean over runs with the range of all; a single run is a line."""
+    rounds = np.unique(np.asarray(columns["round"]))
+    matrix: Floats = np.asarray(columns[name], dtype=np.float64).reshape(len(rounds), -1)
+    axes.plot(rounds, matrix.mean(axis=1), color=CYCLE[number], linestyle=DASHES[number % 3], marker=".", label=label)
+    if matrix.shape[1] > 1:
+        axes.fill_between(rounds, matrix.min(axis=1), matrix.max(axis=1), color=CYCLE[number], alpha=0.18, linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round")
+
+
+def _finite(values: Sequence[Any]) -> bool:
+    """Whether every one of these is a number; accuracy is none in regression."""
+    return bool(np.isfinite(np.asarray(values, dtype=np.float64)).all())
+
+
+# -- run page ---------------------------------------------------------------------------------------------------------
+# The page of one run: how it learnt, how the sites differ, what it cost, what the model says.
+
+PAGE = "report.html"
+_NOTHING = "–"
+
+
+def write_run_page(run: Run, out: Path) -> None:
+    """Write the page to `out`, whole or not at all."""
+    with writable(out):
+        write_whole(out, run_page(run).encode())
+
+
+def run_page(run: Run) -> str:
+    """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
+    summary, model = run.summary, run.model
+    classes = model.classes if model.weights.shape[1] > 1 else None
+    outputs = [("coefficients" if i == 0 else f"coefficients-{i}") for i in range(model.weights.shape[1])]
+    named = summary.get("optimum", "pooled, no privacy")
+    figures = {
+        "learning": learning(run.history, summary["optimum_risk"], named),
+        "spending": spending(run.history, model.privacy.promised),
+        "sites": by_site(run.sites),
+        **{name: coefficients(model, i) for i, name in enumerate(outputs)},
+    }
+    return render_page(
+        "run.html.j2",
+        title=f"{summary['algorithm']} on {summary['dataset']}",
+        facts=summary,
+        model=model,
+        config=run.config,
+        # Goes with every figure that was computed from private rows.
+        holder_only=(summary.get(HOLDER_ONLY) or {}).get("why"),
+        drawn={name: inline(picture(figure, "svg").decode(), name) for name, figure in figures.items()},
+        outputs={n: f"Coefficients: {classes[i]}" if classes else "Coefficients" for i, n in enumerate(outputs)},
+        scores=_scores(summary),
+        sites=_all_sites(run.sites),
+        weights=_weights(model, classes or ("weight",)),
+    )
+
+
+def _scores(summary: Mapping[str, Any]) -> TextTable:
+    """Mean loss and accuracy of each of the three models that a run ends with."""
+    test = summary["test"]
+    headings = ["model", "mean loss", "accuracy %"]
+    headings += ["test loss", "test accuracy %"] if test else []
+    rows = []
+    for output, words in LINES.items():
+        parts = [summary["risk"][output], summary["accuracy"][output]]
+        parts += [test["risk"][output], test["accuracy"][output]] if test else []
+        rows.append((words, *(_number(value, place) for place, value in enumerate(parts))))
+    return TextTable(tuple(headings), rows, frozenset(range(1, len(headings))))
+
+
+def _number(value: float | None, place: int) -> str:
+    """A loss with four digits or, at every second place, an accuracy in per cent."""
+    return _NOTHING if value is None else f"{value:.4f}" if place % 2 == 0 else f"{100 * value:.2f}"
+
+
+def _weights(model: Model, outputs: tuple[str, ...]) -> TextTable:
+    """Every weight of the model, by the name of its feature."""
+    rows = [(name, *(f"{w:+.4f}" for w in weights)) for name, weights in zip(model.names, model.weights, strict=True)]
+    return TextTable(("feature", *outputs), rows, frozenset(range(1, 1 + len(outputs))))
+
+
+def _all_sites(sites: Columns) -> TextTable:
+    """Every site's own scores, for those whom the figure leaves out."""
+    headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
+    rows = [
+        (str(name), f"{count:,}", _percent(own), _percent(joint), f"{loss:.4f}", f"{joint_loss:.4f}", f"{far:.3g}")
+        for name, count, own, joint, loss, joint_loss, far in zip(
+            sites["site"], sites["rows"], sites["accuracy_last"], sites["accuracy_consensus"], sites["risk_last"],
+            sites["risk_consensus"], sites["distance"], strict=True,
+        )
+    ]  # fmt: skip
+    return TextTable(headings, rows, frozenset(range(1, len(headings))))
+
+
+def _percent(share: float) -> str:
+    """A share in per cent, or a dash."""
+    return f"{100 * share:.2f}" if np.isfinite(share) else _NOTHING
