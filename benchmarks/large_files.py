@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 
 from machine import busy, describe
 from sottovoce import Sites
-from sottovoce.files.schema import Schema, encoding
+from sottovoce.files.schema import Schema, files
 
 OUT = Path(__file__).parent / "large_files.json"
 BLOCK_ROWS = 500_000
@@ -99,8 +99,8 @@ def only_read(path, schema):  # noqa: ARG001, all tasks are called alike
 
 TASKS = {
     "pyarrow's reader alone": only_read,
-    "read and encoded": encoding.encode,
-    "read, encoded and dealt out to 5 sites": lambda path, schema: Sites.split(encoding.encode(path, schema), 5),
+    "read and encoded": files.encode,
+    "read, encoded and dealt out to 5 sites": lambda path, schema: Sites.split(files.encode(path, schema), 5),
 }
 
 

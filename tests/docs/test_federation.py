@@ -13,7 +13,7 @@ from sottovoce import models
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
 from sottovoce.federation.agreement import signing
-from sottovoce.files.datasets.adult import write_csv
+from sottovoce.files.datasets.adult_csv import write_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "how-to" / "federation.md"

@@ -19,7 +19,7 @@ import typer
 from sottovoce.cli import main
 from sottovoce.cli.app import app
 from sottovoce.estimators import PrivateLogisticRegression
-from sottovoce.files.datasets.adult import write_csv
+from sottovoce.files.datasets.adult_csv import write_csv
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")

@@ -22,9 +22,9 @@ from sottovoce.cli.demo import demo as command
 from sottovoce.cli.demo import processes
 from sottovoce.cli.demo.demo import NAMES
 from sottovoce.cli.demo.processes import FailedError, Programs
-from sottovoce.cli.demo.view import LiveTable, Progress, SiteLines, watching_sites
+from sottovoce.cli.demo.view import LiveTable, Overview, Progress, SiteLines, watching_sites
 from sottovoce.federation.transport.transport import read_signed
-from sottovoce.files.datasets import adult
+from sottovoce.files.datasets import adult_csv
 from sottovoce.privacy.books.ledger import Ledger
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
@@ -63,7 +63,7 @@ def test_the_models_are_as_good_as_the_simulator_says(demo):
 
 def test_every_site_has_its_own_rows_and_together_they_are_the_official_ones(demo, tmp_path):
     found, out = demo
-    adult.write_csv(tmp_path / "whole.csv", "train")
+    adult_csv.write_csv(tmp_path / "whole.csv", "train")
     header, *whole = (tmp_path / "whole.csv").read_text().splitlines()
     dealt = []
     for site in found["sites"]:
@@ -103,7 +103,7 @@ def log_of(out):
 
 
 def test_the_demo_and_the_tutorial_share_a_schema():
-    packaged = Path(adult.__file__).with_name("adult-schema.toml")
+    packaged = Path(adult_csv.__file__).with_name("adult-schema.toml")
     assert packaged.read_bytes() == (TUTORIAL / "adult-schema.toml").read_bytes()
 
 
@@ -204,8 +204,8 @@ def test_progress_is_read_off_the_log_line_by_line(tmp_path):
 
 def test_the_table_and_the_lines(tmp_path, capsys):
     sites = {name: Progress(tmp_path / name, rows=6512, rounds=8) for name in ("berlin", "rome")}
-    with watching_sites(sites, quiet=True) as view:
-        assert type(view) is view.Overview
+    with watching_sites(sites, quiet=True) as shown:
+        assert type(shown) is Overview
     with watching_sites(sites, quiet=False) as view:  # no terminal here
         assert isinstance(view, SiteLines)
         for k in range(1, 9):

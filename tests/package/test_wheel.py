@@ -20,7 +20,7 @@ import json, sottovoce
 from importlib.metadata import version
 from importlib.resources import files
 from sottovoce import datasets
-data = [name for name in ("datasets/adult-schema.toml", "kernels/steps.cu", "py.typed")
+data = [name for name in ("files/datasets/adult-schema.toml", "oracle/kernels/steps.cu", "py.typed")
         if files("sottovoce").joinpath(name).is_file()]
 print(json.dumps({"file": sottovoce.__file__, "version": version("sottovoce"), "data": data,
                   "rows": [len(datasets.adult().labels), len(datasets.bank().labels)]}))
@@ -58,7 +58,7 @@ def test_every_file_of_the_package_is_in_it(wheel):
             if path.is_file() and "__pycache__" not in path.parts}  # fmt: skip
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("sottovoce/")}
     assert packed == ours
-    assert {"sottovoce/py.typed", "sottovoce/kernels/steps.cu", "sottovoce/datasets/adult.npz"} <= packed
+    assert {"sottovoce/py.typed", "sottovoce/oracle/kernels/steps.cu", "sottovoce/files/datasets/adult.npz"} <= packed
 
 
 def test_it_finds_its_own_data(installed):
@@ -67,7 +67,7 @@ def test_it_finds_its_own_data(installed):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert Path(found["file"]) == place / "sottovoce" / "__init__.py"
-    assert found["data"] == ["datasets/adult-schema.toml", "kernels/steps.cu", "py.typed"]
+    assert found["data"] == ["files/datasets/adult-schema.toml", "oracle/kernels/steps.cu", "py.typed"]
     assert found["rows"] == [45_222, 45_211]
     assert found["version"] == sottovoce.__version__
 

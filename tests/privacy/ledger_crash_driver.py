@@ -14,7 +14,7 @@ from sottovoce.privacy import Gaussian
 from sottovoce.privacy.books.ledger import Ledger
 
 EVENT = Gaussian(1e4)
-OURS = ("ledger", "site_files")  # in the names of the files whose lines are counted
+OURS = ("privacy/books/ledger.py", "privacy/books/store.py", "cli/site/files.py")  # whose lines are counted
 
 
 def in_child(work):
@@ -45,7 +45,7 @@ def die_at(line):
 
     def trace(frame, kind, _):
         nonlocal left
-        if not any(name in Path(frame.f_code.co_filename).name for name in OURS):
+        if not Path(frame.f_code.co_filename).as_posix().endswith(OURS):
             return None
         if kind == "line":
             left -= 1

@@ -4,19 +4,20 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import problems
 import pytest
-from federations import NAMES, SIZES, agreement
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rivals import harness
 from scipy import stats
 from scipy.optimize import minimize
 
 import sottovoce as sv
+from algorithms import harness
+from helpers import problems
+from helpers.federations import NAMES, SIZES, agreement
 from sottovoce import algorithms as al
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.sites import WEIGHTS, importances
 from sottovoce.simulation.optimum import name_of_optimum, pooled_model
 
@@ -120,7 +121,7 @@ def test_the_yardstick_is_the_optimum_of_what_is_optimised(weights):
     assert ("all rows pooled" in name_of_optimum(sites, algorithm)) == (weights == "rows")
 
 
-@pytest.mark.parametrize("kind", [sv.oracle.Oracle, CompiledOracle])
+@pytest.mark.parametrize("kind", [Oracle, CompiledOracle])
 def test_lam_means_the_same_however_many_sites_there_are(kind):
     features, labels = problems.lists(np.random.default_rng(3), (9, 9))
     algorithm = sv.ADMM(lam=0.3)

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import adult
-from sottovoce.files.datasets.adult import write_csv
-from sottovoce.files.schema import Schema, encoding, require_reviewed
+from sottovoce.files.datasets.adult_csv import write_csv
+from sottovoce.files.schema import Schema, files, require_reviewed
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "tutorial" / "adult-schema.toml"
 
@@ -48,16 +48,16 @@ def test_all_rows_fit_and_all_have_norm_one(folder):
     require_reviewed(schema)
     assert (schema.d, schema.data_norm) == (46, 1.0)
     for name, rows in (("train.csv", 32_561), ("test.csv", 16_281)):
-        report = encoding.check(folder / name, schema)
+        report = files.check(folder / name, schema)
         assert (report.fits, report.rows, report.used) == (True, rows, rows)
         assert {(count.column, count.finding.name) for count in report.counts} == {("occupation", "INDICATED")}
-        norms = np.sqrt(np.asarray(encoding.encode(folder / name, schema).features.power(2).sum(axis=1)))
+        norms = np.sqrt(np.asarray(files.encode(folder / name, schema).features.power(2).sum(axis=1)))
         assert norms.max() <= 1.0
         assert norms.min() >= 1 - 1e-13
 
 
 def test_it_is_good_enough_to_learn_from(folder):
     schema = Schema.load(SCHEMA)
-    train, test = (encoding.encode(folder / name, schema) for name in ("train.csv", "test.csv"))
+    train, test = (files.encode(folder / name, schema) for name in ("train.csv", "test.csv"))
     model = LogisticRegression(C=30, fit_intercept=False, max_iter=1000).fit(train.features, train.labels)
     assert model.score(test.features, test.labels) >= 0.854

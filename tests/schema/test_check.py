@@ -5,7 +5,7 @@ import json
 import pytest
 
 from schema.samples import FILE, HEADER, ROWS
-from sottovoce.files.schema import encoding, reading
+from sottovoce.files.schema import files, reading
 from sottovoce.files.schema.findings import Finding
 
 
@@ -14,7 +14,7 @@ def counts(report):
 
 
 def test_the_sample_fits_with_notes(written, schema):
-    report = encoding.check(written(), schema)
+    report = files.check(written(), schema)
     assert report.fits
     assert (report.rows, report.used, report.problems) == (5, 5, ())
     assert counts(report) == {
@@ -44,7 +44,7 @@ def test_all_problems_are_found(written, schema, monkeypatch, block):
     lines[40] = lines[40].replace("north", "NA")
     lines[300] = lines[300].replace(",A,", ",C,").replace("50,", ",", 1)
     lines[399] += ",last"
-    report = encoding.check(written(HEADER + "\n\n".join(lines)), schema)
+    report = files.check(written(HEADER + "\n\n".join(lines)), schema)
     assert not report.fits
     assert (report.rows, report.used) == (400, 396)
     assert [(problem.row, problem.column, problem.finding) for problem in report.problems] == [
@@ -61,14 +61,14 @@ def test_all_problems_are_found(written, schema, monkeypatch, block):
 
 
 def test_only_the_first_are_told_but_all_are_counted(written, schema):
-    report = encoding.check(written(HEADER + "\n".join(["x" + row for row in ROWS] * 20)), schema, keep=3)
+    report = files.check(written(HEADER + "\n".join(["x" + row for row in ROWS] * 20)), schema, keep=3)
     assert [problem.row for problem in report.problems] == [1, 2, 3]
     assert len(report.notes) == 3
     assert counts(report)["age", Finding.NOT_A_NUMBER] == 100
 
 
 def test_columns_that_lack_and_columns_that_are_not_used(written, schema):
-    report = encoding.check(written(FILE.replace("ward", "unit").replace("outcome", "result")), schema)
+    report = files.check(written(FILE.replace("ward", "unit").replace("outcome", "result")), schema)
     assert [(problem.column, problem.finding) for problem in report.problems] == [
         ("ward", Finding.NO_COLUMN),
         ("outcome", Finding.NO_COLUMN),
@@ -79,14 +79,14 @@ def test_columns_that_lack_and_columns_that_are_not_used(written, schema):
 
 
 def test_no_rows(written, schema):
-    report = encoding.check(written(HEADER), schema)
+    report = files.check(written(HEADER), schema)
     assert [problem.finding for problem in report.problems] == [Finding.NO_ROWS]
-    assert not encoding.check(written("a,b\n1,2\n"), schema).fits
+    assert not files.check(written("a,b\n1,2\n"), schema).fits
 
 
 def test_bytes_that_are_no_text(written, schema):
     content = FILE.encode().replace(b"east", b"\xe9ast").replace(b",AB,", b",\xe9,")
-    report = encoding.check(written(content), schema)
+    report = files.check(written(content), schema)
     assert [(problem.row, problem.column, problem.finding) for problem in report.problems] == [
         (3, "ward", Finding.NOT_TEXT),
         (3, "blood", Finding.NOT_TEXT),

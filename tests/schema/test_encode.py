@@ -13,27 +13,27 @@ from hypothesis import strategies as st
 
 from schema.samples import FILE, HEADER, ROWS, SCHEMA, encode
 from sottovoce.errors import InputError
-from sottovoce.files.schema import ClassLabel, NumberLabel, Numeric, Schema, encoding, reading
+from sottovoce.files.schema import ClassLabel, NumberLabel, Numeric, Schema, files, reading
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def compare(path, text, schema):
     """The library against the cell-by-cell encoder."""
-    data = encoding.encode(path, schema)
+    data = files.encode(path, schema)
     rows, labels, kept = encode(text, schema.to_dict())
     assert data.features.has_canonical_format
     assert np.count_nonzero(data.features.data) == data.features.nnz
     np.testing.assert_allclose(data.features.toarray(), rows, rtol=1e-13, atol=1e-15)
     np.testing.assert_array_equal(data.labels, labels)
-    (chunk,) = encoding.encode_features(path, schema)
+    (chunk,) = files.encode_features(path, schema)
     np.testing.assert_array_equal(chunk.rows, kept)
     np.testing.assert_array_equal(chunk.features.toarray(), data.features.toarray())
     return data
 
 
 def test_the_sample_by_hand(written, schema):
-    data = encoding.encode(written(), schema)
+    data = files.encode(written(), schema)
     b = math.sqrt(6.25)
     one = dict(zip(data.names, data.features.toarray()[0] * b, strict=True))
     assert {name: round(value, 12) for name, value in one.items() if value} == {
@@ -50,8 +50,8 @@ def test_the_sample_by_hand(written, schema):
 
 def test_rows_with_a_missing_value_are_left_out_where_the_schema_says_so(written, schema):
     path = written(HEADER + "\n".join([ROWS[0], ROWS[1].replace("south", "?"), ROWS[2]]) + "\n")
-    assert len(encoding.encode(path, schema)) == 2
-    (chunk,) = encoding.encode_features(path, schema)
+    assert len(files.encode(path, schema)) == 2
+    (chunk,) = files.encode_features(path, schema)
     assert chunk.rows.tolist() == [1, 3]
 
 
@@ -119,8 +119,8 @@ def test_no_order_of_summation_finds_a_row_that_is_too_long(columns, norm, inter
 
 
 def test_short_rows_are_not_lengthened(written, schema):
-    data = encoding.encode(written(), replace(schema, row_norm=2.03, intercept=0.0))
-    whole = encoding.encode(written(), replace(schema, row_norm=100.0, intercept=0.0))
+    data = files.encode(written(), replace(schema, row_norm=2.03, intercept=0.0))
+    whole = files.encode(written(), replace(schema, row_norm=100.0, intercept=0.0))
     lengths, before = (np.linalg.norm(made.features.toarray(), axis=1) for made in (data, whole))
     np.testing.assert_allclose(lengths, np.minimum(before, 2.03), rtol=1e-12)
     assert before.min() < 2.03 < before.max()
@@ -129,12 +129,12 @@ def test_short_rows_are_not_lengthened(written, schema):
 @pytest.mark.parametrize("block", [200, 1000])
 def test_chunks_make_no_difference(written, schema, monkeypatch, block):
     text = HEADER + "".join(ROWS[i % 5].replace("25,", f"{i % 90},") + "\n" for i in range(500))
-    whole = encoding.encode(written(text), schema)
+    whole = files.encode(written(text), schema)
     monkeypatch.setattr(reading, "BLOCK", block)
-    chunks = list(encoding.encode_features(written(text), schema))
+    chunks = list(files.encode_features(written(text), schema))
     assert len(chunks) > 10
     np.testing.assert_array_equal(np.concatenate([chunk.rows for chunk in chunks]), np.arange(1, 501))
-    parts = encoding.encode(written(text), schema)
+    parts = files.encode(written(text), schema)
     assert (parts.features != whole.features).nnz == 0
     np.testing.assert_array_equal(parts.labels, whole.labels)
 
@@ -162,27 +162,27 @@ def typed():
 
 
 def test_parquet_with_types_is_the_same(written, tmp_path, schema):
-    csv = encoding.encode(written(), schema)
+    csv = files.encode(written(), schema)
     pq.write_table(typed(), tmp_path / "rows.parquet", row_group_size=2)
-    parquet = encoding.encode(tmp_path / "rows.parquet", schema)
+    parquet = files.encode(tmp_path / "rows.parquet", schema)
     assert (parquet.features != csv.features).nnz == 0
     np.testing.assert_array_equal(parquet.labels, csv.labels)
 
 
 def test_parquet_with_texts_is_the_same(written, tmp_path, schema):
-    csv = encoding.encode(written(), schema)
+    csv = files.encode(written(), schema)
     lines = [line.split(",") for line in FILE.splitlines()]
     for kind in (pa.string(), pa.large_binary(), pa.string_view()):
         columns = {name: pa.array(cells).cast(kind) for name, *cells in zip(*lines, strict=True)}
         pq.write_table(pa.table(columns), tmp_path / "rows.pq")
-        assert (encoding.encode(tmp_path / "rows.pq", schema).features != csv.features).nnz == 0
+        assert (files.encode(tmp_path / "rows.pq", schema).features != csv.features).nnz == 0
 
 
 def test_parquet_codes_as_categories(tmp_path):
     text = '[label]\ncolumn="y"\nclasses=["0","1"]\n[[columns]]\nname="x"\nkind="categorical"\ncategories=["1","2"]\n'
     schema = Schema.loads(text)
     pq.write_table(pa.table({"x": [1, 2, 1], "y": [0.0, 1.0, 0.0]}), tmp_path / "codes.parquet")
-    data = encoding.encode(tmp_path / "codes.parquet", schema)
+    data = files.encode(tmp_path / "codes.parquet", schema)
     assert data.labels.tolist() == [-1, 1, -1]
     assert (data.features.toarray()[:, :2] > 0).tolist() == [[True, False], [False, True], [True, False]]
 
@@ -194,27 +194,27 @@ def test_sites_in_one_file(written, schema, monkeypatch, chunked):
     lines = ["hospital," + HEADER] + [f"{'abc'[i % 3]},{ROWS[i % 5]}\n" for i in range(50)]
     lines[5] = lines[5].replace("north", "?")  # this row is left out, and its site with it
     path = written("".join(lines))
-    data, sites = encoding.encode_by_site(path, schema, "hospital")
+    data, sites = files.encode_by_site(path, schema, "hospital")
     assert "".join(sites) == "".join("abc"[i % 3] for i in range(50) if i + 1 != 5 or "north" not in ROWS[i % 5])
     assert len(sites) == len(data)
     assert data.names == schema.feature_names
     with pytest.raises(InputError, match="neither a feature nor the label, got site_column='ward'"):
-        encoding.encode_by_site(path, schema, "ward")
+        files.encode_by_site(path, schema, "ward")
     with pytest.raises(InputError, match="a column 'clinic' in file="):
-        encoding.encode_by_site(path, schema, "clinic")
+        files.encode_by_site(path, schema, "clinic")
     with pytest.raises(InputError, match="a site in row 2, column 'hospital'"):
-        encoding.encode_by_site(written("".join([*lines[:2], lines[2].replace("b,", ",", 1)])), schema, "hospital")
+        files.encode_by_site(written("".join([*lines[:2], lines[2].replace("b,", ",", 1)])), schema, "hospital")
 
 
 def test_prediction_needs_no_label(written, schema):
     text = "\n".join(line.rsplit(",", 1)[0] for line in FILE.splitlines()) + "\n"
-    (chunk,) = encoding.encode_features(written(text), schema)
-    with_label = encoding.encode(written(), schema)
+    (chunk,) = files.encode_features(written(text), schema)
+    with_label = files.encode(written(), schema)
     assert (chunk.features != with_label.features).nnz == 0
     with pytest.raises(InputError, match="a column 'outcome' in file="):
-        encoding.encode(written(text), schema)
+        files.encode(written(text), schema)
 
 
 def test_the_schema_survives_json_with_its_encoding(written, schema):
     other = Schema.from_dict(json.loads(json.dumps(schema.to_dict(), sort_keys=True)))
-    assert (encoding.encode(written(), other).features != encoding.encode(written(), schema).features).nnz == 0
+    assert (files.encode(written(), other).features != files.encode(written(), schema).features).nnz == 0

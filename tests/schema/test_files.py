@@ -9,7 +9,7 @@ import pytest
 
 from schema.samples import FILE, HEADER, ROWS
 from sottovoce.errors import InputError
-from sottovoce.files.schema import encoding, reading
+from sottovoce.files.schema import files, reading
 from sottovoce.files.schema.draft import draft
 
 HARMLESS = {
@@ -27,10 +27,10 @@ HARMLESS = {
 
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS.keys())
 def test_harmless(written, schema, text):
-    data, plain = encoding.encode(written(text), schema), encoding.encode(written(FILE, "plain.csv"), schema)
+    data, plain = files.encode(written(text), schema), files.encode(written(FILE, "plain.csv"), schema)
     assert (data.features != plain.features).nnz == 0
     np.testing.assert_array_equal(data.labels, plain.labels)
-    assert encoding.check(written(text), schema).fits
+    assert files.check(written(text), schema).fits
 
 
 def swapped(row, old, new):
@@ -80,7 +80,7 @@ def test_refused_by_name(written, schema, content, told):
     path = written(content)
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(InputError, match=told) as caught:
-        encoding.encode(path, schema)
+        files.encode(path, schema)
     assert "rows.csv" in str(caught.value)
     assert len(str(caught.value)) < 800
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
@@ -90,7 +90,7 @@ def test_refused_by_name(written, schema, content, told):
 def test_every_row_dropped(written, schema):
     text = HEADER + ROWS[0].replace("north", "?") + "\n"
     with pytest.raises(InputError, match="every row has a missing value and is dropped"):
-        encoding.encode(written(text), schema)
+        files.encode(written(text), schema)
 
 
 def test_rows_are_numbered_across_chunks(written, schema, monkeypatch):
@@ -98,34 +98,34 @@ def test_rows_are_numbered_across_chunks(written, schema, monkeypatch):
     lines = [ROWS[i % 5] for i in range(1000)]
     lines[777] = lines[777].replace(",", ",x", 1)
     with pytest.raises(InputError, match="row 778, column 'dose'"):
-        encoding.encode(written(HEADER + "\n".join(lines)), schema)
+        files.encode(written(HEADER + "\n".join(lines)), schema)
     lines[555] += ",more"
     with pytest.raises(InputError, match="7 fields in row 556 "):
-        encoding.encode(written(HEADER + "\n".join(lines)), schema)
+        files.encode(written(HEADER + "\n".join(lines)), schema)
 
 
 def test_a_record_longer_than_a_block(written, schema, monkeypatch):
     monkeypatch.setattr(reading, "BLOCK", 1000)
     text = FILE * 30 + ROWS[0].replace("north", f'"{"n" * 5000}"') + "\n"
     with pytest.raises(InputError, match=r"records of at most 1000 bytes in file=.*after row [1-9].*never closed"):
-        encoding.encode(written(text.replace("\n" + HEADER, "\n")), schema)
+        files.encode(written(text.replace("\n" + HEADER, "\n")), schema)
 
 
 def test_a_giant_field_is_shown_in_short(written, schema):
     with pytest.raises(InputError, match="row 1, column 'outcome', got 'zzz") as caught:
-        encoding.encode(written(HEADER + ROWS[0].replace("ill", "z" * 1_000_000)), schema)
+        files.encode(written(HEADER + ROWS[0].replace("ill", "z" * 1_000_000)), schema)
     assert len(str(caught.value)) < 800
 
 
 @pytest.mark.parametrize("name", ["none.csv", "none.parquet", "", "a\0b"])
 def test_no_such_file(tmp_path, schema, name):
     with pytest.raises(InputError, match="can be read, got file="):
-        encoding.encode(tmp_path / name, schema)
+        files.encode(tmp_path / name, schema)
 
 
 def test_not_a_parquet_file(written, schema):
     with pytest.raises(InputError, match=r"can be read, got file=.*rows\.parquet"):
-        encoding.encode(written(FILE, "rows.parquet"), schema)
+        files.encode(written(FILE, "rows.parquet"), schema)
 
 
 def test_a_truncated_parquet_file(tmp_path, schema):
@@ -133,7 +133,7 @@ def test_a_truncated_parquet_file(tmp_path, schema):
     pq.write_table(pa.table({"age": list(range(1000))}), path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match="can be read, got file="):
-        encoding.encode(path, schema)
+        files.encode(path, schema)
 
 
 @pytest.mark.parametrize("wrong", [pa.array([1, 2], pa.duration("s")), pa.array([[1], [2]]), pa.array([{"a": 1}] * 2)])
@@ -141,7 +141,7 @@ def test_parquet_types_that_mean_nothing(tmp_path, schema, wrong):
     columns = {name: pa.array(["1", "2"]) for name in HEADER.strip().split(",")}
     pq.write_table(pa.table(columns | {"age": wrong}), tmp_path / "rows.parquet")
     with pytest.raises(InputError, match=r"text, numbers, dates or truth values in column 'age' of file=.*got type="):
-        encoding.encode(tmp_path / "rows.parquet", schema)
+        files.encode(tmp_path / "rows.parquet", schema)
 
 
 def test_parquet_rows_are_numbered(tmp_path, schema):
@@ -151,12 +151,12 @@ def test_parquet_rows_are_numbered(tmp_path, schema):
     columns = {name: [line[i] for line in lines] for i, name in enumerate(names)}
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=40)
     with pytest.raises(InputError, match="row 251, column 'blood', got 'C'"):
-        encoding.encode(tmp_path / "rows.parquet", schema)
+        files.encode(tmp_path / "rows.parquet", schema)
     columns["blood"] = [line[4].encode() for line in lines]
     columns["blood"][99] = b"\xff"
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
     with pytest.raises(InputError, match="UTF-8 text in row 100, column 'blood'"):
-        encoding.encode(tmp_path / "rows.parquet", schema)
+        files.encode(tmp_path / "rows.parquet", schema)
 
 
 def test_drafting_refuses_what_cannot_be_read(written):

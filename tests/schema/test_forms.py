@@ -14,7 +14,7 @@ import pytest
 
 from schema.samples import FILE, HEADER, ROWS
 from sottovoce.errors import InputError
-from sottovoce.files.schema import FileForm, Schema, encoding
+from sottovoce.files.schema import FileForm, Schema, files
 from sottovoce.files.schema.draft import draft
 from sottovoce.files.schema.reading import sniff
 
@@ -48,8 +48,8 @@ def same(data, other):
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
 def test_packed_files_read_as_plain_ones(written, schema, content, name):
     path = written(content, name)
-    same(encoding.encode(path, schema), encoding.encode(written(FILE, "plain.csv"), schema))
-    assert encoding.check(path, schema).fits
+    same(files.encode(path, schema), files.encode(written(FILE, "plain.csv"), schema))
+    assert files.check(path, schema).fits
     assert draft(path, "outcome").schema.label.column == "outcome"
 
 
@@ -68,11 +68,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("content", "told"), BROKEN.values(), ids=BROKEN.keys())
 def test_what_cannot_be_unpacked_is_refused(written, schema, content, told):
-    for act in (
-        lambda p: encoding.encode(p, schema),
-        lambda p: encoding.check(p, schema),
-        lambda p: draft(p, "outcome"),
-    ):
+    for act in (lambda p: files.encode(p, schema), lambda p: files.check(p, schema), lambda p: draft(p, "outcome")):
         with pytest.raises(InputError, match=told) as caught:
             act(written(content))
         assert "\n" not in str(caught.value)
@@ -84,12 +80,12 @@ def test_delimiters_are_found_out_and_remembered(written, schema, sign):
     made = draft(path, "outcome").schema
     assert made.file == FileForm(sign)
     assert Schema.loads(made.dumps()) == made
-    assert encoding.check(path, made).fits
+    assert files.check(path, made).fits
     told = replace(schema, file=FileForm(sign))
-    same(encoding.encode(path, told), encoding.encode(written(FILE, "plain.csv"), schema))
+    same(files.encode(path, told), files.encode(written(FILE, "plain.csv"), schema))
     assert told.digest() == schema.digest()
     with pytest.raises(InputError, match="say so with --delimiter, or as delimiter = "):
-        encoding.encode(path, schema)
+        files.encode(path, schema)
 
 
 EUROPEAN = "x;y\n" + "".join(f"{i // 7},{i % 7}5;{'a' if i % 3 else 'b'}\n" for i in range(60))
@@ -98,16 +94,14 @@ EUROPEAN = "x;y\n" + "".join(f"{i // 7},{i % 7}5;{'a' if i % 3 else 'b'}\n" for 
 def test_decimal_commas(written):
     made = draft(written(EUROPEAN), "y").schema
     assert made.file == FileForm(";", ",")
-    data = encoding.encode(written(EUROPEAN), made)
-    plain = encoding.encode(
-        written(EUROPEAN.replace(",", ".").replace(";", ","), "p.csv"), replace(made, file=FileForm())
-    )
+    data = files.encode(written(EUROPEAN), made)
+    plain = files.encode(written(EUROPEAN.replace(",", ".").replace(";", ","), "p.csv"), replace(made, file=FileForm()))
     same(data, plain)
     # A point may separate thousands: 1.234 is not guessed at.
     with pytest.raises(InputError, match=r"a number in row 1, column 'x', got '1\.234'"):
-        encoding.encode(written(EUROPEAN.replace("0,05", "1.234", 1)), made)
+        files.encode(written(EUROPEAN.replace("0,05", "1.234", 1)), made)
     with pytest.raises(InputError, match=r'got \'0,05\'. If the comma is a decimal sign, say decimal = ","'):
-        encoding.encode(written(EUROPEAN), replace(made, file=FileForm(";")))
+        files.encode(written(EUROPEAN), replace(made, file=FileForm(";")))
 
 
 def test_commas_in_quotes_do_not_mislead(written):
@@ -121,18 +115,18 @@ def test_a_file_without_a_header(written, schema):
     names = tuple(HEADER.strip().split(","))
     path, plain = written("\n".join(ROWS) + "\n"), written(FILE, "plain.csv")
     told = replace(schema, file=FileForm(names=names))
-    same(encoding.encode(path, told), encoding.encode(plain, schema))
-    assert encoding.check(path, told).rows == len(ROWS)
+    same(files.encode(path, told), files.encode(plain, schema))
+    assert files.check(path, told).rows == len(ROWS)
     assert Schema.loads(told.dumps()) == told
     with pytest.raises(InputError, match="If that is no header but a row, say the names of the columns"):
-        encoding.encode(path, schema)
+        files.encode(path, schema)
     with pytest.raises(InputError, match=r"7 fields in row 2 of file=.*got 2"):
-        encoding.encode(written(ROWS[0] + "\n1,2\n"), told)
+        files.encode(written(ROWS[0] + "\n1,2\n"), told)
     with pytest.raises(InputError, match=r"a number in row 2, column 'age', got 'x'"):
-        encoding.encode(written(ROWS[0] + "\n" + ROWS[1].replace("25", "x", 1)), told)
+        files.encode(written(ROWS[0] + "\n" + ROWS[1].replace("25", "x", 1)), told)
     with pytest.raises(InputError, match=r"7 fields in row 1 of file=.*file.names of the schema, got 3"):
-        encoding.encode(written("1,2,3\n"), told)
-    problems = encoding.check(written(ROWS[0] + "\n1,2\n"), told).problems
+        files.encode(written("1,2,3\n"), told)
+    problems = files.check(written(ROWS[0] + "\n1,2\n"), told).problems
     assert [problem.row for problem in problems] == [2]
     path = written("\n".join(ROWS) + "\n")
     made = draft(path, "column7", form=sniff(path, header=False)).schema
@@ -142,41 +136,38 @@ def test_a_file_without_a_header(written, schema):
 
 
 def test_names_that_differ_in_case(written, schema):
-    same(
-        encoding.encode(written(HEADER.upper() + "\n".join(ROWS)), schema),
-        encoding.encode(written(FILE, "p.csv"), schema),
-    )
+    same(files.encode(written(HEADER.upper() + "\n".join(ROWS)), schema), files.encode(written(FILE, "p.csv"), schema))
     # As written goes first, and one column of the file never stands for two.
-    both = encoding.encode(written(FILE.replace("age,", "AGE,age,").replace("\n5", "\nx,5").replace("\n2", "\nx,2")
+    both = files.encode(written(FILE.replace("age,", "AGE,age,").replace("\n5", "\nx,5").replace("\n2", "\nx,2")
                                 .replace("\n1", "\nx,1").replace("\n0", "\nx,0")), schema)  # fmt: skip
-    same(both, encoding.encode(written(FILE, "p.csv"), schema))
+    same(both, files.encode(written(FILE, "p.csv"), schema))
     twice = replace(schema, columns=(*schema.columns, replace(schema.columns[0], name="AGE")))
     with pytest.raises(InputError, match="a column 'AGE' in file="):
-        encoding.encode(written(FILE), twice)
+        files.encode(written(FILE), twice)
     with pytest.raises(InputError, match="a column 'age' in file="):
-        encoding.encode(written(FILE.replace("age,dose", "Age,AGE")), schema)
+        files.encode(written(FILE.replace("age,dose", "Age,AGE")), schema)
 
 
 @pytest.mark.parametrize("word", ["nan", "NaN", "null", "N/A"])
 def test_words_for_no_value(written, schema, word):
     text = FILE.replace("25,", f"{word},")
     with pytest.raises(InputError, match="If it stands for no value, add it to missing_values in the schema"):
-        encoding.encode(written(text), schema)
+        files.encode(written(text), schema)
     made = draft(written(text), "outcome").schema
     assert made.columns[0].missing == "indicator"
-    assert encoding.check(written(text), made).fits
+    assert files.check(written(text), made).fits
 
 
 def test_an_open_quote_in_a_column_that_is_not_used(written, schema):
     noted = "\n".join(f"{line},note" for line in FILE.splitlines())
-    encoding.encode(written(noted), schema)
+    files.encode(written(noted), schema)
     cut = noted.replace("25,10,99.5,south,B,no,well,note", '25,10,99.5,south,B,no,well,"note')
     for text in (cut, cut + "\n", cut + "\n\n"):
-        for act in (encoding.encode, encoding.check):
+        for act in (files.encode, files.check):
             with pytest.raises(InputError, match=r"quotes that are closed in file=.*Close it, or delete it"):
                 act(written(text), schema)
     closed = noted + '\n50,0,130,north,A,yes,ill,"a note\nof two lines"\n'
-    assert encoding.check(written(closed), schema).rows == 6
+    assert files.check(written(closed), schema).rows == 6
 
 
 DATED = """
@@ -200,12 +191,12 @@ def test_dates_as_ages_and_seasons(written):
     schema = Schema.loads(DATED)
     assert schema.feature_names[:4] == ("born=[0,18)", "born=[18,65)", "born=[65,100]", "seen=January")
     text = "born,seen,y\n2010-05-01,2023-02-28,a\n1990-01-01 12:00,2023-12-31,b\n1930-12-31,20240229,a\n"
-    dense = encoding.encode(written(text), schema).features.toarray()
+    dense = files.encode(written(text), schema).features.toarray()
     assert [list(np.flatnonzero(row)) for row in dense] == [[0, 4, 15], [1, 14, 15], [2, 4, 15]]
     with pytest.raises(InputError, match=r"a date like 2024-12-31 in row 2, column 'seen', got '2023-02-29'.*order"):
-        encoding.encode(written(text.replace("2023-12-31", "2023-02-29")), schema)
+        files.encode(written(text.replace("2023-12-31", "2023-02-29")), schema)
     american = Schema.loads(DATED.replace('by = "month"', 'by = "weekday"\norder = "mdy"'))
-    row = encoding.encode(written("born,seen,y\n2010-05-01,12/25/2023,a\n"), american).features.toarray()[0]
+    row = files.encode(written("born,seen,y\n2010-05-01,12/25/2023,a\n"), american).features.toarray()[0]
     assert american.feature_names[int(np.flatnonzero(row)[1])] == "seen=Monday"
 
 
@@ -217,7 +208,7 @@ def test_timestamps_in_parquet_read_as_in_csv(written, tmp_path):
     seen = [datetime(2023, 2, 28).date(), datetime(2023, 12, 31).date(), datetime(2024, 2, 29).date()]
     pq.write_table(pa.table({"born": born, "seen": seen, "y": ["a", "b", "a"]}), tmp_path / "rows.parquet")
     lines = "".join(f"{a},{b},{c}\n" for a, b, c in zip(born, seen, "aba", strict=True))
-    same(encoding.encode(tmp_path / "rows.parquet", schema), encoding.encode(written(f"born,seen,y\n{lines}"), schema))
+    same(files.encode(tmp_path / "rows.parquet", schema), files.encode(written(f"born,seen,y\n{lines}"), schema))
     made = draft(tmp_path / "rows.parquet", "y").schema
     assert [column.kind() for column in made.columns] == ["age", "age"]
     assert made == draft(written(f"born,seen,y\n{lines}"), "y").schema
@@ -227,7 +218,7 @@ def test_drafted_dates(written):
     text = "when,y\n" + "".join(f"{1 + i % 28}.{1 + i % 12}.{1950 + i % 50},{'ab'[i % 2]}\n" for i in range(300))
     (when,) = draft(written(text), "y").schema.columns
     assert (when.kind(), when.order) == ("age", "dmy")
-    assert encoding.check(written(text), draft(written(text), "y").schema).fits
+    assert files.check(written(text), draft(written(text), "y").schema).fits
     assert "columns.when.order" in draft(written(text), "y").schema.unreviewed
 
 
@@ -236,7 +227,7 @@ def test_codes_cut_into_groups(written):
         '[label]\ncolumn = "y"\nclasses = ["a", "b"]\n[[columns]]\nname = "icd"\nkind = "categorical"\nfirst = 1\n'
         'categories = ["I", "J"]\nother = true\n'
     )
-    dense = encoding.encode(written("icd,y\nI21.4,a\nJ45,b\nC50.9,a\n"), schema).features.toarray()
+    dense = files.encode(written("icd,y\nI21.4,a\nJ45,b\nC50.9,a\n"), schema).features.toarray()
     assert [int(np.flatnonzero(row)[0]) for row in dense] == [0, 1, 2]
     assert Schema.loads(schema.dumps()) == schema
     with pytest.raises(InputError, match="at most first=1 characters, got category='I2'"):

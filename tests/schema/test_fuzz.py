@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schema.samples import FILE, SCHEMA
 from sottovoce.errors import InputError
-from sottovoce.files.schema import Schema, encoding
+from sottovoce.files.schema import Schema, files
 from sottovoce.files.schema.draft import draft
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -34,12 +34,10 @@ def survives(act, *arguments):
 def each_way(path, schema):
     before = path.read_bytes()
     # Encoding works if and only if the check finds nothing to refuse and a row to use.
-    usable = (
-        survives(encoding.check, path, schema) and (report := encoding.check(path, schema)).fits and report.used > 0
-    )
-    assert survives(encoding.encode, path, schema) == usable
-    survives(lambda: list(encoding.encode_features(path, schema)))
-    survives(encoding.encode_by_site, path, schema, "site")
+    usable = survives(files.check, path, schema) and (report := files.check(path, schema)).fits and report.used > 0
+    assert survives(files.encode, path, schema) == usable
+    survives(lambda: list(files.encode_features(path, schema)))
+    survives(files.encode_by_site, path, schema, "site")
     survives(draft, path, "outcome")
     survives(draft, path, "outcome", 5)
     assert path.read_bytes() == before

@@ -37,22 +37,21 @@ def _digest(copy):
 
 
 MATTERS = [
-    "privacy/calibration.py",  # sigma_for
-    "privacy/gaussian.py",
-    "oracle.py",
-    "compiled.py",
-    "kernels/steps.py",
-    "kernels/operators.py",  # never imported by name, only by its package
-    "losses/scalar.py",
-    "graphs.py",
-    "datasets/adult.py",
-    "datasets/partition.py",
-    "engines/simulate.py",
-    "engines/history.py",
+    "privacy/accounting/calibration.py",  # sigma_for
+    "privacy/accounting/gaussian.py",
+    "oracle/plain.py",
+    "oracle/cpu.py",
+    "oracle/kernels/steps.py",
+    "oracle/kernels/formulas.py",
+    "problem/losses/scalar.py",
+    "problem/graphs.py",
+    "files/datasets/adult.py",
+    "problem/partition.py",
+    "simulation/engine.py",
+    "simulation/history.py",
     "algorithms/ipadmm.py",
     "algorithms/base.py",
-    "experiments/measured.py",
-    "experiments/cells.py",
+    "studies/cells.py",
 ]
 
 
@@ -65,14 +64,14 @@ def test_a_change_in_what_a_cell_can_reach_counts(copy, digest, file):
 
 
 DOES_NOT = [
-    "report/html.py",
+    "studies/report/page.py",
     "cli/study.py",
-    "experiments/verdict.py",
-    "experiments/suite.py",
+    "studies/verdict.py",
+    "studies/suite.py",
     "algorithms/registry.py",  # one line for every algorithm; a cell's own is in its key
     "algorithms/__init__.py",
     "algorithms/ryukim.py",
-    "engines/network/runner.py",
+    "federation/site/runner.py",
 ]
 
 
@@ -87,7 +86,7 @@ def test_a_change_elsewhere_does_not(copy, digest, file):
 def test_other_files_in_the_package_do_not(copy, digest):
     before = digest()
     (copy / "algorithms" / "noisygossip.py").write_text("A = 1\n")
-    (copy / "report" / "__pycache__").mkdir(exist_ok=True)
+    (copy / "studies" / "__pycache__").mkdir(exist_ok=True)
     assert digest() == before
 
 
@@ -103,7 +102,9 @@ def test_an_algorithm_s_own_file_counts_for_it_and_what_it_builds_on(copy, diges
 
 def test_an_import_that_waits_inside_a_function_is_found(copy, digest):
     (copy / "late.py").write_text("A = 1\n")
-    (copy / "noise.py").write_text((copy / "noise.py").read_text() + "\ndef f():\n    from sottovoce import late\n")
+    (copy / "noise" / "sources.py").write_text(
+        (copy / "noise" / "sources.py").read_text() + "\ndef f():\n    from sottovoce import late\n"
+    )
     before = digest()
     (copy / "late.py").write_text("A = 2\n")
     assert digest() != before
@@ -136,5 +137,5 @@ def test_every_start_is_a_module_of_the_package():
 
 def test_read_once_since_what_runs_is_what_was_imported(copy, digest):
     before = digest()
-    (copy / "noise.py").write_text("changed")
+    (copy / "noise" / "sources.py").write_text("changed")
     assert fingerprint.fingerprint(*STARTS, root=copy) == before

@@ -27,7 +27,7 @@ def dataset(
     part: Annotated[Part, typer.Option(help="Which rows.")] = Part.all,
 ) -> None:
     """Write a public data set as the CSV file that a site might hold."""
-    from sottovoce.files.datasets.adult import write_csv
+    from sottovoce.files.datasets.adult_csv import write_csv
     from sottovoce.settings.disk import remarks
 
     rows = write_csv(out, part.value)

@@ -174,7 +174,7 @@ def draw(made: "Plan", path: Path) -> None:
     """Risk against epsilon, together and alone, as a figure."""
     from matplotlib.figure import Figure
 
-    from sottovoce.studies.report.page import CYCLE, style
+    from sottovoce.studies.report.style import CYCLE, style
 
     lines = made.trade_off
     epsilons = [line.epsilon for line in lines]

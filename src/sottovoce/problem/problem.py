@@ -90,10 +90,10 @@ def grouped(owners: Any) -> tuple[tuple[str, ...], list[Ints]]:
 
 def encoded(path: str | Path, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
     """The private rows of a file by its schema, labels as they are learnt, and whose they are, if a column says so."""
-    from sottovoce.files.schema import encoding
+    from sottovoce.files.schema import files
 
-    data, owners = (encoding.encode(path, schema), None) if site_column is None else (
-        encoding.encode_by_site(path, schema, site_column)
+    data, owners = (files.encode(path, schema), None) if site_column is None else (
+        files.encode_by_site(path, schema, site_column)
     )  # fmt: skip
     return replace(data, labels=Answers.of(schema).learnt(data.labels)), owners
 

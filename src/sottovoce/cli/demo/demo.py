@@ -111,7 +111,7 @@ def _agree(out: Path, rounds: int) -> "Agreement":
 
 def _deal_rows(out: Path) -> dict[str, int]:
     """A fifth of the official training rows for each site, in the order of the file; and the official test rows."""
-    from sottovoce.files.datasets.adult import write_csv
+    from sottovoce.files.datasets.adult_csv import write_csv
 
     whole = out / "train.csv"
     rows = write_csv(whole, "train")

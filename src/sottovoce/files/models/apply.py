@@ -64,9 +64,9 @@ class Predicted:
 
 def predict(model: Model, path: Path, passed: Sequence[str] = (), delimiter: str | None = None) -> Iterator[Predicted]:
     """Predictions chunk by chunk, with the columns named in `passed` beside them."""
-    from sottovoce.files.schema import encoding
+    from sottovoce.files.schema import files
 
-    for features, rows, beside in encoding.encode_features(path, schema_of(model, delimiter), passed):
+    for features, rows, beside in files.encode_features(path, schema_of(model, delimiter), passed):
         probabilities = model.probabilities(features) if model.has_probabilities else None
         yield Predicted(rows, beside, model.decide(features), probabilities)
 
@@ -91,10 +91,10 @@ def write_predictions(
 
 def evaluate(model: Model, path: Path, delimiter: str | None = None) -> Evaluation:
     """Mean loss, accuracy and confusion on a labelled file."""
-    from sottovoce.files.schema import encoding
+    from sottovoce.files.schema import files
 
     schema = schema_of(model, delimiter)
-    data = encoding.encode(path, schema)
+    data = files.encode(path, schema)
     labels = data.labels
     z = model.outputs(data.features)
     if isinstance(schema.label, NumberLabel):

@@ -1,6 +1,6 @@
 """The public schema of a private file, and what follows from it.
 
-`files.schema.encoding` encodes and checks CSV and Parquet files. It needs pyarrow, so it is not imported here.
+`sottovoce.files.schema.files` encodes and checks CSV and Parquet files. It needs pyarrow, so it is not imported here.
 """
 
 from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal

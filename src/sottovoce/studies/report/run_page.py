@@ -14,7 +14,8 @@ from sottovoce.arrays import Floats
 from sottovoce.files.models import Model
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
-from sottovoce.studies.report.page import CYCLE, DASHES, INK, TextTable, inline, picture, render_page, style
+from sottovoce.studies.report.page import TextTable, inline, picture, render_page
+from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
 
 Columns = Mapping[str, Sequence[Any]]
 LINES = {"last": "a site's last broadcast", "average": "a site's mean over its steps", "consensus": "mean of all sites"}

@@ -22,7 +22,8 @@ from sottovoce.arrays import Floats
 from sottovoce.errors import InputError
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report import page
-from sottovoce.studies.report.page import CYCLE, DASHES, INK, MARKERS, picture, study_page, style
+from sottovoce.studies.report.page import picture, study_page
+from sottovoce.studies.report.style import CYCLE, DASHES, INK, MARKERS, style
 from sottovoce.studies.reproduce import Study
 from sottovoce.studies.run import jsonable
 from sottovoce.studies.statistics import interval

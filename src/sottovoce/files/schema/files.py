@@ -1,0 +1,244 @@
+"""Files of practitioners against a schema: encoded, or only checked. In chunks: only the result grows with the file."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.files.schema.cells import EMPTY_WORDS, Bools, brief
+from sottovoce.files.schema.columns import Column
+from sottovoce.files.schema.encoding import Csr, encode_cells, stack
+from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
+from sottovoce.files.schema.labels import Label
+from sottovoce.files.schema.reading import DELIMITERS, Chunk, Ragged, Table, open_table
+from sottovoce.files.schema.schema import Schema
+from sottovoce.problem.dataset import Dataset
+
+KEPT = 20  # problems that a report shows
+Texts: TypeAlias = NDArray[np.str_]
+
+
+class FeatureChunk(NamedTuple):
+    """Encoded rows and their numbers in the file. Rows that the schema drops are not among them."""
+
+    features: Csr
+    rows: Ints
+    passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
+
+
+def encode(path: str | Path, schema: Schema) -> Dataset:
+    """All rows of a file, with labels. The first cell that the schema refuses is named in an `InputError`.
+
+    They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`.
+    """
+    table = open_table(path, schema.file)
+    chunks, labels = list[Csr](), list[Floats]()
+    for part in _labelled(table, schema, []):
+        chunks.append(part.features)
+        labels.append(part.labels)
+    return _dataset(table, schema, chunks, labels)
+
+
+def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
+    """The same for a file that holds the rows of several sites: also the site of every encoded row."""
+    reserved = {schema.label.column, *(column.name for column in schema.columns)}
+    expect(
+        site_column not in reserved, "a site column that is neither a feature nor the label", site_column=site_column
+    )
+    table, sites = open_table(path, schema.file), list[Texts]()
+    chunks, labels = list[Csr](), list[Floats]()
+    for part in _labelled(table, schema, [site_column]):
+        sites.append(_sites(table, part.chunk, site_column)[part.kept])
+        chunks.append(part.features)
+        labels.append(part.labels)
+    return _dataset(table, schema, chunks, labels), np.concatenate(sites)
+
+
+def encode_features(path: str | Path, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
+    """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
+    go with them as they are.
+    """
+    table = open_table(path, schema.file)
+    names = [column.name for column in schema.columns]
+    own = [name for name in passed if name not in names]  # a column is read once
+    _require(table, [*names, *own])
+    for chunk in table.chunks([*names, *own], schema.missing_values):
+        encoding = encode_cells(schema, chunk.cells[: len(names)])
+        _refuse(table, _Checked(chunk, schema.columns, encoding.finding))
+        kept = np.flatnonzero(encoding.kept)
+        texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
+        rows = encoding.rows(encoding.kept)
+        yield FeatureChunk(rows, chunk.rows[kept], tuple([column[i] for i in kept] for column in texts))
+
+
+def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
+    cells = chunk.cells[place]
+    bad = np.flatnonzero(cells.unreadable())
+    if len(bad):
+        where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(table.path)!r}"
+        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
+    return cells.texts()
+
+
+def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
+    """What of a file does not fit, by row and column; the first `keep` problems and notes are told one by one."""
+    table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
+    wanted: list[Column | Label] = [*schema.columns, schema.label]
+    places = table.places([_name(part) for part in wanted])
+    there = [part for part in wanted if _name(part) in places]
+    for part in wanted:
+        if part not in there:
+            message = f"Expected a column {brief(_name(part))} in the file. {_known(table)}"
+            tally.add(Problem(None, _name(part), Finding.NO_COLUMN, message))
+    rows = used = 0
+    # A file without any of the columns has nothing to be read; its rows are not counted.
+    for chunk in table.tolerant([_name(part) for part in there], schema.missing_values, skipped) if there else ():
+        findings = np.stack([part.encode(own).finding for part, own in zip(there, chunk.cells, strict=True)], axis=1)
+        _tell(tally, _Checked(chunk, there, findings))
+        rows += len(chunk.rows)
+        used += int(np.count_nonzero(~(findings == Finding.DROPPED).any(axis=1)))
+    for gap in skipped:
+        message = f"Expected {gap.expected} fields in row {gap.row}, as in the header, got {gap.came}."
+        tally.add(Problem(gap.row, None, Finding.RAGGED, message))
+    if there and not rows and not skipped:
+        tally.add(Problem(None, None, Finding.NO_ROWS, "Expected at least one row below the header."))
+    unused = [name for i, name in enumerate(table.names) if i not in places.values()]
+    return tally.report(rows + len(skipped), used, unused)
+
+
+class _Checked(NamedTuple):
+    """A chunk, what its columns should be, and what was found in them."""
+
+    chunk: Chunk
+    parts: Sequence[Column | Label]
+    findings: Findings  # (rows, parts)
+
+    def first(self, chosen: Bools, most: int) -> list[Problem]:
+        """The first of the chosen cells, by row and then by column."""
+        return [self._problem(int(row), int(part)) for row, part in np.argwhere(chosen)[:most]]
+
+    def _problem(self, row: int, part: int) -> Problem:
+        finding, number, name = Finding(self.findings[row, part]), int(self.chunk.rows[row]), _name(self.parts[part])
+        where, came = f"row {number}, column {brief(name)}", self.chunk.cells[part].shown(row)
+        wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else self.parts[part].wants()
+        if finding.refused:
+            message = f"Expected {wanted} in {where}, got {came!r}.{_advice(finding, came)}"
+        else:
+            message = f"{where}: got {came!r}, {finding.words}."
+        return Problem(number, name, finding, message)
+
+
+def _advice(finding: Finding, came: str) -> str:
+    """What to do about a cell."""
+    if "\n" in came or "\r" in came:
+        return " It goes over several lines: look there for a quote that is never closed."
+    if finding in (Finding.NOT_A_NUMBER, Finding.NOT_A_DATE, Finding.UNKNOWN) and came.lower() in EMPTY_WORDS:
+        return " If it stands for no value, add it to missing_values in the schema."
+    if finding is Finding.NOT_A_NUMBER and _COMMA.fullmatch(came):
+        return ' If the comma is a decimal sign, say decimal = "," under [file] in the schema.'
+    return _ADVICE.get(finding, "")
+
+
+_COMMA = re.compile(r"[+-]?\d*,\d+")
+_ADVICE = {
+    Finding.MISSING: ' It counts as missing: fill it in, or say in the schema what is to be done (missing = "...").',
+    Finding.UNKNOWN: " Correct it, or declare it in the schema.",
+    Finding.NOT_A_DATE: ' Correct it, or say another order of year, month and day in the schema (order = "dmy").',
+}
+
+
+class _Labelled(NamedTuple):
+    """A chunk, which of its rows are kept, and features and labels of those."""
+
+    chunk: Chunk
+    kept: Bools
+    features: Csr
+    labels: Floats
+
+
+def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_Labelled]:
+    """Chunks with the columns of the schema and more, encoded."""
+    wanted: list[Column | Label] = [*schema.columns, schema.label]
+    names = [*map(_name, wanted), *more]
+    _require(table, names)
+    for chunk in table.chunks(names, schema.missing_values):
+        encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
+        labels = schema.label.encode(chunk.cells[len(schema.columns)])
+        _refuse(table, _Checked(chunk, wanted, np.column_stack([encoding.finding, labels.finding])))
+        kept = encoding.kept & (labels.finding != Finding.DROPPED)
+        yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept])
+
+
+def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Floats]) -> Dataset:
+    """All chunks as one; the list of them is emptied."""
+    if not sum(map(len, parts)):
+        came = "every row has a missing value and is dropped" if parts else "none"
+        raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
+    labels, features = np.concatenate(parts), stack(schema, chunks)
+    return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name, private=True)
+
+
+def _sites(table: Table, chunk: Chunk, column: str) -> Texts:
+    """The last column of the chunk, as texts."""
+    cells = chunk.cells[-1]
+    bad = np.flatnonzero(cells.missing() | cells.unreadable())
+    if len(bad):
+        where = f"row {chunk.rows[bad[0]]}, column {brief(column)} of file={str(table.path)!r}"
+        raise InputError(f"Expected a site in {where}, got {cells.shown(int(bad[0]))!r}. Fill it in.")
+    names = cells.distinct()
+    return np.array(names)[cells.places(names)]
+
+
+def _refuse(table: Table, checked: _Checked) -> None:
+    refused = checked.findings >= Finding.MISSING
+    if refused.any():
+        (problem,) = checked.first(refused, 1)
+        raise InputError(f"{problem.message} In file={str(table.path)!r}.")
+
+
+def _tell(tally: Tally, checked: _Checked) -> None:
+    for part, findings in zip(checked.parts, checked.findings.T, strict=True):
+        tally.count(_name(part), findings)
+    refused = checked.findings >= Finding.MISSING
+    noted = (checked.findings != Finding.FITS) & ~refused
+    for problem in checked.first(refused, tally.room(True)) + checked.first(noted, tally.room(False)):
+        tally.keep(problem)
+
+
+def _require(table: Table, names: Sequence[str]) -> None:
+    places = table.places(names)
+    for name in names:
+        if name not in places:
+            raise InputError(f"Expected a column {brief(name)} in file={str(table.path)!r}. {_known(table)}")
+
+
+def _known(table: Table) -> str:
+    """What the file has instead, and what may be the matter."""
+    signs = [sign for sign in DELIMITERS if sign in table.names[0]] if len(table.names) == 1 else []
+    if signs:
+        return (
+            f"Its fields are separated by {DELIMITERS[signs[0]]}: say so with --delimiter, or as delimiter = "
+            f"{json.dumps(signs[0])} under [file] in the schema."
+        )
+    shown = f"It has {', '.join(map(brief, table.names[:10]))}{', ...' if len(table.names) > 10 else ''}."
+    if any(_is_number(name) for name in table.names):
+        return f"{shown} If that is no header but a row, say the names of the columns: names = [...] under [file]."
+    return shown
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(part: Column | Label) -> str:
+    return part.column if isinstance(part, Label) else part.name
