@@ -9,7 +9,7 @@ import pyarrow.compute as compute
 from numpy.typing import NDArray
 
 from sottovoce.arrays import Floats
-from sottovoce.files.schema import cells
+from sottovoce.files.schema import dates
 from sottovoce.files.schema.cells import Bools, Cells, Places
 
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -78,7 +78,7 @@ class TextCells(Cells):
         return _parsed(self._values, self._decimal)[self._codes]
 
     def days(self, order: str) -> Floats:
-        return cells.days(self._values, order)[self._codes]
+        return dates.days(self._values, order)[self._codes]
 
     def places(self, words: Sequence[str], first: int | None = None) -> Places:
         values = self._values if first is None else compute.utf8_slice_codeunits(self._values, 0, first)

@@ -1,0 +1,94 @@
+"""An agreement, for people to read before they sign: all that follows from it, and nothing that is not public."""
+
+from collections.abc import Mapping
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sottovoce.algorithms import IPADMM
+from sottovoce.cli.output import exactly, up
+from sottovoce.federation.agreement import terms
+from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour
+from sottovoce.federation.agreement.signing import Standing
+from sottovoce.privacy import PrivacyStatement
+
+
+def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
+    """Print who takes part, what is computed, what it costs, what leaves a site, and who has signed."""
+    # The same at all sites: it follows from agreed numbers.
+    privacy = agreement.algorithm.statement(agreement.public_oracle(agreement.names[0]))
+    console = Console(highlight=False)
+    console.print(Text(f"{agreement.name or 'Federation'}: run {agreement.run}, written {agreement.created}"))
+    console.print(Text(f"Digest {agreement.digest().hex()}"), soft_wrap=True)
+    console.print(_sites(agreement, privacy, standings))
+    for line in _lines(agreement, privacy):
+        console.print(Text(line))
+    missing = [name for name, standing in standings.items() if standing is not Standing.SIGNED]
+    style = "bold red" if missing else "green"
+    words = f"Not agreed yet: {', '.join(missing)}." if missing else "All sites have signed exactly this."
+    console.print(Text(words, style=style))
+
+
+def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[str, Standing]) -> Table:
+    """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", "key", "consent"):
+        table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    for member in agreement.sites:
+        table.add_row(
+            member.name, str(member.rows), ", ".join(agreement.neighbours(member.name)), up(privacy.epsilon),
+            exactly(privacy.delta), f"{_noise(agreement, member.name, privacy):.3g}", member.public_key.fingerprint,
+            standings[member.name].value,
+        )  # fmt: skip
+    return table
+
+
+def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
+    """The standard deviation in one coordinate of a site's gradient."""
+    algorithm = agreement.algorithm
+    batch = algorithm.batch if isinstance(algorithm, IPADMM) else None
+    return (privacy.sigma or 0.0) * float(agreement.public_oracle(site).sensitivity(batch).item())
+
+
+def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
+    """What is promised and assumed, a sentence a line; warnings last."""
+    algorithm = agreement.algorithm
+    settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
+    schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
+    lines = [
+        f"Promise to every site: epsilon = {exactly(algorithm.epsilon)}, delta = {exactly(algorithm.delta)}, "
+        f"for {privacy.unit}.",
+        f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in each coordinate of a "
+        f"gradient. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} to delta.",
+        f"What leaves a site: {privacy.released}.",
+        f"What everyone knows: {', '.join(privacy.public)}.",
+        f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
+        f"Messages of a norm above {exactly(agreement.reach)} are refused.",
+        f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
+        f"When a neighbour falls silent: {_policy(agreement.lost_neighbour)}.",
+    ]
+    return lines + [
+        f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
+        for site in agreement.sites
+        if algorithm.delta * site.rows >= 1
+    ]
+
+
+def _shown(value: object) -> str:
+    """A setting as text: numbers in full, tables with their options in brackets."""
+    if isinstance(value, dict):
+        options = [f"{key} = {_shown(option)}" for key, option in value.items() if key != "name"]
+        return f"{value['name']} ({', '.join(options)})" if options else str(value["name"])
+    return exactly(value) if isinstance(value, float) else str(value)
+
+
+def _policy(lost: LostNeighbour) -> str:
+    """What a site does about a silent neighbour, in words."""
+    seconds = exactly(lost.wait_seconds)
+    return {
+        "wait": f"wait for it, and say so every {seconds} s",
+        "stop": f"stop after {seconds} s",
+        "go-on": f"wait up to round {lost.go_on_after_round}; later, go on without it after {seconds} s",
+    }[lost.policy]
