@@ -28,10 +28,10 @@ import render
 import tables
 from processes import HERE, NotMeasuredError, call, python
 from sottovoce.algorithms import IPADMM
-from sottovoce.experiments.source import Source, source
 from sottovoce.files.schema import Schema
+from sottovoce.problem.graphs import complete
 from sottovoce.problem.losses import Huber
-from sottovoce.problem.sites import Sites
+from sottovoce.problem.problem import Problem
 from sottovoce.settings.disk import write_whole
 from sottovoce.simulation.optimum import pooled_model
 from sottovoce.studies.config import TrainConfig
@@ -50,10 +50,10 @@ Scores = dict[str, float]
 class Judge:
     """The test rows of a table, and what a prediction on them is worth. One for all contenders."""
 
-    def __init__(self, rows: Source) -> None:
+    def __init__(self, rows: Problem) -> None:
         assert rows.test is not None
         self.rows, self.test = rows, rows.test
-        self.classes = 0 if rows.classes is None else len(rows.classes)
+        self.classes = 0 if rows.answers.classes is None else len(rows.answers.classes)
         self.truth = numbered(self.test.labels, self.classes)
 
     def of_model(self, weights: Floats) -> Scores:
@@ -72,8 +72,8 @@ class Judge:
             error = predicted - self.truth
             return {
                 "loss": float(Huber().value(predicted, self.truth, Huber().theta).mean()),
-                "mae": self.rows.scale * float(np.abs(error).mean()),
-                "rmse": self.rows.scale * math.sqrt(float((error**2).mean())),
+                "mae": self.rows.answers.scale * float(np.abs(error).mean()),
+                "rmse": self.rows.answers.scale * math.sqrt(float((error**2).mean())),
             }
         truth = self.truth.astype(int)
         # argmax answers a tie by the first class, the library by the second of two: a model of zeros says +1.
@@ -188,7 +188,7 @@ def cell_of(
         trained = train(config)
     except ValueError as refusal:
         return facts | {"refused": str(refusal), "seconds": time.perf_counter() - started}
-    judge = Judge(trained.built.source)
+    judge = Judge(trained.problem)
     runs = [judge.of_model(np.asarray(weights, dtype=float)) for weights in trained.result.consensus]
     agree(runs, trained)
     return facts | {
@@ -225,12 +225,12 @@ def summary(runs: list[Scores]) -> dict[str, dict[str, float]]:
 
 def yardsticks(table: tables.Table, files: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
     """What a table is, and the three lines that do not depend on sites: no model, no privacy, a central rival."""
-    rows = source(TrainConfig(**files, nodes=1))
+    rows = Problem.from_file(files["data"], Schema.load(files["schema"]), complete, nodes=1, test=files["test_data"])
     assert rows.test is not None
     assert rows.schema is not None
     facts = {name: value for name, value in asdict(table).items() if name != "read"}
-    positives = float(np.mean(rows.learnt.labels == 1)) if table.kind == "binary" else None
-    facts |= {"train": len(rows.learnt), "test": len(rows.test), "d": rows.learnt.d, "positives": positives}
+    positives = float(np.mean(rows.sites.labels == 1)) if table.kind == "binary" else None
+    facts |= {"train": len(rows.sites.labels), "test": len(rows.test), "d": rows.sites.d, "positives": positives}
     judge = Judge(rows)
     return facts | {
         "schema_digest": rows.schema.digest(),
@@ -240,25 +240,24 @@ def yardsticks(table: tables.Table, files: dict[str, str], options: argparse.Nam
     }
 
 
-def no_model(rows: Source, judge: Judge) -> Floats:
+def no_model(rows: Problem, judge: Judge) -> Floats:
     """Always the shares of the classes among the rows learnt from, or their median."""
     assert rows.test is not None
-    labels = numbered(rows.learnt.labels, judge.classes)
+    labels = numbered(rows.sites.labels, judge.classes)
     if judge.classes == 0:
         return np.full(len(rows.test), np.median(labels))
     shares = np.bincount(labels.astype(int), minlength=judge.classes) / len(labels)
     return np.tile(np.log(np.maximum(shares, 1e-12)), (len(rows.test), 1))
 
 
-def optimum(rows: Source) -> Floats:
+def optimum(rows: Problem) -> Floats:
     """All rows in one place and no privacy: the same loss and regulariser."""
-    data = rows.learnt
-    loss = rows.loss(None)
+    loss = rows.answers.loss(None)
     algorithm = IPADMM() if loss is None else IPADMM(loss=loss)
-    return pooled_model(Sites([data.features], [data.labels], data_norm=data.data_norm, private=True), algorithm)
+    return pooled_model(rows.sites, algorithm)
 
 
-def central(rows: Source, judge: Judge, options: argparse.Namespace) -> dict[str, Any]:
+def central(rows: Problem, judge: Judge, options: argparse.Namespace) -> dict[str, Any]:
     """diffprivlib at the same epsilons, by variant; why not, where it could not be measured."""
     with tempfile.TemporaryDirectory() as folder:
         source_path, target = Path(folder) / "in.npz", Path(folder) / "out.npz"
@@ -276,14 +275,15 @@ def central(rows: Source, judge: Judge, options: argparse.Namespace) -> dict[str
     return found
 
 
-def problem_of(rows: Source, judge: Judge, options: argparse.Namespace) -> dict[str, Any]:
+def problem_of(rows: Problem, judge: Judge, options: argparse.Namespace) -> dict[str, Any]:
     """What central.py gets: the rows, and the public bounds that the schema gives."""
     assert rows.test is not None
     assert rows.schema is not None
     return {
-        "features": dense(rows.learnt.features), "labels": numbered(rows.learnt.labels, judge.classes),
+        "features": dense(rows.sites.rows.block(0, len(rows.sites.labels))),
+        "labels": numbered(rows.sites.labels, judge.classes),
         "test_features": dense(rows.test.features), "classes": judge.classes, "lam": IPADMM().lam,
-        "data_norm": rows.learnt.data_norm, "feature_bounds": feature_bounds(rows.schema),
+        "data_norm": rows.sites.data_norm, "feature_bounds": feature_bounds(rows.schema),
         "epsilons": options.epsilons, "seeds": options.seeds,
     }  # fmt: skip
 

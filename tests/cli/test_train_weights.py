@@ -3,10 +3,10 @@
 import csv
 
 import numpy as np
-import problems
 import pytest
 
 from cli.conftest import QUICK, TINY
+from helpers import problems
 from sottovoce import graphs
 from sottovoce.estimators import training
 from sottovoce.problem.losses import Logistic
