@@ -45,7 +45,7 @@ def predict(
 
 
 def _spelt(delimiter: str | None) -> str | None:
-    from sottovoce.files.schema.reading import spelt
+    from sottovoce.files.schema.form import spelt
 
     return None if delimiter is None else spelt(delimiter)
 

@@ -8,7 +8,7 @@ import typer
 
 from sottovoce.cli.review import review
 from sottovoce.cli.words import console, plain, print_json, say, table
-from sottovoce.files.schema.reading import DELIMITERS, spelt
+from sottovoce.files.schema.form import DELIMITERS, spelt
 from sottovoce.files.schema.review import on_row_norm
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@
 """
 
 from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
+from sottovoce.files.schema.form import FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
-from sottovoce.files.schema.reading import FileForm
 from sottovoce.files.schema.review import accept_unreviewed, require_reviewed
 from sottovoce.files.schema.schema import Schema
 

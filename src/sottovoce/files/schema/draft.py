@@ -27,8 +27,9 @@ from sottovoce.files.schema.columns import (
     Numeric,
 )
 from sottovoce.files.schema.findings import bounds_around, edges_between
+from sottovoce.files.schema.form import FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, LabelMissing, NumberLabel, positive_last
-from sottovoce.files.schema.reading import Chunk, FileForm, open_table, sniff
+from sottovoce.files.schema.reading import Chunk, open_table, sniff
 from sottovoce.files.schema.schema import Schema
 
 MOST_CATEGORIES = 100

@@ -15,8 +15,9 @@ from sottovoce.files.schema.cells import EMPTY_WORDS, Bools, brief
 from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.encoding import Csr, encode_cells, stack
 from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
+from sottovoce.files.schema.form import DELIMITERS
 from sottovoce.files.schema.labels import Label
-from sottovoce.files.schema.reading import DELIMITERS, Chunk, Ragged, Table, open_table
+from sottovoce.files.schema.reading import Chunk, Ragged, Table, open_table
 from sottovoce.files.schema.schema import Schema
 from sottovoce.problem.dataset import Dataset
 

@@ -1,6 +1,4 @@
-"""How a text file is written: what separates its fields, its decimal sign, and what its columns are called where no
-header says it. None of this changes what a cell means, so sites may write their files differently.
-"""
+"""The bytes of a file, unpacked on the way: gzip, bzip2, xz, and zip with one file inside, told by how they start."""
 
 import bz2
 import codecs
@@ -26,48 +24,10 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as parquet
 
 from sottovoce.arrays import Ints
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError
 from sottovoce.files.schema.arrow import cells_of, is_supported
-from sottovoce.files.schema.cells import Cells, brief, check_words
-
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-DECIMALS = (".", ",")
-_SPELT = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
-
-
-@final
-@dataclass(frozen=True)
-class FileForm:
-    """The form of a CSV file. Parquet files have their own."""
-
-    delimiter: str = ","
-    decimal: str = "."
-    names: tuple[str, ...] | None = None  # of the columns of a file without a header; None: the first line says them
-
-    def __post_init__(self) -> None:
-        known = ", ".join(map(repr, DELIMITERS))
-        expect(self.delimiter in DELIMITERS, f"file.delimiter among {known}", delimiter=self.delimiter)
-        expect(self.decimal in DECIMALS, "file.decimal among '.', ','", decimal=self.decimal)
-        if self.names is not None:
-            check_words("file.names", self.names, at_least=1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of a schema file that are not as usual."""
-        pairs = {"delimiter": self.delimiter, "decimal": self.decimal}
-        told: dict[str, Any] = {key: value for key, value in pairs.items() if value != getattr(USUAL, key)}
-        return told if self.names is None else told | {"names": list(self.names)}
-
-
-USUAL = FileForm()
-
-
-def spelt(delimiter: str) -> str:
-    """A delimiter as people type it: also `tab`, which is hard to type."""
-    return _SPELT.get(delimiter.lower(), delimiter)
-
-
-# -- opening ----------------------------------------------------------------------------------------------------------
-# The bytes of a file, unpacked on the way: gzip, bzip2, xz, and zip with one file inside, told by how they start.
+from sottovoce.files.schema.cells import Cells, brief
+from sottovoce.files.schema.form import DELIMITERS, USUAL, FileForm
 
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)  # what unpacking may raise
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}

@@ -23,8 +23,8 @@ from sottovoce.errors import InputError, expect
 from sottovoce.files.schema import parse
 from sottovoce.files.schema.cells import brief, check_word
 from sottovoce.files.schema.columns import Column
+from sottovoce.files.schema.form import USUAL, FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label
-from sottovoce.files.schema.reading import USUAL, FileForm
 
 RowNorm: TypeAlias = float | Literal["bound"]
 MOST_FEATURES = 1_000_000
