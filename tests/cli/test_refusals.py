@@ -31,7 +31,7 @@ WRONG = {
     "unknown command": (["trian"], "trian"),
     "unknown graph": (["train", "--graph", "rign"], "graph='rign'. Did you mean 'ring'?"),
     "unknown data set": (["train", "--dataset", "adlut"], "Did you mean 'adult'?"),
-    "unknown algorithm": (["train", "--algorithm", "sgd"], "trusted-curator, got algorithm='sgd'"),
+    "unknown algorithm": (["train", "--algorithm", "sgd"], "masked, got algorithm='sgd'"),
     "unknown loss": (["train", "--loss", "logistik"], "Did you mean 'logistic'?"),
     "unknown regulariser": (["train", "--regulariser", "l3"], "regulariser='l3'"),
     "unknown split": (["train", "--split", "half"], "split='half'"),

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 import sottovoce as sv
 from algorithms import harness
-from helpers import problems
+from helpers import every, problems
 from helpers.federations import NAMES, SIZES, agreement
 from sottovoce import algorithms as al
 from sottovoce.noise.sources import SeededNoise, Shape
@@ -104,7 +104,7 @@ def test_without_noise_the_weighted_optimum_is_reached(name, weights):
     algorithm, close = NOISELESS[name]
     algorithm = replace(algorithm, weights=weights)
     features, labels = problems.lists(np.random.default_rng(3), UNEQUAL)
-    graph = sv.graphs.complete(5) if isinstance(algorithm, harness.EVERYONE) else GRAPH
+    graph = sv.graphs.complete(5) if every.needs_complete_graph(type(algorithm)) else GRAPH
     result = sv.simulate(algorithm, sv.Sites(features, labels), graph, record=1)
     objective, least, _ = minimum(features, labels, algorithm.loss, weights, 0.05)
     assert -1e-10 < max(objective(w)[0] - least for w in result.last[0]) < close

@@ -159,11 +159,11 @@ def schema_with(old, new):
 
 SCHEMAS = {
     "not TOML": ("age, born", "in TOML"),
-    "no columns": (SCHEMA.split("[[columns]]")[0], "a key columns"),
-    "a misspelt key": (schema_with("bounds", "bound"), "a key columns.age.bounds, got keys=['bound'"),
+    "no columns": (SCHEMA.split("[[columns]]")[0], "got no columns"),
+    "a misspelt key": (schema_with("bounds", "bound"), "got 'bound'. Did you mean bounds?"),
     "a misspelt kind": (schema_with('"numeric"', '"numeical"'), "Did you mean 'numeric'?"),
     "bounds the wrong way": (schema_with("[0, 100]", "[100, 0]"), "low < high"),
-    "one bound": (schema_with("[0, 100]", "[0]"), "[low, high]"),
+    "one bound": (schema_with("[0, 100]", "[0]"), "a list of 2 for columns.age.bounds"),
     "a date that is none": (schema_with("2025-01-01", "1.1.2025"), "a date like 2025-01-31"),
     "a class twice": (schema_with('["no", "yes"]', '["no", "no"]'), "twice"),
     "a positive class that is none": (schema_with('"yes"]', '"yes"]\npositive = "ill"'), "label.positive among"),
@@ -173,7 +173,7 @@ SCHEMAS = {
         '[file]\ndelimiter = "x"\n' + SCHEMA.replace('name = "clinic"', "", 1),
         "file.delimiter among",
     ),
-    "names that are no list": ('[file]\nnames = "age"\n' + UNNAMED, "to be a list"),
+    "names that are no list": ('[file]\nnames = "age"\n' + UNNAMED, "a list for file.names"),
     "a column twice": (SCHEMA + SCHEMA[SCHEMA.rindex("[[columns]]") :], "different names"),
 }
 
