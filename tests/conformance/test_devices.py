@@ -22,6 +22,9 @@ VARIANTS = {
     "weights by rows": {"weights": "rows"},
     "weights by squared rows, batches": {"weights": "squared", "batch_size": 3},
     "weights, clipped, Poisson": {"weights": "rows", "batch_size": 1, "sampling": "poisson", "max_grad_norm": 0.1},
+    "tight": {"sensitivity": "tight"},
+    "tight, batches, clipped": {"sensitivity": "tight", "batch_size": 3, "max_grad_norm": 0.7},
+    "tight, weights, projected": {"sensitivity": "tight", "weights": "rows", "radius": 0.5},
 }
 
 
@@ -57,7 +60,7 @@ def test_every_loss(device, loss):
 
 @pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("runs", [1, 20])
-@pytest.mark.parametrize("variant", ["full", "batches", "projected", "weights by rows"])
+@pytest.mark.parametrize("variant", ["full", "batches", "projected", "weights by rows", "tight"])
 def test_single_precision(device, runs, variant):
     options = VARIANTS[variant]
     # Smooth losses only: at a kink rounding may choose the other side.
