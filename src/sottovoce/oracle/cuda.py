@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.oracle.kernels.random import expect_room
-from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
-from sottovoce.oracle.spread import KNOTS
+from sottovoce.oracle.plain import Batch, Inner, Oracle, Steps, one_by_one
+from sottovoce.oracle.spread import Spread
 from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 
@@ -151,7 +151,15 @@ class CudaOracle(Oracle):
         template = f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile}}, {str(one).lower()}"
         return template, (struct.view([(name, np.uint64) for name in arrays]), on_card)
 
+    def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
+        if tight:
+            raise UnsupportedError(
+                "device='cuda' has no sensitivity='tight'. Run it with device='cpu', or use 'plain'."
+            )
+        return super().spread(tight, batch)
+
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        self.spread(steps.tight)  # the kernel knows one standard deviation for all models
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 
@@ -164,7 +172,6 @@ class CudaOracle(Oracle):
         room = _NULL if in_shared else cp.empty((tiles, nodes, 2, d + 1, threads), dtype=self.dtype)
         last, mean, total = cp.empty_like(w), cp.empty_like(w), cp.empty_like(w)
         template, (rows, _) = self._rows
-        spread, _parts = self._spread_on_card(steps)
         template = f"{template.format(tile=threads)}, {str(in_shared).lower()}"
         launch = _function(f"noisy_steps<{self._c}, {type(self.loss).__name__}, {template}>")
         launch.max_dynamic_shared_size_bytes = shared = 2 * (d + 1) * threads * self.dtype.itemsize if in_shared else 0
@@ -172,7 +179,7 @@ class CudaOracle(Oracle):
             (nodes, tiles), (threads,),
             (rows, weights, given, self._on_card(steps.eta.reshape(l, -1)),
              cp.ascontiguousarray(steps.curvature.reshape(-1)),
-             self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1)), spread, cp.ascontiguousarray(w),
+             self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1)), cp.ascontiguousarray(w),
              cp.ascontiguousarray(steps.pull), last, mean, total, room, np.int32(nodes), np.int32(d), np.int32(runs),
              np.int32(l), np.int32(first_step), real(self.loss.theta), real(self.lam * self.regulariser.l1),
              real(self.lam * self.regulariser.l2), real(math.inf if steps.radius is None else steps.radius),
@@ -180,14 +187,6 @@ class CudaOracle(Oracle):
             shared_mem=shared,
         )  # fmt: skip
         return Inner(last, mean, total)
-
-    def _spread_on_card(self, steps: Steps) -> tuple[Any, Any]:
-        """The kernel's struct `Spread`, and the array that it points to, which must outlive the call."""
-        spread = self.spread(steps.tight, steps.batch)
-        parts = cupy().asarray(spread.parts)
-        kind = [("parts", np.uint64), ("norm", np.float64), ("knots", np.int64)]
-        struct = (parts.data.ptr if spread.parts.size else 0, spread.norm, KNOTS)
-        return np.array([struct], dtype=kind), parts
 
     def _tile(self, d: int, runs: int) -> tuple[int, bool]:
         """(threads of a block, whether its models fit into shared memory)."""

@@ -184,29 +184,11 @@ __device__ inline void add_gradient(const Rows<T>& rows, const T* __restrict__ w
   for (int c = 0; c < DENSE; ++c) g[rows.columns[c] * B] += gd[c];
 }
 
-// The part of the largest noise that is needed at a model, as Spread.at in oracle/spread.py.
-struct Spread {
-  const double* __restrict__ parts;  // (knots + 1,), or null for all of it
-  double norm;
-  long long knots;
-};
-
-template <typename T, int B> __device__ inline T part_at(const Spread& spread, const T* w, int d) {
-  if (!spread.parts) return T(1);
-  T squares = 0;
-  for (int c = 0; c < d; ++c) squares += w[c * B] * w[c * B];
-  const double u = 1.0 - 1.0 / (1.0 + spread.norm * sqrt((double)squares));
-  const double place = spread.knots * (u < 1.0 ? u : 1.0);  // what is no number is not below 1
-  const int knot = least((int)place, (int)spread.knots - 1);
-  const double below = spread.parts[knot];
-  return T(below + (place - knot) * (spread.parts[knot + 1] - below));
-}
-
 template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, bool ONE, bool SHARED>
 __global__ void __launch_bounds__(B) noisy_steps(
     Rows<T> rows, const T* __restrict__ weights, const T* __restrict__ given, const T* __restrict__ eta,
-    const T* __restrict__ curvature, const T* __restrict__ std_, Spread spread, const T* __restrict__ w0,
-    const T* __restrict__ pull, T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int runs,
+    const T* __restrict__ curvature, const T* __restrict__ std_, const T* __restrict__ w0, const T* __restrict__ pull,
+    T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int runs,
     int l, int first_step, T theta, T l1, T l2, T radius, int mode, u32 k0, u32 k1, u32 k, u32 first_node,
     u32 first_run) {
   extern __shared__ unsigned char shared[];
@@ -215,7 +197,7 @@ __global__ void __launch_bounds__(B) noisy_steps(
   T* w = (SHARED ? reinterpret_cast<T*>(shared) : room + ((size_t)blockIdx.y * nodes + i) * 2 * (d + 1) * B) + threadIdx.x;
   T* g = w + (size_t)(d + 1) * B;
   const size_t base = (size_t)i * d * runs + q;  // this thread's column of a stack (nodes, d, runs)
-  const T largest = std_[i];
+  const T s = std_[i];
   for (int c = 0; c < d; ++c) {
     w[c * B] = w0[base + (size_t)c * runs];
     mean[base + (size_t)c * runs] = 0;
@@ -226,7 +208,6 @@ __global__ void __launch_bounds__(B) noisy_steps(
     for (int c = 0; c < d; ++c) g[c * B] = 0;
     add_gradient<T, Loss, GROUP, DENSE, ROWS, B, ONE>(rows, weights, runs, q, i, theta, w, g);
     const T step = eta[(size_t)r * nodes + i], inverse = T(1) / (curvature[i] + step);
-    const T s = largest * part_at<T, B>(spread, w, d);
     T squares = 0;
     for (int block = 0; block < (d + 3) / 4; ++block) {
       T n[4] = {0, 0, 0, 0};
