@@ -20,8 +20,8 @@ from sottovoce.cli import main
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.cuda import CudaOracle
+from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
 from sottovoce.oracle.plain import Batch, Oracle, Steps
-from sottovoce.oracle.spread import KNOTS, Spread, knots_of
 from sottovoce.problem.losses import Softmax
 
 GRAPH = sv.graphs.complete(2)

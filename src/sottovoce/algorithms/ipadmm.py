@@ -32,8 +32,8 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.kernels.random import MAX_STEPS
+from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
 from sottovoce.oracle.plain import Batch, Oracle, Steps, note_on_tight
-from sottovoce.oracle.spread import Sensitivity, check_sensitivity
 from sottovoce.privacy import (
     Event,
     Gaussian,

@@ -19,8 +19,8 @@ from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, co
 from sottovoce.algorithms.rival import Rival
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import UnsupportedError, expect
+from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
 from sottovoce.oracle.plain import Oracle, note_on_tight
-from sottovoce.oracle.spread import Sensitivity, check_sensitivity
 
 State = TypeVar("State", bound=tuple[Array, ...])
 

@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.oracle.kernels.random import expect_room
+from sottovoce.oracle.kernels.spread import Spread
 from sottovoce.oracle.plain import Batch, Inner, Oracle, Steps, one_by_one
-from sottovoce.oracle.spread import Spread
 from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 

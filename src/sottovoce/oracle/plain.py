@@ -22,7 +22,7 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.argmin.plain import Objective, objective_of, refuse_unsupported
-from sottovoce.oracle.spread import KNOTS, PLAIN, Spread, knots_of
+from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread, knots_of
 from sottovoce.privacy import Scheme
 from sottovoce.privacy.accounting.gaussian import UNIT
 from sottovoce.problem.evaluation import Scores, evaluate

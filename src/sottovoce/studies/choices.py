@@ -10,8 +10,8 @@ from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
+from sottovoce.oracle.kernels.spread import SENSITIVITIES
 from sottovoce.oracle.plain import refuse_single
-from sottovoce.oracle.spread import SENSITIVITIES
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.problem import graphs, losses, partition, regularisers
 from sottovoce.problem.graphs import Graph

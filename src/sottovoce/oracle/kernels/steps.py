@@ -26,6 +26,7 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.formulas import formulas, slope
 from sottovoce.oracle.kernels.random import tile_normals
 from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, load, store, where, width
+from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
 from sottovoce.oracle.kernels.tiles import (
     Csr,
     Dense,
@@ -40,7 +41,6 @@ from sottovoce.oracle.kernels.tiles import (
     scatter,
     share_out,
 )
-from sottovoce.oracle.spread import KNOTS, PLAIN, Spread
 from sottovoce.problem.losses import Loss, expect_one_output
 
 NONE, SEEDED, GIVEN = 0, 1, 2
