@@ -107,13 +107,15 @@ class Transcript:
             unit, norm = self._published_unit(k)
             self.loss += norm((message[0] - other) / unit) - norm((message[0] - mean) / unit)
             return
-        first = type(state)(*(x[:, :, :1] for x in state))
+        # Where noise follows the model, every run has its own unit; elsewhere one run says what it is.
+        runs = self.runs if getattr(self.algorithm, "tight", False) else 1
+        first = type(state)(*(x[:, :, :runs] for x in state))
         mean, moved = (
-            self.algorithm.release(k, first, self.site, given(array[:, :1], self.n, self.d, 1))[0][0]
+            self.algorithm.release(k, first, self.site, given(array[:, :runs], self.n, self.d, runs))[0][0]
             for array in (still, still + 1.0)
         )
         unit, z = moved - mean, self.noise[k - 1, :, 0, 0, :].T
-        np.testing.assert_allclose(message[0, :, :1], mean + unit * z[:, :1], atol=1e-8)
+        np.testing.assert_allclose(message[0, :, :runs], mean + unit * z[:, :runs], atol=1e-8)
         z_other = (message[0] - other) / unit
         self.loss += np.sum(z_other**2 - z**2, axis=0) / 2
         self._replay(k, state, z_other, message, after)

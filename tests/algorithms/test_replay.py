@@ -78,6 +78,36 @@ def test_who_believes_in_half_as_much_noise_again_is_caught(name):
     assert max(gaps) > 0
 
 
+# Models of some size, so that noise does follow them.
+TIGHT = {
+    name: replace(algorithm, sensitivity="tight", diameter=5.0, loss=sv.losses.Logistic())
+    for name, algorithm in FAIR.items()
+    if hasattr(algorithm, "sensitivity")
+}
+
+
+@pytest.mark.parametrize("kind", ["opposite", "turned"])
+@pytest.mark.parametrize("name", TIGHT)
+def test_no_transcript_tells_more_where_noise_follows_the_model(name, kind):
+    algorithm, pair = TIGHT[name], neighbours(kind)
+    for ours, theirs in (pair, pair[::-1]):
+        transcript = harness.Transcript(algorithm, ours, theirs, GRAPH, RUNS, seed=1)
+        event = algorithm.statement(transcript.site).event
+        for epsilon in (0.0, 0.25, 0.5, 1.0, 1.5):
+            assert harness.hockey_stick(transcript.loss, epsilon) <= delta(event, epsilon)
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_there_too_who_believes_in_half_as_much_noise_again_is_caught(name):
+    """Opposite rows attain the bound at w = 0, and nearly so at small models."""
+    algorithm = replace(TIGHT[name], diameter=length_of(TIGHT[name]))
+    ours, theirs = neighbours("opposite")
+    transcript = harness.Transcript(algorithm, ours, theirs, GRAPH, 4 * RUNS, seed=2)
+    believed = Repeated(Gaussian(1.5 * algorithm.sigma(transcript.site)), algorithm.private_steps)
+    gaps = [harness.hockey_stick(transcript.loss, e) - delta(believed, e) for e in (0.25, 0.5, 1.0, 1.5)]
+    assert max(gaps) > 0
+
+
 @pytest.mark.parametrize("kind", ["opposite", "turned", "removed"])
 @pytest.mark.parametrize("name", PURE)
 def test_no_transcript_exceeds_a_pure_epsilon(name, kind):

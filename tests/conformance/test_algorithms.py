@@ -24,11 +24,17 @@ GUISES = {
     "ipadmm, projected": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, radius=2.0),
     "ipadmm, clipped": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, max_grad_norm=0.2),
     "ipadmm, given diameter": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0),
+    "ipadmm, tight": sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, sensitivity="tight"),
     "ipadmm, l1": sv.IPADMM(rounds=3, local_steps=4, regulariser=sv.regularisers.L1()),
     "pvp, tiny penalty": sv.PVP(rounds=3),
     "dvp, published with a ridge": sv.DVP(rounds=3, form="published"),
     "madmm, fast growth": sv.MADMM(rounds=3, rho=1.0, growth=1.2),
     "dpadmm, given diameter": sv.DPADMM(rounds=3, diameter=5.0),
+    "dpadmm, tight": sv.DPADMM(rounds=3, diameter=5.0, sensitivity="tight"),
+    "ryu-kim, tight": sv.RyuKim(rounds=3, local_steps=4, diameter=5.0, sensitivity="tight"),
+    "dp-dsgd, tight": sv.DPDSGD(rounds=3, diameter=5.0, sensitivity="tight"),
+    "noisy-averaged-gd, tight": sv.NoisyAveragedGD(rounds=3, diameter=5.0, sensitivity="tight"),
+    "trusted-curator, tight": sv.TrustedCurator(rounds=3, diameter=5.0, sensitivity="tight"),
 }
 ALGORITHMS = every.algorithms(COMMON) | GUISES
 GRAPH = sv.graphs.from_edges(4, [(0, 1), (1, 2), (2, 3), (1, 3)])

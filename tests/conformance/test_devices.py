@@ -23,6 +23,12 @@ VARIANTS = {
     "weights by squared rows, batches": {"weights": "squared", "batch_size": 3},
     "weights, clipped, Poisson": {"weights": "rows", "batch_size": 1, "sampling": "poisson", "max_grad_norm": 0.1},
 }
+# A GPU refuses these: tests/sensitivity/test_tight.py.
+TIGHT = {
+    "full": {},
+    "batches, clipped": {"batch_size": 3, "max_grad_norm": 0.7},
+    "weights, projected": {"weights": "rows", "radius": 0.5},
+}
 
 
 def models(device, dtype="float64", sparse=True, runs=3, classes=True, noise=None, **options):
@@ -45,6 +51,14 @@ def assert_same(ours, theirs, tolerance):
 def test_double_precision(device, sparse, variant):
     options = VARIANTS[variant]
     assert_same(models(device, sparse=sparse, **options), models("plain", sparse=sparse, **options), 1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("runs", [1, 20])
+@pytest.mark.parametrize("variant", TIGHT)
+def test_noise_that_follows_the_model(dtype, runs, variant):
+    options = {**TIGHT[variant], "sensitivity": "tight", "runs": runs}
+    assert_same(models("cpu", dtype, **options), models("plain", **options), 1e-10 if dtype == "float64" else 3e-5)
 
 
 @pytest.mark.parametrize("device", every.DEVICES)

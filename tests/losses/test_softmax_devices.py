@@ -23,6 +23,15 @@ VARIANTS = {
     "elastic net": {"regulariser": sv.regularisers.ElasticNet(0.3), "lam": 0.5},
     "no noise": {"epsilon": math.inf},
     "weights": {"weights": "squared"},
+    "tight": {"sensitivity": "tight"},
+    "tight, all at once": {
+        "sensitivity": "tight",
+        "weights": "rows",
+        "batch_size": 4,
+        "radius": 0.5,
+        "max_grad_norm": 1.2,
+        "lam": 0.5,
+    },
     "all at once": {"weights": "rows", "batch_size": 4, "radius": 0.5, "max_grad_norm": 0.3, "lam": 0.5},
 }
 
@@ -57,7 +66,7 @@ def test_any_number_of_classes_and_runs(classes, runs):
 
 
 @pytest.mark.parametrize("runs", [1, 20])
-@pytest.mark.parametrize("variant", ["full", "batches", "projected", "clipped"])
+@pytest.mark.parametrize("variant", ["full", "batches", "projected", "clipped", "tight"])
 def test_single_precision(runs, variant):
     options = {"runs": runs, **VARIANTS[variant]}
     assert_same(models("cpu", "float32", **options), models("plain", **options), 3e-5)
@@ -68,7 +77,7 @@ def test_handed_in_noise():
     assert_same(*(models(device, runs=2, noise=lambda k: noise[k - 1]) for device in ("cpu", "plain")), 1e-12)
 
 
-@pytest.mark.parametrize("variant", ["full", "all at once"])
+@pytest.mark.parametrize("variant", ["full", "tight", "all at once"])
 def test_a_run_comes_out_the_same_whichever_runs_are_beside_it(variant):
     many = models("cpu", runs=19, **VARIANTS[variant])
     for runs in (1, 3, 8):

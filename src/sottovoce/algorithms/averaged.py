@@ -65,9 +65,10 @@ class AveragedGD(Stepping[State]):
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
         """One noisy gradient step."""
         s, zero = state, np.zeros_like(state.w)
-        v = site.noisy_steps(
-            s.w, Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.local_sigma(site), noise)
-        ).last
+        steps = Steps(
+            k, zero, 0 * site.degree, self.eta(k, site)[None], self.local_sigma(site), noise, tight=self.tight
+        )
+        v = site.noisy_steps(s.w, steps).last
         return v, s._replace(w=v)
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
@@ -139,9 +140,9 @@ class TrustedCurator(AveragedGD):
             f"in each of {self.rounds} rounds, the noisy average of all sites' models, published by a trusted curator"
         )
 
-    @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, site: Oracle) -> tuple[str, ...]:
         """The trust that it needs."""
-        return (
-            "This holds only against those who do not see single messages: the curator, or a secure sum, is trusted.",
+        trust = (
+            "This holds only against those who do not see single messages: the curator, or a secure sum, is trusted."
         )
+        return (*super().notes(site), trust)

@@ -160,6 +160,10 @@ class PrivateAlgorithm(Algorithm[State]):
     def released(self) -> str:
         """What leaves a site, in words."""
 
+    def notes(self, site: Oracle) -> tuple[str, ...]:  # noqa: ARG002
+        """What the statement must say besides."""
+        return ()
+
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
         """Epsilon after k rounds of each run, at the run's delta."""
         return epsilon(Repeated(self.event(k, site), runs), self.delta)
@@ -176,6 +180,7 @@ class PrivateAlgorithm(Algorithm[State]):
             calibration=self.calibration if private else None,
             sigma=self.sigma(site) if private else None,
             released=self.released,
+            notes=self.notes(site),
             # Every site's messages carry enough noise of their own, whoever the others tell what they know.
             observers=(Sight(site.n - 1, 1.0, spent),) if private else (),
         )

@@ -54,6 +54,7 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
             eta=self.eta(k, site)[None],
             sigma=self.sigma(site),
             noise=noise,
+            tight=self.tight,
         )
         w = site.noisy_steps(s.w, steps).last
         return w, s._replace(w=w, total=s.total + w)

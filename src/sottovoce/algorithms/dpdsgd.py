@@ -73,9 +73,8 @@ class DPDSGD(Stepping[State]):
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
         """One noisy gradient step."""
         s, zero = state, np.zeros_like(state.w)
-        v = site.noisy_steps(
-            s.w, Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.sigma(site), noise)
-        ).last
+        steps = Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.sigma(site), noise, tight=self.tight)
+        v = site.noisy_steps(s.w, steps).last
         return v, s._replace(w=v)
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002

@@ -32,7 +32,8 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.kernels.random import MAX_STEPS
-from sottovoce.oracle.plain import Batch, Oracle, Steps
+from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
+from sottovoce.oracle.plain import Batch, Oracle, Steps, note_on_tight
 from sottovoce.privacy import (
     Event,
     Gaussian,
@@ -76,6 +77,9 @@ class IPADMM(PrivateAlgorithm[State]):
         batch_size: rows of a stochastic gradient; None takes all.
         sampling: how a batch is drawn: "replacement" (the paper's) or "poisson".
         radius: project inner iterates onto the ball of this radius; None does not, as in Algorithm 1.
+        sensitivity: what noise is for: "plain", 2 c1 whatever the model (the paper's), or "tight", what two records'
+            gradients can be apart at the step's own model (docs/proofs/ipadmm.md, Lemma 3). Steps and price are those
+            of "plain".
     """
 
     local_steps: int = 10
@@ -84,6 +88,7 @@ class IPADMM(PrivateAlgorithm[State]):
     batch_size: int | None = None
     sampling: Scheme = "replacement"
     radius: float | None = None
+    sensitivity: Sensitivity = "plain"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,6 +106,7 @@ class IPADMM(PrivateAlgorithm[State]):
             sampling=self.sampling,
         )
         expect(self.radius is None or 0 < self.radius < math.inf, "radius > 0", radius=self.radius)
+        check_sensitivity(self.sensitivity)
 
     def start(self, site: Oracle, runs: int) -> State:
         """All zero."""
@@ -118,6 +124,7 @@ class IPADMM(PrivateAlgorithm[State]):
             noise=noise,
             batch=self.batch,
             radius=self.radius,
+            tight=self.sensitivity == "tight",
         )
         inner = site.noisy_steps(s.w, steps)
         return inner.mean, s._replace(w=inner.last, w_bar=inner.mean, total=s.total + inner.total)
@@ -189,6 +196,10 @@ class IPADMM(PrivateAlgorithm[State]):
             f"in each of {self.rounds} rounds, the average of {self.local_steps} noisy local models "
             "(one vector of numbers per site and round), sent to the site's neighbours"
         )
+
+    def notes(self, site: Oracle) -> tuple[str, ...]:
+        """Whether a tight sensitivity was of any use."""
+        return note_on_tight(self.sensitivity == "tight", site)
 
     @property
     def batch(self) -> Batch | None:

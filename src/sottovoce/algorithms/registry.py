@@ -129,6 +129,11 @@ def expect_own(name: str, given: Mapping[str, object]) -> None:
     """Refuse what would be of no use to the algorithm: who gives a setting believes that it does something."""
     own = {f.name for f in fields(entry(name).kind)}
     for setting, value in given.items():
+        if setting not in own and setting == "sensitivity":
+            raise InputError(
+                f"Expected no sensitivity with algorithm={name!r}, got {value!r}: it is for noise in gradients at "
+                "models that are known when it is drawn. Leave it out, or use IPADMM."
+            )
         if setting not in own:
             raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
     if given.get("sampling") is not None and given.get("batch_size") is None:

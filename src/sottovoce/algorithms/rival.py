@@ -144,14 +144,9 @@ class Rival(PrivateAlgorithm[State]):
             calibration=("paper" if self.form == "published" else "exact") if self.private else None,
             sigma=self.sigma(site) if self.private else None,
             released=self.released,
-            notes=self.notes,
+            notes=self.notes(site),
             observers=(Sight(site.n - 1, 1.0, spent),) if self.private and self.local_noise else (),
         )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the statement must say besides."""
-        return ()
 
 
 # -- public numbers of the nodes --------------------------------------------------------------------------------------

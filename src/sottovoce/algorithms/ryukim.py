@@ -61,7 +61,8 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         eta = self.eta(k * self.local_steps, site)
         if self.form == "fair" or not self.private:
             etas = np.repeat(eta[None], self.local_steps, axis=0)
-            w = site.noisy_steps(s.w, Steps(k, pull, curvature, etas, self.sigma(site), noise)).mean
+            steps = Steps(k, pull, curvature, etas, self.sigma(site), noise, tight=self.tight)
+            w = site.noisy_steps(s.w, steps).mean
         else:
             z, mean = s.w, np.zeros_like(s.w)
             scale = self.sigma(site) * np.sqrt(site.d) * site.sensitivity()

@@ -4,7 +4,8 @@
 
 c2_i = n omega_i c1 + lam Lip(phi) the norm of an exact gradient at most, v the variance per coordinate of the
 gradient's noise, D the diameter: given, or the best for an assumed problem of the same public shape
-(`sottovoce.algorithms.diameter`). So no rival has an edge through a knob that another lacks.
+(`sottovoce.algorithms.diameter`). So no rival has an edge through a knob that another lacks. v is that of the plain
+sensitivity, with `sensitivity="tight"` too: steps are fixed beforehand, and the noise is never more than that.
 """
 
 import math
@@ -17,8 +18,9 @@ import numpy as np
 from sottovoce.algorithms.diameter import COEFFICIENT, assumed_best_diameter, common_scale
 from sottovoce.algorithms.rival import Rival
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import expect
-from sottovoce.oracle.plain import Oracle
+from sottovoce.errors import UnsupportedError, expect
+from sottovoce.oracle.kernels.spread import Sensitivity, check_sensitivity
+from sottovoce.oracle.plain import Oracle, note_on_tight
 
 State = TypeVar("State", bound=tuple[Array, ...])
 
@@ -29,13 +31,31 @@ class Stepping(Rival[State]):
 
     Args:
         diameter: D, which scales the steps. None: chosen from public numbers.
+        sensitivity: what noise is for: "plain", 2 c1 whatever the model, or "tight", what two records' gradients can be
+            apart at the step's own model (docs/proofs/ipadmm.md, Lemma 3). The price is the same.
     """
 
     diameter: float | None = None
+    sensitivity: Sensitivity = "plain"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.diameter is None or 0 < self.diameter < math.inf, "diameter > 0", diameter=self.diameter)
+        check_sensitivity(self.sensitivity)
+        if self.tight and self.form == "published":
+            raise UnsupportedError(
+                f"Expected sensitivity='plain' for {type(self).__name__} with form='published', got 'tight': its "
+                "noise is that of its paper. Use form='fair'."
+            )
+
+    @property
+    def tight(self) -> bool:
+        """Whether noise follows the sensitivity at the step's own model."""
+        return self.sensitivity == "tight"
+
+    def notes(self, site: Oracle) -> tuple[str, ...]:
+        """Whether a tight sensitivity was of any use."""
+        return (*super().notes(site), *note_on_tight(self.tight, site))
 
     @abstractmethod
     def variance(self, site: Oracle) -> Floats:

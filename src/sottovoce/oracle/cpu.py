@@ -76,7 +76,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
             given = np.stack(normals).astype(self.dtype, copy=False)
         return kernel.Draws(
             mode, (steps.sigma * self.sensitivity(batch)).reshape(-1), np.uint64(key[0]), np.uint64(key[1]), k,
-            first_step, *place, given, weights,
+            first_step, *place, given, weights, self.spread(steps.tight, batch),
         )  # fmt: skip
 
     @cached_property

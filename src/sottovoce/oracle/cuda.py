@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.oracle.kernels.random import expect_room
-from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
+from sottovoce.oracle.kernels.spread import Spread
+from sottovoce.oracle.plain import Batch, Inner, Oracle, Steps, one_by_one
 from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 
@@ -150,7 +151,15 @@ class CudaOracle(Oracle):
         template = f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile}}, {str(one).lower()}"
         return template, (struct.view([(name, np.uint64) for name in arrays]), on_card)
 
+    def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
+        if tight:
+            raise UnsupportedError(
+                "device='cuda' has no sensitivity='tight'. Run it with device='cpu', or use 'plain'."
+            )
+        return super().spread(tight, batch)
+
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
+        self.spread(steps.tight)  # the kernel knows one standard deviation for all models
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 

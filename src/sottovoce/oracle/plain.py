@@ -22,6 +22,7 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.argmin.plain import Objective, objective_of, refuse_unsupported
+from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread, knots_of
 from sottovoce.privacy import Scheme
 from sottovoce.privacy.accounting.gaussian import UNIT
 from sottovoce.problem.evaluation import Scores, evaluate
@@ -52,6 +53,7 @@ class Steps(NamedTuple):
     noise: Noise  # where normals and batches come from
     batch: Batch | None = None  # rows of a stochastic gradient; None takes all
     radius: float | None = None  # of the ball to project onto; None does not project
+    tight: bool = False  # whether noise follows the sensitivity at the step's own model
 
 
 class Inner(NamedTuple):
@@ -167,6 +169,22 @@ class Oracle:
         exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if batch is None else self.batch_divisor(batch.size))
         return exact * (1 + terms * summation_error(terms))
 
+    def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
+        """What part of `sensitivity` is needed at a model: all of it, or with `tight` what two records' gradients can
+        be apart there (docs/proofs/ipadmm.md, Lemma 3). As computed: the rounding of sums is in.
+        """
+        if not tight or not np.isfinite(self.sites.data_norm):  # rows of any length: a model's norm says nothing
+            return PLAIN
+        terms = self.m.max() if batch is None else np.maximum(self.m.max(), batch.size)
+        return self._spread(float(terms * summation_error(terms)))
+
+    def _spread(self, rounding: float) -> Spread:
+        """At most 1, and `rounding` more than the bound; the rounding of predictions is in."""
+        norm = self.sites.data_norm * (1 + NORM_SLACK)
+        bound = knots_of(self.loss) * (norm / (2 * self.c1))
+        predictions = KNOTS * float(summation_error(np.asarray(float(self.sites.d))))
+        return Spread(norm * (1 + NORM_SLACK), np.minimum(bound * (1 + NORM_SLACK) + predictions + rounding, 1.0))
+
     @property
     def fewest_rows(self) -> int:
         """The smallest m_i, where sampling hides a row least."""
@@ -238,7 +256,7 @@ class Oracle:
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         """The l noisy linearised steps of round k, from w~^{k,0} = w (nodes, d, runs):
 
-            g   = grad L_i(w) - sigma s z,      z ~ N(0, I),  s the sensitivity of the gradient
+            g   = grad L_i(w) - sigma s z,      z ~ N(0, I),  s the sensitivity of the gradient, for all w or `tight`
             w  <- (eta_r w - g + pull) / (curvature + eta_r),        and onto the ball of that radius, if given
 
         Formal guarantees: given w and the pull, each step is a Gaussian mechanism with noise multiplier sigma with
@@ -246,10 +264,11 @@ class Oracle:
         """
         k, sigma, noise, batch = steps.k, steps.sigma, steps.noise, steps.batch
         total, mean = np.zeros_like(w), np.zeros_like(w)
+        s, spread = self.sensitivity(batch), self.spread(steps.tight, batch)
         for r, eta_r in enumerate(steps.eta):
             g = self.gradient(w, None if batch is None else self.batch_weights(k, r, batch, noise))
             if sigma > 0:
-                g = noise.added(g, sigma, self.sensitivity(batch), k, r)
+                g = noise.added(g, sigma, s * spread.at(w) if spread.parts.size else s, k, r)
             total += w
             w = (eta_r * w - g + steps.pull) / (steps.curvature + eta_r)
             if steps.radius is not None:
@@ -310,10 +329,7 @@ class Oracle:
         """By how much replacing one row moves `gradient_sum` at w, in l2: (1, 1, runs). As computed, in double
         precision, from at most so many rows: the rounding of sums is in.
         """
-        norm = self.sites.data_norm * (1 + NORM_SLACK)
-        cap = np.inf if self.max_grad_norm is None else 2 * self.max_grad_norm * (1 + NORM_SLACK)
-        reach = np.sqrt(np.sum(w.astype(np.float64) ** 2, axis=1, keepdims=True)) * norm * (1 + NORM_SLACK)
-        exact = np.minimum(self.loss.spread(reach) * norm, cap)
+        exact = 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
         return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
 
     def moments(self, full: bool) -> Floats:
@@ -336,6 +352,16 @@ def summation_error(terms: Floats) -> Floats:
     (Higham 2002, Section 4.2; eight roundings more for each term).
     """
     return (terms + 8) * UNIT / (1 - (terms + 8) * UNIT)
+
+
+def note_on_tight(tight: bool, site: Oracle) -> tuple[str, ...]:
+    """That a tight sensitivity changes nothing, where no better bound is known."""
+    if not tight or np.any(site.spread(tight).parts < 1):
+        return ()
+    return (
+        f"sensitivity='tight' changes nothing here: no bound better than 2 c1 is known for the {site.loss.name} loss "
+        f"with data_norm={site.sites.data_norm:g} and max_grad_norm={site.max_grad_norm}.",
+    )
 
 
 def refuse_single(dtype: str) -> None:

@@ -10,6 +10,7 @@ from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
+from sottovoce.oracle.kernels.spread import SENSITIVITIES
 from sottovoce.oracle.plain import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.problem import graphs, losses, partition, regularisers
@@ -35,6 +36,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "regulariser": regularisers.NAMES,
     "calibration": CALIBRATIONS,
     "schedule": SCHEDULES,
+    "sensitivity": SENSITIVITIES,
     "weights": WEIGHTS,
     "sampling": get_args(Scheme),
     "device": get_args(DeviceName),

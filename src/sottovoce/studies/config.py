@@ -59,6 +59,9 @@ class TrainConfig:
     delta: float | None = option(None, "Privacy", "Chance of failure that the guarantee allows for.")
     calibration: str | None = option(None, "Privacy", "How the noise follows from epsilon and delta.")
     max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
+    sensitivity: str | None = option(
+        None, "Privacy", "What noise is for: the worst model (plain), or the model at hand (tight)."
+    )
 
     colluding: int | None = option(
         None, "Privacy", "Of masked sums: sites that may tell each other all. Left out: fewer than half, at least one."

@@ -28,8 +28,8 @@ from sottovoce.studies.config import TrainConfig
 
 # What a summary says of the settings, in this order.
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
-             "delta", "sigma", "calibration", "schedule", "diameter", "rho", "lam", "weights", "loss", "regulariser",
-             "batch_size", "runs", "seed")  # fmt: skip
+             "delta", "sigma", "calibration", "sensitivity", "schedule", "diameter", "rho", "lam", "weights", "loss",
+             "regulariser", "batch_size", "runs", "seed")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "optimum_risk", "test", "seconds",
                 "seconds_total")  # fmt: skip

@@ -5,7 +5,8 @@ At a real site noise is drawn on a grid, exactly (`sottovoce.noise.secure`), as 
 algorithms here are those whose one private step is `Oracle.noisy_steps`, calibrated exactly, with numbers that a site
 can compute alone from what was agreed. All others are refused, with the reason.
 
-A setting that is None has no entry in the table. `sampling` has one only where there is a batch.
+A setting that is None has no entry in the table. `sampling` has one only where there is a batch. `sensitivity` has
+none: at real sites it is "plain".
 """
 
 import math
@@ -71,6 +72,11 @@ def check(algorithm: PrivateAlgorithm[Any]) -> None:
     name_of(algorithm)
     expect(math.isfinite(algorithm.epsilon), "a finite epsilon at real sites", epsilon=algorithm.epsilon)
     expect(algorithm.calibration == "exact", "calibration='exact' at real sites", calibration=algorithm.calibration)
+    if isinstance(algorithm, IPADMM | Stepping) and algorithm.sensitivity != "plain":
+        raise InputError(
+            f"Expected sensitivity='plain' at real sites, got {algorithm.sensitivity!r}: the grid of their noise is "
+            "agreed beforehand, and would follow models that are never sent. Leave it out."
+        )
     if isinstance(algorithm, Rival):
         expect(algorithm.form == "fair", "form='fair' at real sites", form=algorithm.form)
     for field in fields(algorithm):
@@ -91,6 +97,7 @@ def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
     for piece in (algorithm.loss, algorithm.regulariser):
         what = "loss" if piece is algorithm.loss else "regulariser"
         table[what] = {"name": piece.name} | _plain(piece)
+    table.pop("sensitivity", None)
     if "batch_size" not in table:
         table.pop("sampling", None)
     return table
@@ -114,6 +121,7 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[st
     if "batch_size" not in given:
         registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
         given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
+    given = {f.name: f.default for f in fields(kind) if f.name == "sensitivity"} | given
     return kind, given
 
 

@@ -26,8 +26,10 @@ from sottovoce.oracle.kernels.steps import (
     Penalty,
     accumulate,
     move,
+    part_at,
     settled,
     shrink,
+    squared,
 )
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, dot, kernel, part, scatter, share_out
 from sottovoce.problem.losses import Softmax
@@ -186,6 +188,21 @@ def _draw(z: Any, room: Any, draws: Any, r: int, i: int, first: int, shape: Any,
 
 
 @part
+def _scale(std: Any, largest: float, w: Any, spread: Any, shape: Any, lanes: Any) -> None:
+    """The standard deviation of every lane's noise at w: the same for all classes of a run."""
+    std[:] = largest
+    if len(spread.parts) > 0:
+        for h in range(len(w)):
+            store(std, h * width(lanes), squared(w[h], lanes))
+        for q in range(shape.room):
+            square = 0.0
+            for k in range(shape.classes):
+                square += std[k * shape.room + q]
+            for k in range(shape.classes):
+                std[k * shape.room + q] = largest * part_at(square, spread)
+
+
+@part
 def _onto_ball(w: Any, squares: Any, radius: float, shape: Any, lanes: Any) -> None:
     """Project every run's model; `squares` holds every lane's part of its norm."""
     for q in range(shape.room):
@@ -211,7 +228,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
     g = aligned(chunks * length, start).reshape(chunks, length)
     p, z, t, m = np.empty_like(w), np.empty_like(w), np.empty_like(w), np.empty_like(w)
     normals = np.empty(((coordinates + 3) // 4 * 4, room if room <= 8 else (room + 15) // 16 * 16), start.dtype)
-    squares = np.zeros(chunks * size, start.dtype)
+    squares, std = np.zeros(chunks * size, start.dtype), np.zeros(chunks * size, start.dtype)
     block = _Block(
         np.zeros(_BLOCK, np.int64), np.zeros(_BLOCK, start.dtype), np.ones(_BLOCK, start.dtype),
         np.ones(_BLOCK, start.dtype), np.zeros((chunks, _BLOCK * size), start.dtype),
@@ -226,13 +243,15 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
         _copy_in(p, pull[i], first, shape, lanes)
         t[:] = 0
         m[:] = 0
-        std = draws.std[i] if draws.mode != NONE else 0.0
+        largest = draws.std[i] if draws.mode != NONE else 0.0
         for r in range(len(eta)):
             _gradient(rows, data, draws.weights, r, i, first, w, g, block, shape, lanes)
-            if std > 0:
+            if largest > 0:
                 _draw(z, normals, draws, r, i, first, shape, lanes)
+                _scale(std, largest, w, draws.spread, shape, lanes)
             for h in range(chunks):
-                norms = move(w[h], g[h], z[h], p[h], t[h], penalty, std, eta[r, i], curvature[i], lanes)
+                scale = load(std, h * size, lanes)
+                norms = move(w[h], g[h], z[h], p[h], t[h], penalty, largest > 0, scale, eta[r, i], curvature[i], lanes)
                 store(squares, h * size, norms)
             if penalty.radius < np.inf:
                 _onto_ball(w, squares, penalty.radius, shape, lanes)

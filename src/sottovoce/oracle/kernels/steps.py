@@ -2,10 +2,12 @@
 
 For each node i and run, with w = w~^{k,0} to begin with, for r = 0 .. l - 1:
 
-    g      = sum_j c_j clip(slope(<w, a_j>, b_j)) a_j + l1 sign(w) + l2 w - std_i z_r,   c_j = 1 / divisor_i, or given
+    g      = sum_j c_j clip(slope(<w, a_j>, b_j)) a_j + l1 sign(w) + l2 w - std_i(w) z_r,  c_j = 1 / divisor_i, or given
     total += w
     w      = (eta_r w - g + pull) / (curvature + eta_r),    and onto the ball of `radius`
     mean  += w / l
+
+std_i(w) is one number for all w, or that number times `Spread.at(w)`.
 
 A node's rows, models and scratch stay in cache for all l steps. Lanes are runs; a tile of them is the unit of parallel
 work. A lane does the same operations in the same order however wide its tile is, so results depend neither on threads
@@ -24,6 +26,7 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.formulas import formulas, slope
 from sottovoce.oracle.kernels.random import tile_normals
 from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, load, store, where, width
+from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
 from sottovoce.oracle.kernels.tiles import (
     Csr,
     Dense,
@@ -78,6 +81,7 @@ class Draws(NamedTuple):
         first_node, first_run: numbers of the first node and run.
         given: (l, nodes, d, runs) standard normals; empty unless GIVEN.
         weights: (l, rows, runs) in place of 1 / m_i; empty for all rows.
+        spread: the part of std that is needed at a model; without numbers, all of it.
     """
 
     mode: int  # NONE, SEEDED or GIVEN
@@ -90,6 +94,7 @@ class Draws(NamedTuple):
     first_run: int
     given: Array  # (l, nodes, d, runs) standard normals; empty unless GIVEN
     weights: Array  # (l, rows, runs) in place of 1 / divisor_i; empty for all rows
+    spread: Spread = PLAIN
 
 
 class _Scratch(NamedTuple):
@@ -217,10 +222,44 @@ def _draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lan
         copy_in(z, lanes, draws.given[r], i, first, runs)
 
 
+@part
+def part_at(square: float, spread: Any) -> float:
+    """`Spread.at` for one model of that squared norm."""
+    u = 1.0 - 1.0 / (1.0 + spread.norm * np.sqrt(np.float64(square)))
+    place = KNOTS * (u if u < 1.0 else 1.0)  # what is no number is not below 1
+    knot = min(int(place), KNOTS - 1)
+    below = spread.parts[knot]
+    between: float = below + (place - knot) * (spread.parts[knot + 1] - below)
+    return between
+
+
 @piece
-def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, std: float, eta: float, curvature: float,
-         lanes: Any) -> Any:  # fmt: skip
-    """One step of the recursion, after the data's part of the gradient and before the ball. Every lane's ||w||^2."""
+def squared(w: Any, lanes: Any) -> Any:
+    """Every lane's sum of squares."""
+    total = broadcast(w.dtype.type(0), lanes)
+    for place in range(0, len(w), width(lanes)):
+        x = load(w, place, lanes)
+        total = total + x * x
+    return total
+
+
+@part
+def _scale(std: Any, largest: float, w: Any, spread: Any, lanes: Any) -> None:
+    """The standard deviation of every lane's noise at the tile w."""
+    if len(spread.parts) == 0:
+        std[:] = largest
+    else:
+        store(std, 0, squared(w, lanes))
+        for q in range(len(std)):
+            std[q] = largest * part_at(std[q], spread)
+
+
+@piece
+def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, noisy: bool, std: Any, eta: float,
+         curvature: float, lanes: Any) -> Any:  # fmt: skip
+    """One step of the recursion, after the data's part of the gradient and before the ball; `std` is a vector, and
+    means nothing unless `noisy`. Every lane's ||w||^2.
+    """
     size = width(lanes)
     # One division for all coordinates of the model.
     inverse = 1.0 / (curvature + eta)
@@ -228,7 +267,7 @@ def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, std: float
     for place in range(0, len(w), size):
         old = load(w, place, lanes)
         slopes = load(g, place, lanes) + penalty.l1 * np.sign(old) + penalty.l2 * old
-        if std > 0:
+        if noisy:
             slopes = slopes - std * load(z, place, lanes)
         store(total, place, load(total, place, lanes) + old)
         new = (eta * old - slopes + load(pull, place, lanes)) * inverse
@@ -252,10 +291,10 @@ def accumulate(total: Any, w: Any, lanes: Any) -> None:
 
 
 @part
-def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: Any, std: float, eta: float,
+def _update(w: Any, g: Any, z: Any, pull: Any, total: Any, mean: Any, penalty: Any, noisy: bool, std: Any, eta: float,
             curvature: float, lanes: Any) -> None:  # fmt: skip
     """One whole step: move, project onto the ball if there is one, and add to the mean."""
-    squares = move(w, g, z, pull, total, penalty, std, eta, curvature, lanes)
+    squares = move(w, g, z, pull, total, penalty, noisy, load(std, 0, lanes), eta, curvature, lanes)
     if penalty.radius < np.inf:
         shrink(w, penalty.radius / np.maximum(np.sqrt(squares), penalty.radius), lanes)
     accumulate(mean, w, lanes)
@@ -272,13 +311,14 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
     length = d * size
     w, g, p = aligned(length, start), aligned(length, start), aligned(length, start)
     t, m = aligned(length, start), aligned(length, start)
-    z = aligned((d + 3) // 4 * 4 * size, start)
+    z, std = aligned((d + 3) // 4 * 4 * size, start), aligned(size, start)
     scratch = _Scratch(
         np.empty(_BLOCK, np.int64), aligned(_BLOCK * size, start), aligned(size, start),
         np.ones(_BLOCK, start.dtype), np.ones(_BLOCK, start.dtype), np.ones(_BLOCK, start.dtype),
     )  # fmt: skip
     scratch.slopes[:] = 0
     scratch.weights[:] = 0
+    std[:] = 0
     share = start.dtype.type(1.0 / len(eta))
     item = claim(counter)
     while item < items:
@@ -289,12 +329,13 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
         t[:] = 0
         m[:] = 0
         # A node without noise draws none: an infinite epsilon leaves the counters alone.
-        std = draws.std[i] if draws.mode != NONE else 0.0
+        largest = draws.std[i] if draws.mode != NONE else 0.0
         for r in range(len(eta)):
             _gradient(rows, data, of, theta, draws.weights, r, i, first, runs, w, g, scratch, lanes)
-            if std > 0:
+            if largest > 0:
                 _draw(z, draws, r, i, d, first, runs, lanes)
-            _update(w, g, z, p, t, m, penalty, std, eta[r, i], curvature[i], lanes)
+                _scale(std, largest, w, draws.spread, lanes)
+            _update(w, g, z, p, t, m, penalty, largest > 0, std, eta[r, i], curvature[i], lanes)
         for place in range(length):
             m[place] *= share
         copy_out(last, i, first, runs, w, lanes)
