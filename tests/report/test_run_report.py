@@ -27,7 +27,7 @@ def run(tmp_path_factory):
     """A small run, as `train --out` leaves it."""
     out = tmp_path_factory.mktemp("runs") / "run"
     config = TrainConfig(nodes=5, rounds=6, local_steps=2, runs=2, rho=1e-3, diameter=80.0, split="official")
-    folder.write(train(config), out)
+    folder.add_scores(train(config, keep=lambda trained: folder.write(trained, out)), out)
     assert main(["report", str(out)]) == 0
     return out
 
