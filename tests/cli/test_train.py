@@ -16,7 +16,8 @@ from sottovoce.studies.run import bind
 
 KEYS = {
     "algorithm", "dataset", "nodes", "graph", "rounds", "local_steps", "epsilon", "delta", "sigma", "calibration",
-    "runs", "risk", "accuracy", "metrics", "worse_than_no_model", "loss_unit", "notices", "optimum_risk", "seconds", "schedule", "diameter", "rho", "lam", "seed", "privacy",
+    "runs", "risk", "accuracy", "optimum_risk", "seconds", "schedule", "diameter", "rho", "lam", "seed", "privacy",
+    "metrics", "rare_class", "worse_than_no_model", "loss_unit", "notices", "rounds_made", "unfinished",
 }  # fmt: skip
 MODELS = {"average", "last", "consensus"}
 

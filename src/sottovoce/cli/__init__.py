@@ -5,7 +5,7 @@
 2    something about the input is wrong
 3    a budget would be overdrawn; nothing was computed
 4-11 why a site stopped, see `exit_codes`
-130  interrupted; nothing was written, except by `reproduce` and `compare`, which keep finished results
+130  interrupted; what is kept is said: by `train --out` what was released, by `reproduce` and `compare` what is finished
 """
 
 import sys
@@ -54,7 +54,7 @@ def _run(argv: list[str]) -> int:
     import typer
 
     from sottovoce.cli.app import app
-    from sottovoce.cli.study import Stopped
+    from sottovoce.cli.output import Stopped
 
     # Newer versions of typer carry their own copy of click. The base of all parsing errors, click's ClickException,
     # is reached through a class that every version exports.

@@ -9,6 +9,10 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 
+class Stopped(Exception):  # noqa: N818
+    """Interrupted by the user; the message says what is kept."""
+
+
 def print_json(data: dict[str, Any], file: Any = None) -> None:
     """One JSON object."""
     print(json.dumps(data, indent=2, allow_nan=False), file=file)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from sottovoce.cli.output import Stopped
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -101,10 +103,6 @@ def _coloured(text: str) -> Text:
 
 # -- study ------------------------------------------------------------------------------------------------------------
 # `sottovoce reproduce` and `sottovoce compare`: many runs, kept as they finish, and a report.
-
-
-class Stopped(Exception):  # noqa: N818
-    """Interrupted by the user; what was finished is kept."""
 
 
 _Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar and no table.")]

@@ -11,7 +11,7 @@ import typer
 
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.cli.study import Stopped
+from sottovoce.cli.output import Stopped
 from sottovoce.settings.toml import load
 from sottovoce.studies.config import TrainConfig
 
