@@ -5,7 +5,7 @@
 2    something about the input is wrong
 3    a budget would be overdrawn; nothing was computed
 4-11 why a site stopped, see `exit_codes`
-130  interrupted; what is kept is said: by `train --out` what was released, by `reproduce` and `compare` what is finished
+130  interrupted; what is kept is said: of `train --out` what was released, of `reproduce` and `compare` what is done
 """
 
 import sys

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from sottovoce.cli.output import Stopped
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from sottovoce.cli.output import Stopped
 from sottovoce.errors import InputError
 from sottovoce.studies.cells import Cell
 from sottovoce.studies.report import page

@@ -54,9 +54,9 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         classes = present if self.classes is None else np.unique(np.asarray(self.classes))
         if self.classes is not None:
             expect(len(classes) == len(self.classes), "different classes", classes=self.classes)
-            unknown = present[~np.isin(present, classes)].tolist()
-            expect(not unknown, f"labels among classes={classes.tolist()}", labels=unknown[:5])
-        expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=classes.tolist())
+            if not np.isin(present, classes).all():  # the others may be private: they are not quoted
+                raise InputError(f"Expected labels among classes={classes.tolist()}, got others. Declare them, too.")
+        expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=len(classes))
         loss, numbers = self._loss(len(classes)), np.searchsorted(classes, y).astype(np.float64)
         labels = 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers
         return Target(loss, labels, Answers(tuple(map(str, classes.tolist()))), {"classes_": classes})

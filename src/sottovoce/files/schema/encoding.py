@@ -168,7 +168,7 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
     bad = np.flatnonzero(cells.unreadable())
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(table.path)!r}"
-        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
+        raise InputError(f"Expected UTF-8 text in {where}, got other bytes. Correct them.")
     return cells.texts()
 
 
@@ -205,16 +205,21 @@ class _Checked(NamedTuple):
     parts: Sequence[Column | Label]
     findings: Findings  # (rows, parts)
 
-    def first(self, chosen: Bools, most: int) -> list[Problem]:
-        """The first of the chosen cells, by row and then by column."""
-        return [self._problem(int(row), int(part)) for row, part in np.argwhere(chosen)[:most]]
+    def first(self, chosen: Bools, most: int, quoted: bool = True) -> list[Problem]:
+        """The first of the chosen cells, by row and then by column. What they hold is quoted for those who ask what is
+        wrong with a file (`schema check`), and for nobody else: errors end up in logs, and logs travel.
+        """
+        return [self._problem(int(row), int(part), quoted) for row, part in np.argwhere(chosen)[:most]]
 
-    def _problem(self, row: int, part: int) -> Problem:
+    def _problem(self, row: int, part: int, quoted: bool) -> Problem:
         finding, number, name = Finding(self.findings[row, part]), int(self.chunk.rows[row]), _name(self.parts[part])
         where, came = f"row {number}, column {brief(name)}", self.chunk.cells[part].shown(row)
         wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else self.parts[part].wants()
         if finding.refused:
-            message = f"Expected {wanted} in {where}, got {came!r}.{_advice(finding, came)}"
+            told = (
+                repr(came) if quoted else f"what is not quoted here ({finding.words}; sottovoce schema check shows it)"
+            )
+            message = f"Expected {wanted} in {where}, got {told}.{_advice(finding, came)}"
         else:
             message = f"{where}: got {came!r}, {finding.words}."
         return Problem(number, name, finding, message)
@@ -276,7 +281,7 @@ def _sites(table: Table, chunk: Chunk, column: str) -> Texts:
     bad = np.flatnonzero(cells.missing() | cells.unreadable())
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(column)} of file={str(table.path)!r}"
-        raise InputError(f"Expected a site in {where}, got {cells.shown(int(bad[0]))!r}. Fill it in.")
+        raise InputError(f"Expected a site in {where}, got none, or no text. Fill it in.")
     names = cells.distinct()
     return np.array(names)[cells.places(names)]
 
@@ -284,7 +289,7 @@ def _sites(table: Table, chunk: Chunk, column: str) -> Texts:
 def _refuse(table: Table, checked: _Checked) -> None:
     refused = checked.findings >= Finding.MISSING
     if refused.any():
-        (problem,) = checked.first(refused, 1)
+        (problem,) = checked.first(refused, 1, quoted=False)
         raise InputError(f"{problem.message} In file={str(table.path)!r}.")
 
 
