@@ -70,8 +70,15 @@ def _run(argv: list[str]) -> int:
     return _interrupted() if code == INTERRUPTED else int(code or 0)
 
 
+# Options that people look for under another command's name.
+_CALLED = {("train", "--sites"): "--nodes, or --site-column if a column says whose row it is"}
+
+
 def _advised(error: Any) -> str:
-    context = getattr(error, "ctx", None)
+    context: Any = getattr(error, "ctx", None)
+    asked = (getattr(context, "info_name", None), getattr(error, "option_name", None))
+    if asked in _CALLED:
+        return f"No such option: {asked[1]}. Give {_CALLED[asked]}. See {context.command_path} --help."
     message = error.format_message().rstrip(".")
     end = "" if message.endswith("?") else "."
     return f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help."

@@ -93,7 +93,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Args:
         epsilon: the guarantee of the whole fit, for all classes together.
-        delta: the chance that it may fail; choose it well below 1 / rows.
+        delta: the chance that it may fail. None: 1e-5, and at most 1 / (100 rows); above 1 / rows it is warned of.
         data_norm: a bound on the Euclidean norm of rows, known without looking at them; longer rows are scaled down to
             it. None reads the longest row, with a `PrivacyLeakWarning`.
         classes: all labels that there may be. None reads them off y, with a `PrivacyLeakWarning`.
@@ -132,7 +132,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         self,
         epsilon: float = 1.0,
         *,
-        delta: float = 1e-5,
+        delta: float | None = None,
         data_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         sites: int = 1,
@@ -183,7 +183,7 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         epsilon: float = 1.0,
         *,
         loss: HingeLoss = "smoothed-hinge",
-        delta: float = 1e-5,
+        delta: float | None = None,
         data_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         sites: int = 1,

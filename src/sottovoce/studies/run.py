@@ -21,7 +21,7 @@ from sottovoce.files.models import Model
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
-from sottovoce.privacy.strength import default_delta, doubts, too_weak
+from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem import evaluation
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.graphs import CompleteGraph
@@ -364,18 +364,19 @@ def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[
     """What to say of the settings, from public numbers. A guarantee that is none is refused, for private rows."""
     if not problem.private or not isinstance(algorithm, PrivateAlgorithm):
         return ()
-    weak = too_weak(algorithm.epsilon, algorithm.delta)
-    if weak is not None and not force:
-        raise PrivacyError(f"{weak} To have it all the same, say --force (force=True).")
     counts = problem.sites.counts
-    found = [weak, doubts(algorithm.delta, int(counts.sum()))]
+    weak = [doubt for doubt in (no_delta(algorithm.delta), no_epsilon(algorithm.epsilon)) if doubt is not None]
+    if weak and not force:
+        raise PrivacyError(f"{refusal(weak[0])} To have it all the same, say --force (force=True).")
+    large = large_delta(algorithm.delta, int(counts.sum()))
+    found = [str(doubt) for doubt in (*weak, large) if doubt is not None]
     few = int(np.count_nonzero(counts < FEW_ROWS))
     if few and problem.sites.n > 1:
         found.append(
             f"{few:,} of {problem.sites.n:,} sites hold fewer than {FEW_ROWS} rows: the noise of such a site drowns "
             "what its rows say. Take fewer, larger sites (--nodes)."
         )
-    return tuple(text for text in found if text is not None)
+    return tuple(found)
 
 
 def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:

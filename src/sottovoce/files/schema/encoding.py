@@ -188,7 +188,8 @@ def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
         findings = np.stack([part.encode(own).finding for part, own in zip(there, chunk.cells, strict=True)], axis=1)
         _tell(tally, _Checked(chunk, there, findings))
         rows += len(chunk.rows)
-        used += int(np.count_nonzero(~(findings == Finding.DROPPED).any(axis=1)))
+        # Neither dropped nor refused; without all of its columns, no row is of any use.
+        used += int(np.count_nonzero(~(findings >= Finding.DROPPED).any(axis=1))) if len(there) == len(wanted) else 0
     for gap in skipped:
         message = f"Expected {gap.expected} fields in row {gap.row}, as in the header, got {gap.came}."
         tally.add(Problem(gap.row, None, Finding.RAGGED, message))
@@ -219,14 +220,19 @@ class _Checked(NamedTuple):
             told = (
                 repr(came) if quoted else f"what is not quoted here ({finding.words}; sottovoce schema check shows it)"
             )
-            message = f"Expected {wanted} in {where}, got {told}.{_advice(finding, came)}"
+            message = f"Expected {wanted} in {where}, got {told}.{_advice(finding, came, self.parts[part])}"
         else:
-            message = f"{where}: got {came!r}, {finding.words}."
+            message = f"{where}: got {came!r}, {finding.words}.{_advice(finding, came, self.parts[part])}"
         return Problem(number, name, finding, message)
 
 
-def _advice(finding: Finding, came: str) -> str:
+def _advice(finding: Finding, came: str, part: Column | Label) -> str:
     """What to do about a cell."""
+    if finding in (Finding.UNKNOWN, Finding.OTHER) and came.endswith(".0") and came[:-2] in part.words():
+        return (
+            " Without its .0 it is declared: a column of whole numbers with gaps was written as fractions, as pandas "
+            'does. Write whole numbers (in pandas: .astype("Int64")), or declare them with .0, too.'
+        )
     if "\n" in came or "\r" in came:
         return " It goes over several lines: look there for a quote that is never closed."
     if finding in (Finding.NOT_A_NUMBER, Finding.NOT_A_DATE, Finding.UNKNOWN) and came.lower() in EMPTY_WORDS:
