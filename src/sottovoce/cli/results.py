@@ -41,7 +41,8 @@ def show(trained: Trained, out: Path | None) -> None:
         if scores is not None:
             console.print(rows if trained.tested is not None else "", end="\n" if trained.tested is not None else "")
             console.print(_table(trained, scores))
-    for line in _remarks(trained, out):
+    console.print(_marked(trained, out), soft_wrap=True)
+    for line in _remarks(trained):
         console.print(line)
     if trained.holder_only is not None:
         # Right below the figures: who copies them should copy this, too.
@@ -132,13 +133,16 @@ def constant_words(loss: Loss) -> str:
     return "always the shares of the labels" if isinstance(loss, Logistic | Softmax) else "the best constant answer"
 
 
-def _remarks(trained: Trained, out: Path | None) -> list[Text]:
-    """What the table means, and whether the model is any good."""
-    loss, runs = trained.solved.algorithm.loss, trained.config.runs or 1
+def _marked(trained: Trained, out: Path | None) -> Text:
+    """Which model the mark is on."""
     place = "the model that --out would keep" if out is None else f"the model in {out / 'model.safetensors'}"
-    judged = trained.tested or trained.learnt
-    lines = [Text(f"* {place}{', of the first run' if runs > 1 else ''}.")]
-    lines += [Text(f"{name}: {_words(trained, name)}.") for name in _lines(trained, trained.learnt)]
+    return Text(f"* {place}{', of the first run' if (trained.config.runs or 1) > 1 else ''}.")
+
+
+def _remarks(trained: Trained) -> list[Text]:
+    """What the table means, and whether the model is any good."""
+    loss, judged = trained.solved.algorithm.loss, trained.tested or trained.learnt
+    lines = [Text(f"{name}: {_words(trained, name)}.") for name in _lines(trained, trained.learnt)]
     lines.append(Text(f"The {loss.name} loss is a mean over rows, in {trained.loss_unit}."))
     if trained.learnt.rare is not None:
         lines.append(
