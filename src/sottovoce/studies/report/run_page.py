@@ -52,8 +52,10 @@ def spending(history: Columns, target: float) -> Figure:
             _curve(right, history, "epsilon", "", 1)
             if math.isfinite(target):
                 right.axhline(target, color=INK, linewidth=0.8, linestyle=DASHES[2])
-                right.annotate("promised", (1.0, target), xycoords=("axes fraction", "data"), xytext=(-2, -3),
-                               textcoords="offset points", ha="right", va="top", fontsize=7.5)  # fmt: skip
+                # Above the line, where no curve is, and with room for it.
+                right.annotate("promised", (0.0, target), xycoords=("axes fraction", "data"), xytext=(4, 2),
+                               textcoords="offset points", ha="left", va="bottom", fontsize=7.5)  # fmt: skip
+                right.set_ylim(top=1.15 * max(target, *map(float, history["epsilon"])))
         right.set_ylim(bottom=0)
         right.set_title("epsilon spent")
     return figure
@@ -162,22 +164,57 @@ def run_page(run: Run) -> str:
     )
 
 
+# Figures of the consensus and of no model, in this order; those that a loss has none of are left out.
+_FIGURES = {
+    "average_precision": "average precision %", "auc": "AUC", "mean_absolute_error": "mean absolute error", "r2": "R²",
+}  # fmt: skip
+
+
 def _scores(summary: Mapping[str, Any]) -> TextTable:
-    """Mean loss and accuracy of each of the three models that a run ends with."""
-    test = summary["test"]
-    headings = ["model", "mean loss", "accuracy %"]
-    headings += ["test loss", "test accuracy %"] if test else []
+    """How good the models are that a run ends with, the one of the file marked, and no model."""
+    parts = [("", summary), *([("test ", summary["test"])] if summary["test"] else [])]
+    own = {where: (scores.get("metrics") or {}).get("consensus") or {} for where, scores in parts}
+    shown = [name for name in _FIGURES if any(found.get(name) is not None for found in own.values())]
+    headings = ["model"]
+    for where, _ in parts:
+        headings += [
+            f"{where}{summary['loss']} loss",
+            f"{where}accuracy %",
+            *(where + _FIGURES[name] for name in shown),
+        ]
     rows = []
-    for output, words in LINES.items():
-        parts = [summary["risk"][output], summary["accuracy"][output]]
-        parts += [test["risk"][output], test["accuracy"][output]] if test else []
-        rows.append((words, *(_number(value, place) for place, value in enumerate(parts))))
+    for output, words in _ENDS.items():
+        if output == _NO_MODEL or output in summary["risk"]:
+            rows.append((words, *(cell for _, scores in parts for cell in _cells(scores, output, shown))))
     return TextTable(tuple(headings), rows, frozenset(range(1, len(headings))))
 
 
-def _number(value: float | None, place: int) -> str:
-    """A loss with four digits or, at every second place, an accuracy in per cent."""
-    return _NOTHING if value is None else f"{value:.4f}" if place % 2 == 0 else f"{100 * value:.2f}"
+_NO_MODEL = "no_model"
+_ENDS = {
+    **LINES,
+    "site": "what a real site would get: mean of its own and its neighbours' last broadcasts",
+    "consensus": "mean of all sites: the model in the file",
+    _NO_MODEL: "no model: a constant answer",
+}
+
+
+def _cells(scores: Mapping[str, Any], output: str, shown: Sequence[str]) -> list[str]:
+    """The figures of one model on some rows."""
+    metrics = scores.get("metrics") or {}
+    found = metrics.get(output) or {}
+    risk, accuracy = (
+        (found.get("risk"), found.get("accuracy"))
+        if output == _NO_MODEL
+        else (scores["risk"].get(output), scores["accuracy"].get(output))
+    )
+    share = {"average_precision": 100.0}
+    figures = [(found.get(name), share.get(name, 1.0)) for name in shown]
+    more = [_NOTHING if value is None else f"{factor * value:.4g}" for value, factor in figures]
+    return [
+        _NOTHING if risk is None else f"{risk:.4f}",
+        _NOTHING if accuracy is None else f"{100 * accuracy:.2f}",
+        *more,
+    ]
 
 
 def _weights(model: Model, classes: tuple[str, ...] | None) -> TextTable:
