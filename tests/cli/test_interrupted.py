@@ -41,6 +41,7 @@ POINTS = {
     "last round": "IPADMM, 'release', lambda self, k, *_: k == 20",
     "writing": "folder.np, 'savez_compressed'",
     "optimum": "run, 'pooled_optimum'",
+    "sites": "run, 'by_node'",
 }
 LEFT = {
     "config.toml",
@@ -126,6 +127,15 @@ def test_a_yardstick_ends_at_once(interrupted, tmp_path):
     assert "consensus *" in said
     assert folder.read(out).summary["metrics"]["consensus"]["auc"] > 0.5
     assert folder.read(out).sites is not None
+
+
+def test_scores_of_sites_end_at_once(interrupted, tmp_path):
+    out = tmp_path / "run"
+    code, said, err, _ = interrupted("sites", "--out", out, seconds=60)
+    assert (code, said) == (130, "")
+    assert "interrupted while the models were scored; the model and its guarantee are in" in err
+    assert {path.name for path in out.iterdir()} == LEFT
+    assert models.load(out / "model.safetensors").d == 7
 
 
 def test_who_insists_loses_it_and_is_told(interrupted, tmp_path):

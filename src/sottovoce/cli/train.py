@@ -2,7 +2,7 @@
 
 import json as json_module
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,13 +65,20 @@ def train(
                 chosen, progress, paid.charge, keep=keep, yardstick=yardstick, force=force, tell=tell,
                 explain=output.note if verbose else None,
             )  # fmt: skip
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         # Only a second one gets here when the rounds have begun: whoever insists loses what was not written yet.
-        raise (Stopped(f"interrupted; nothing is kept. {_SPENT}") if private and paid.done else stop) from None
-    if out is not None and not _in_the_rounds(trained):
-        folder.add_scores(trained, out)
-    if not _in_the_rounds(trained):
-        _print(trained, out, json, quiet)
+        if out is not None and (out / "model.safetensors").exists():
+            raise Stopped(f"{_SCORING}; the model and its guarantee are in {out}.") from None
+        if private and paid.done:
+            raise Stopped(f"interrupted; nothing is kept. {_SPENT}") from None
+        raise
+    try:
+        if not _in_the_rounds(trained):
+            if out is not None:
+                folder.add_scores(trained, out)
+            _print(trained, out, json, quiet)
+    except KeyboardInterrupt:
+        trained = replace(trained, unfinished=_SCORING)
     if trained.unfinished is not None:
         raise Stopped(_where(trained, out))
 
@@ -89,6 +96,7 @@ class _Paid:
         self.done = True
 
 
+_SCORING = "interrupted while the models were scored"
 _SPENT = "The whole run counts as spent: budgets were charged for all of its rounds."
 _ADDS_UP = (
     "Every run on the same rows costs, and costs add up: nobody counts them here. Start one budget for these rows "
