@@ -9,6 +9,8 @@ import sottovoce as sv
 from algorithms import harness
 from helpers import every, problems
 from sottovoce import algorithms as al
+from sottovoce.oracle.argmin import plain
+from sottovoce.simulation import optimum
 
 SIZES = (4, 30, 9, 17, 1, 12)
 IRREGULAR = sv.graphs.from_edges(6, [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (1, 5)])
@@ -167,3 +169,22 @@ def test_rounding_does_not_drive_averaging_nodes_apart():
     algorithm = al.NoisyAveragedGD(rounds=150, diameter=60.0)
     last = sv.simulate(algorithm, sites, sv.graphs.complete(6), seed=1, record=1).last[0]
     assert np.abs(last - last[0]).max() <= 1e-12 * np.abs(last).max()
+
+
+@pytest.mark.parametrize("loss", [sv.losses.Logistic(), sv.losses.Huber()])
+def test_of_many_features_only_products_with_the_hessian_are_taken(monkeypatch, loss):
+    """The pooled optimum is the same, whichever way its linear systems are solved."""
+    features, labels = problems.lists(np.random.default_rng(3), SIZES)
+    sites, algorithm = sv.Sites(features, labels), sv.IPADMM(epsilon=1.0, lam=LAM, loss=loss)
+    factorised = optimum.pooled_model(sites, algorithm)
+    monkeypatch.setattr(plain, "_MOST_FACTORISED", 1)
+    monkeypatch.setattr(plain.la, "solve", lambda *_, **__: pytest.fail("factorised"))
+    assert optimum.pooled_model(sites, algorithm) == pytest.approx(factorised, abs=1e-7)
+
+
+def test_the_pooled_optimum_is_given_up_in_time():
+    features, labels = problems.lists(np.random.default_rng(3), SIZES)
+    sites, algorithm = sv.Sites(features, labels), sv.IPADMM(epsilon=1.0, lam=LAM)
+    with pytest.raises(optimum.OutOfTimeError, match="within 0 s"):
+        optimum.pooled_model(sites, algorithm, seconds=0.0)
+    assert optimum.pooled_optimum(sites, algorithm, seconds=60.0) > 0

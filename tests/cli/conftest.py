@@ -27,7 +27,7 @@ edges = [20, 40, 60, 80]
 name = "smoker"
 kind = "boolean"
 """
-QUICK = ("--rounds", 20, "--local-steps", 5, "--epsilon", 8, "--diameter", 20, "--rho", 0.01)
+QUICK = ("--delta", 1e-5, "--rounds", 20, "--local-steps", 5, "--epsilon", 8, "--diameter", 20, "--rho", 0.01)
 
 
 def write(path, label, rows=1200):

@@ -17,6 +17,7 @@ from sottovoce.studies.run import bind
 KEYS = {
     "algorithm", "dataset", "nodes", "graph", "rounds", "local_steps", "epsilon", "delta", "sigma", "calibration",
     "runs", "risk", "accuracy", "optimum_risk", "seconds", "schedule", "diameter", "rho", "lam", "seed", "privacy",
+    "metrics", "rare_class", "worse_than_no_model", "loss_unit", "notices", "rounds_made", "unfinished",
 }  # fmt: skip
 MODELS = {"average", "last", "consensus"}
 
@@ -83,12 +84,14 @@ def test_the_table_fits_and_lines_up(cli, monkeypatch, columns, split):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert max(map(len, lines)) <= columns
-    first = [line for line in lines if line.split()[:1] and line.split()[0] in {*MODELS, "optimum"}]
-    assert len(first) == 4
-    assert len({line.index(".") for line in first}) == 1
-    assert len({line.index("±") for line in first[:3]}) == 1
-    start = lines.index(first[0])
-    assert lines[start : start + 3] == first[:3]  # no line of the table was wrapped
+    found = [line for line in lines if line.split()[:1] and line.split()[0] in {*MODELS, "optimum"}]
+    tables = [found[:4]] if split == "all" else [found[:4], found[4:]]  # of test rows, no optimum
+    assert [len(table) for table in tables] == ([4] if split == "all" else [4, 3])
+    for first in tables:
+        assert len({line.index(".") for line in first}) == 1
+        assert len({line.index("±") for line in first[:3]}) == 1
+        start = lines.index(first[0])
+        assert lines[start : start + 3] == first[:3]  # no line of the table was wrapped
     text = " ".join(out.split())
     assert "epsilon = 1, delta = 1e-05, for one row of one site replaced by any other row" in text
     assert "exact calibration" in text

@@ -239,7 +239,7 @@ def test_the_readme_from_a_file_to_predictions(patients):
         line for line in whole("README.md") if "rows.csv" in line or "run" in line.split()[-1] or "predict" in line
     ]
     lines = [line for line in lines if line.startswith("sottovoce") and "..." not in line]
-    assert [line.split()[1] for line in lines] == ["schema", "train", "report", "predict"]
+    assert [line.split()[1] for line in lines] == ["schema", "train", "report", "show", "predict"]
     for line in lines:
         assert main(shlex.split(line)[1:]) == 0, line
     assert (patients / "run" / "report.html").exists()

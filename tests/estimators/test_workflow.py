@@ -19,6 +19,9 @@ from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor
 from sottovoce.privacy import BudgetAccountant
 
+# Hardly any noise, to compare with what others compute; that it protects nothing is said, and tested elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore:epsilon=.* protects next to nothing")
+
 PUBLIC = {"data_norm": 3.0, "classes": ["no", "yes"]}
 
 # -- budgets -----------------------------------------------------------------------------------------------------------

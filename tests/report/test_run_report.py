@@ -6,14 +6,16 @@ import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from matplotlib import image
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from sottovoce.cli import main
 from sottovoce.errors import InputError
 from sottovoce.studies import folder
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.report.run_page import run_page
+from sottovoce.studies.report.run_page import run_page, spending
 from sottovoce.studies.run import train
 
 SECTIONS = ("guarantee", "learning", "spending", "sites", "coefficients", "settings")
@@ -27,7 +29,7 @@ def run(tmp_path_factory):
     """A small run, as `train --out` leaves it."""
     out = tmp_path_factory.mktemp("runs") / "run"
     config = TrainConfig(nodes=5, rounds=6, local_steps=2, runs=2, rho=1e-3, diameter=80.0, split="official")
-    folder.write(train(config), out)
+    folder.add_scores(train(config, keep=lambda trained: folder.write(trained, out)), out)
     assert main(["report", str(out)]) == 0
     return out
 
@@ -110,3 +112,21 @@ def test_a_damaged_or_missing_run_is_named(run, tmp_path):
         (copy / name).write_bytes(b"junk, no doubt")
         assert main(["report", str(copy)]) == 2
         (copy / name).write_bytes(kept)
+
+
+def test_the_promised_epsilon_is_written_where_no_curve_is():
+    """The label and the curve are drawn; no point of the curve may lie in the label's box."""
+    rounds = list(range(1, 11))
+    history = {"round": rounds, "disagreement": [1.0] * 10, "epsilon": [2 * (k / 10) ** 0.5 for k in rounds]}
+    for cost in (history["epsilon"], [2.0] * 10):
+        figure = spending({**history, "epsilon": cost}, 2.0)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        axes = figure.axes[1]
+        (label,) = (text for text in axes.texts if text.get_text() == "promised")
+        box = label.get_window_extent(canvas.get_renderer())
+        line = axes.lines[0]
+        dense = np.linspace(1, 10, 500)
+        points = axes.transData.transform(np.column_stack([dense, np.interp(dense, rounds, line.get_ydata())]))
+        assert not any(box.contains(*point) for point in points)
+        assert box.y1 <= axes.get_window_extent(canvas.get_renderer()).y1  # nor does it leave the axes

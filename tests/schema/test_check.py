@@ -5,7 +5,7 @@ import json
 import pytest
 
 from schema.samples import FILE, HEADER, ROWS
-from sottovoce.files.schema import files, reading
+from sottovoce.files.schema import Schema, files, reading
 from sottovoce.files.schema.findings import Finding
 
 
@@ -46,7 +46,7 @@ def test_all_problems_are_found(written, schema, monkeypatch, block):
     lines[399] += ",last"
     report = files.check(written(HEADER + "\n\n".join(lines)), schema)
     assert not report.fits
-    assert (report.rows, report.used) == (400, 396)
+    assert (report.rows, report.used) == (400, 393)  # three ragged, one dropped, three with refused cells
     assert [(problem.row, problem.column, problem.finding) for problem in report.problems] == [
         (11, "age", Finding.NOT_A_NUMBER),
         (21, None, Finding.RAGGED),
@@ -74,7 +74,7 @@ def test_columns_that_lack_and_columns_that_are_not_used(written, schema):
         ("outcome", Finding.NO_COLUMN),
     ]
     assert report.unused_columns == ("unit", "result")
-    assert report.rows == 5
+    assert (report.rows, report.used) == (5, 0)
     assert counts(report)["age", Finding.CLIPPED] == 1
 
 
@@ -91,3 +91,18 @@ def test_bytes_that_are_no_text(written, schema):
         (3, "ward", Finding.NOT_TEXT),
         (3, "blood", Finding.NOT_TEXT),
     ]
+
+
+def test_whole_numbers_that_pandas_wrote_as_fractions(written):
+    """Such a column has gaps: 1 becomes 1.0, which is not the text that was declared."""
+    declared = Schema.loads(
+        'version = 1\n[label]\ncolumn = "y"\nclasses = ["0", "1"]\n'
+        '[[columns]]\nname = "code"\nkind = "categorical"\ncategories = ["5", "6"]\n'
+        '[[columns]]\nname = "grade"\nkind = "categorical"\ncategories = ["1", "2"]\nother = true\n'
+        '[[columns]]\nname = "smoker"\nkind = "boolean"\n'
+    )
+    report = files.check(written("code,grade,smoker,y\n5.0,2.0,1.0,0.0\n6,7.0,1,1\n"), declared)
+    assert [(problem.row, problem.column) for problem in report.problems] == [(1, "code"), (1, "smoker"), (1, "y")]
+    assert all("Without its .0 it is declared" in problem.message for problem in report.problems)
+    noted = {(note.row, note.column): "Without its .0 it is declared" in note.message for note in report.notes}
+    assert noted == {(1, "grade"): True, (2, "grade"): False}

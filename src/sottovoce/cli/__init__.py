@@ -5,7 +5,7 @@
 2    something about the input is wrong
 3    a budget would be overdrawn; nothing was computed
 4-11 why a site stopped, see `exit_codes`
-130  interrupted; nothing was written, except by `reproduce` and `compare`, which keep finished results
+130  interrupted; what is kept is said: of `train --out` what was released, of `reproduce` and `compare` what is done
 """
 
 import sys
@@ -54,7 +54,7 @@ def _run(argv: list[str]) -> int:
     import typer
 
     from sottovoce.cli.app import app
-    from sottovoce.cli.study import Stopped
+    from sottovoce.cli.output import Stopped
 
     # Newer versions of typer carry their own copy of click. The base of all parsing errors, click's ClickException,
     # is reached through a class that every version exports.
@@ -70,8 +70,15 @@ def _run(argv: list[str]) -> int:
     return _interrupted() if code == INTERRUPTED else int(code or 0)
 
 
+# Options that people look for under another command's name.
+_CALLED = {("train", "--sites"): "--nodes, or --site-column if a column says whose row it is"}
+
+
 def _advised(error: Any) -> str:
-    context = getattr(error, "ctx", None)
+    context: Any = getattr(error, "ctx", None)
+    asked = (getattr(context, "info_name", None), getattr(error, "option_name", None))
+    if asked in _CALLED:
+        return f"No such option: {asked[1]}. Give {_CALLED[asked]}. See {context.command_path} --help."
     message = error.format_message().rstrip(".")
     end = "" if message.endswith("?") else "."
     return f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help."

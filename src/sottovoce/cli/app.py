@@ -12,6 +12,7 @@ from sottovoce.cli.federation import federation_app, site_keygen
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
 from sottovoce.cli.schema import schema_app
+from sottovoce.cli.show import show
 from sottovoce.cli.site.site import site_commit, site_run, site_verify
 from sottovoce.cli.study import compare, report, reproduce
 from sottovoce.cli.train import TrainCommand, train
@@ -66,15 +67,14 @@ def epilog() -> str:
 # -- app --------------------------------------------------------------------------------------------------------------
 # The commands, put together. Nothing heavy is imported before a command runs: `sottovoce --help` is quick.
 
-app = typer.Typer(
-    add_completion=False, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = typer.Typer(rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
 app.command(cls=TrainCommand)(train)
 app.command(cls=AccountCommand)(account)
 app.command()(plan)
 app.command()(report)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(show)
 app.command()(dataset)
 app.command()(reproduce)
 app.command()(compare)

@@ -93,27 +93,37 @@ def _show(model: Any, found: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from sottovoce.cli.results import constant_words
     from sottovoce.privacy import HOLDER_ONLY
 
     console = Console(highlight=False)
+    nothing = found.no_model
+    # Each with what no model at all reaches.
     figures = {
-        "rows": f"{found.rows:,}",
-        "mean loss": f"{found.risk:.4f}",
-        "accuracy": None if found.accuracy is None else f"{100 * found.accuracy:.2f} %",
-        "always the most frequent class": None if found.majority is None else f"{100 * found.majority:.2f} %",
-        f"found of {found.positive} (recall)": None if found.recall is None else f"{100 * found.recall:.2f} %",
-        f"right where it says {found.positive} (precision)": (
-            None if found.precision is None else f"{100 * found.precision:.2f} %"
+        "rows": (f"{found.rows:,}", ""),
+        f"{model.loss.name} loss, mean": (_digits(found.risk, ".4f"), _digits(nothing["risk"], ".4f")),
+        "accuracy": (_share(found.accuracy), _share(found.majority)),
+        f"found of {found.positive} (recall)": (_share(found.recall), ""),
+        f"right where it says {found.positive} (precision)": (_share(found.precision), ""),
+        "average precision" + (f" of {found.rare_class}, which is rare" if found.rare_class else ""): (
+            _share(found.average_precision), _share(nothing["average_precision"]),
         ),
-        "mean absolute error": None if found.mean_absolute_error is None else f"{found.mean_absolute_error:.6g}",
-    }
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, figure in figures.items():
+        "AUC": (_digits(found.auc, ".4f"), _digits(nothing["auc"], ".4f")),
+        "mean absolute error": tuple(
+            _digits(error, ".6g") for error in (found.mean_absolute_error, nothing["mean_absolute_error"])
+        ),
+        "R²": (_digits(found.r2, ".4f"), _digits(nothing["r2"], ".4f")),
+    }  # fmt: skip
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", "model", "no model"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, (figure, without) in figures.items():
         if figure is not None:
-            table.add_row(name, figure)
+            table.add_row(name, figure, without or "")
     console.print(table)
+    console.print(f"No model: {constant_words(model.loss)}.")
+    if found.worse_than_no_model:
+        console.print("[bold red]By its loss the model is WORSE THAN NO MODEL on these rows.[/]")
     if found.confusion is not None:
         matrix = Table(box=SIMPLE_HEAD, pad_edge=False)
         matrix.add_column("true \\ predicted")
@@ -124,3 +134,11 @@ def _show(model: Any, found: Any) -> None:
             matrix.add_row(name, *(f"{n:,}" for n in counts))
         console.print(matrix)
     console.print(f"{HOLDER_ONLY} Keep it to yourself.")
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{100 * value:.2f} %"
+
+
+def _digits(value: float | None, form: str) -> str | None:
+    return None if value is None else format(value, form)

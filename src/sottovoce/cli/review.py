@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.words import console, plain, print_json, say, table
+from sottovoce.cli.output import console, plain, print_json, say, table
 from sottovoce.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.cli.output import console, plain, print_json, say, table
 from sottovoce.cli.review import review
-from sottovoce.cli.words import console, plain, print_json, say, table
 from sottovoce.files.schema.form import DELIMITERS, spelt
 from sottovoce.files.schema.review import on_row_norm
 

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sottovoce.cli.output import Stopped
 from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
     from sottovoce.studies.reproduce import Study
     from sottovoce.studies.store import ProgressWatcher
-
-
-class Stopped(Exception):  # noqa: N818
-    """Interrupted by the user; what was finished is kept."""
 
 
 _Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar and no table.")]

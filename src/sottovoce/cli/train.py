@@ -1,8 +1,9 @@
 """`sottovoce train`."""
 
 import json as json_module
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
+from sottovoce.cli.output import Stopped
 from sottovoce.settings.toml import load
 from sottovoce.studies.config import TrainConfig
 
@@ -31,11 +33,17 @@ def train(
     config: Path | None = None,
     out: Path | None = None,
     budget: Path | None = None,
+    yardstick: bool | None = None,
+    force: bool = False,
     json: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     **given: Any,
 ) -> None:
-    """Simulate a network of sites that learn one model, and say how good and how private it is."""
+    """Simulate a network of sites that learn one model, and say how good and how private it is.
+
+    Ctrl-C during the rounds ends them and keeps what was released so far (with --out); a second one ends at once.
+    """
     # Merged before anything is checked: an option may mend what the file alone would get wrong.
     chosen = TrainConfig.read(({} if config is None else load(config)) | values(TrainConfig, given))
 
@@ -46,15 +54,91 @@ def train(
         from sottovoce.studies import folder
 
         folder.check_free(out)
-    charge = None if budget is None else charging(budget)
-    with output.progress(quiet) as progress:
-        trained = run.train(chosen, progress, charge)
-    if out is not None:
-        folder.write(trained, out)
+    private, paid = chosen.data is not None, _Paid(None if budget is None else charging(budget))
+    tell = None if quiet or json else output.note
+    if private:
+        _warn(tell, out, budget, json, quiet)
+    keep = None if out is None else partial(folder.write, out=out)
+    try:
+        with output.progress(quiet) as progress:
+            trained = run.train(
+                chosen, progress, paid.charge, keep=keep, yardstick=yardstick, force=force, tell=tell,
+                explain=output.note if verbose else None,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        # Only a second one gets here when the rounds have begun: whoever insists loses what was not written yet.
+        if out is not None and (out / "model.safetensors").exists():
+            raise Stopped(f"{_SCORING}; the model and its guarantee are in {out}.") from None
+        if private and paid.done:
+            raise Stopped(f"interrupted; nothing is kept. {_SPENT}") from None
+        raise
+    try:
+        if not _in_the_rounds(trained):
+            if out is not None:
+                folder.add_scores(trained, out)
+            _print(trained, out, json, quiet)
+    except KeyboardInterrupt:
+        trained = replace(trained, unfinished=_SCORING)
+    if trained.unfinished is not None:
+        raise Stopped(_where(trained, out))
+
+
+class _Paid:
+    """Charges what it is told to, and knows whether it has."""
+
+    def __init__(self, charge: Callable[[Any], None] | None) -> None:
+        self._charge, self.done = charge, False
+
+    def charge(self, statement: Any) -> None:
+        """Before a row is touched; it may refuse."""
+        if self._charge is not None:
+            self._charge(statement)
+        self.done = True
+
+
+_SCORING = "interrupted while the models were scored"
+_SPENT = "The whole run counts as spent: budgets were charged for all of its rounds."
+_ADDS_UP = (
+    "Every run on the same rows costs, and costs add up: nobody counts them here. Start one budget for these rows "
+    "(sottovoce budget new FILE --epsilon ...) and give it to every run: --budget FILE."
+)
+_NOT_KEPT = (
+    "Without --out nothing is kept: the model is gone when this is over, and what it cost is spent. Stop now (Ctrl-C) "
+    "and add --out FOLDER to keep it."
+)
+
+
+def _warn(tell: Callable[[str], None] | None, out: Path | None, budget: Path | None, json: bool, quiet: bool) -> None:
+    """What somebody with private rows should know before they are touched."""
+    from sottovoce.cli import output
+
+    if out is None and not json and (quiet or tell is not None):  # as JSON the model is printed
+        output.note(_NOT_KEPT)
+    if budget is None and tell is not None:
+        tell(_ADDS_UP)
+
+
+def _in_the_rounds(trained: Any) -> bool:
+    """Whether it was interrupted before they were over: there is nothing then to be judged."""
+    return bool(trained.result.rounds < trained.solved.algorithm.rounds)
+
+
+def _print(trained: Any, out: Path | None, json: bool, quiet: bool) -> None:
     if json:
-        print(json_module.dumps(trained.summary(), indent=2, allow_nan=False))
+        model = {"model": trained.model().to_dict()} if out is None and trained.problem.private else {}
+        print(json_module.dumps({**trained.summary(), **model}, indent=2, allow_nan=False))
     elif not quiet:
-        output.show(trained, out)
+        from sottovoce.cli import results
+
+        results.show(trained, out)
+
+
+def _where(trained: Any, out: Path | None) -> str:
+    """What is left of a run that was interrupted."""
+    spent = f" {_SPENT}" if trained.problem.private and _in_the_rounds(trained) else ""
+    if out is None:
+        return f"{trained.unfinished}; nothing is kept without --out.{spent}"
+    return f"{trained.unfinished}; the model and its guarantee are in {out}.{spent}"
 
 
 _CONFIG = typer.Option(help="Read settings from a TOML file; options given here win.", rich_help_panel=_PANEL)
@@ -64,8 +148,17 @@ _OUT = typer.Option(
 _BUDGET = typer.Option(
     help="Charge the run to this budget, before a row is touched; see sottovoce budget.", rich_help_panel=_PANEL
 )
+_YARDSTICK = typer.Option(
+    "--yardstick/--no-yardstick",
+    help="Look for the optimum without privacy, to compare with. Left out: not for a file.",
+    rich_help_panel=_PANEL,
+)
+_FORCE = typer.Option(
+    "--force", help="Accept a delta above 0.01 or an epsilon above 20 for private rows.", rich_help_panel="Privacy"
+)
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
+_VERBOSE = typer.Option("--verbose", "-v", help="Say what was planned, and why.", rich_help_panel=_PANEL)
 
 # The options are the fields of TrainConfig: a setting has one name, in a file and here.
 train.__signature__ = signature_of(  # type: ignore[attr-defined]
@@ -73,6 +166,9 @@ train.__signature__ = signature_of(  # type: ignore[attr-defined]
     config=Annotated[Path | None, _CONFIG],
     out=Annotated[Path | None, _OUT],
     budget=Annotated[Path | None, _BUDGET],
+    yardstick=Annotated[bool | None, _YARDSTICK],
+    force=Annotated[bool, _FORCE],
     json=Annotated[bool, _JSON],
     quiet=Annotated[bool, _QUIET],
+    verbose=Annotated[bool, _VERBOSE],
 )

@@ -27,6 +27,7 @@ from sottovoce.estimators import scaling, training
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
+from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Answers, Problem
@@ -78,7 +79,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
     epsilon: float
-    delta: float
+    delta: float | None
     data_norm: float | None
     sites: int
     graph: str | Graph
@@ -143,13 +144,14 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             )
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = scaling.at_random(self.sites, len(y), draws) if sites is None else scaling.by_labels(sites, len(y))
-        self._leaks_of_noise(leaks)
+        delta = default_delta(len(y)) if self.delta is None else self.delta
+        self._leaks_of_noise(leaks, delta, len(y))
         # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
         problem = Problem.from_arrays(
             scale.bounded(X), target.labels, parts, partial(training.graph_of, self.graph),
             private=self.random_state is None, answers=target.answers, notes=tuple(leak.note for leak in leaks),
         )  # fmt: skip
-        algorithm, plan = self._choose(target.loss, problem)
+        algorithm, plan = self._choose(target.loss, delta, problem)
         for leak in leaks:
             warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=2)
 
@@ -231,14 +233,21 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         longest = float(row_norms(X).max())
         return Scale(longest if longest > 0 else 1.0, constant)
 
-    def _choose(self, loss: Loss, problem: Problem) -> training.Chosen:
+    def _choose(self, loss: Loss, delta: float, problem: Problem) -> training.Chosen:
         given = {name: getattr(self, name) for name in training.PLANNED}
-        objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon", "delta")} | {
-            "loss": loss
-        }
+        objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon")}
+        objective |= {"delta": delta, "loss": loss}
         return training.choose(self.algorithm, given, objective, problem)
 
-    def _leaks_of_noise(self, leaks: list[Leak]) -> None:
+    def _leaks_of_noise(self, leaks: list[Leak], delta: float, rows: int) -> None:
+        none, large = no_delta(delta), large_delta(delta, rows)
+        if none is not None:
+            raise InputError(refusal(none))
+        if large is not None:
+            leaks.append(Leak(*large))
+        weak = None if math.isinf(self.epsilon) else no_epsilon(self.epsilon)
+        if weak is not None:
+            leaks.append(Leak(*weak))
         if math.isinf(self.epsilon):
             leaks.append(
                 Leak("With epsilon = inf no noise is added.", "Give a finite epsilon if the rows are private.")

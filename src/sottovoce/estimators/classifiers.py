@@ -54,9 +54,9 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         classes = present if self.classes is None else np.unique(np.asarray(self.classes))
         if self.classes is not None:
             expect(len(classes) == len(self.classes), "different classes", classes=self.classes)
-            unknown = present[~np.isin(present, classes)].tolist()
-            expect(not unknown, f"labels among classes={classes.tolist()}", labels=unknown[:5])
-        expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=classes.tolist())
+            if not np.isin(present, classes).all():  # the others may be private: they are not quoted
+                raise InputError(f"Expected labels among classes={classes.tolist()}, got others. Declare them, too.")
+        expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=len(classes))
         loss, numbers = self._loss(len(classes)), np.searchsorted(classes, y).astype(np.float64)
         labels = 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers
         return Target(loss, labels, Answers(tuple(map(str, classes.tolist()))), {"classes_": classes})
@@ -93,7 +93,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Args:
         epsilon: the guarantee of the whole fit, for all classes together.
-        delta: the chance that it may fail; choose it well below 1 / rows.
+        delta: the chance that it may fail. None: 1e-5, and at most 1 / (100 rows); above 1 / rows it is warned of.
         data_norm: a bound on the Euclidean norm of rows, known without looking at them; longer rows are scaled down to
             it. None reads the longest row, with a `PrivacyLeakWarning`.
         classes: all labels that there may be. None reads them off y, with a `PrivacyLeakWarning`.
@@ -132,7 +132,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         self,
         epsilon: float = 1.0,
         *,
-        delta: float = 1e-5,
+        delta: float | None = None,
         data_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         sites: int = 1,
@@ -183,7 +183,7 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         epsilon: float = 1.0,
         *,
         loss: HingeLoss = "smoothed-hinge",
-        delta: float = 1e-5,
+        delta: float | None = None,
         data_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         sites: int = 1,

@@ -60,7 +60,7 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         threshold: float = 0.2,
         quantile: float = 0.5,
         y_bounds: tuple[float, float] | None = None,
-        delta: float = 1e-5,
+        delta: float | None = None,
         data_norm: float | None = None,
         sites: int = 1,
         graph: str | Graph = "complete",

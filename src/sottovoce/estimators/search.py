@@ -22,7 +22,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
-from sottovoce.errors import PrivacyError, PrivacyLeakWarning, expect
+from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
 from sottovoce.estimators import training
 from sottovoce.estimators.base import _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState, draws_of
@@ -40,6 +40,7 @@ from sottovoce.privacy import (
 )
 from sottovoce.privacy import epsilon as price
 from sottovoce.privacy.accounting.accountant import plain_mu
+from sottovoce.privacy.strength import default_delta, no_delta, no_epsilon, refusal
 
 # What the search sets itself, and what all candidates must share for their scores to mean the same.
 RESERVED = ("epsilon", "delta", "accountant", "random_state", "classes", "y_bounds")
@@ -52,6 +53,7 @@ class Costs(NamedTuple):
     event: RepeatAndSelect
     fit_sigma: float  # of one fit as a whole, as if it were one Gaussian release
     score_sigma: float  # on the sum of the scores of all rows, each between 0 and 1
+    delta: float
 
 
 class Run(NamedTuple):
@@ -75,7 +77,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             delta, accountant and random_state are set by the search.
         candidates: values to try, by parameter, as for GridSearchCV. Candidates are drawn from the grid at random.
         epsilon: of the guarantee of the whole search: the fits, the scores and the choice.
-        delta: of the same guarantee.
+        delta: of the same guarantee; None as in the estimators.
         runs: how many fits to make, in the mean. Their number itself is random and stays secret.
         eta: of the negative binomial law of their number: 0 is cheapest and often makes few, 1 spreads less.
         score_share: the part of a run's budget that pays for its score.
@@ -102,7 +104,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         candidates: Mapping[str, Sequence[Any]],
         epsilon: float = 1.0,
         *,
-        delta: float = 1e-5,
+        delta: float | None = None,
         runs: float = 10.0,
         eta: float = 0.0,
         score_share: float = 0.2,
@@ -122,8 +124,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sites: Any = None) -> Self:
         """Search. Arguments as for the estimators."""
         forget(self)
-        grid, costs, draws = self._grid(), self._costs(), draws_of(self.random_state)
+        grid, draws = self._grid(), draws_of(self.random_state)
         check_X_y(X, y, accept_sparse="csr")  # before anything is paid for
+        costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
             accountant.spend(costs.event)
@@ -171,8 +174,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             expect(name in known, f"candidates for parameters among {', '.join(sorted(known))}", name=name)
         return list(ParameterGrid(self.candidates))
 
-    def _costs(self) -> Costs:
+    def _costs(self, delta: float) -> Costs:
         """The least noise that meets the guarantee."""
+        none = no_delta(delta)
+        if none is not None:
+            raise InputError(refusal(none))
         expect(0 < self.score_share < 1, "0 < score_share < 1", score_share=self.score_share)
         runs = NegativeBinomialRuns(self.eta, gamma_for(self.runs, self.eta))
         fit, score = 1 / math.sqrt(1 - self.score_share), 1 / math.sqrt(self.score_share)
@@ -180,16 +186,16 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         def search(noise: float) -> RepeatAndSelect:
             return RepeatAndSelect(scored(Gaussian(noise * fit), noise * score), runs)
 
-        noise = noise_for(search, self.epsilon, self.delta)
-        return Costs(search(noise), noise * fit, noise * score)
+        noise = noise_for(search, self.epsilon, delta)
+        return Costs(search(noise), noise * fit, noise * score, delta)
 
     def _run(self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any) -> Run:
         X, y, sites = data
         # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
-        books = BudgetAccountant(math.inf, self.delta)
-        share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, self.delta)
+        books = BudgetAccountant(math.inf, costs.delta)
+        share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, costs.delta)
         estimator = clone(self.estimator).set_params(
-            **candidate, epsilon=share, delta=self.delta, accountant=books, random_state=seed
+            **candidate, epsilon=share, delta=costs.delta, accountant=books, random_state=seed
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)  # said once, when the search is over
@@ -211,11 +217,17 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:
         return PrivacyStatement(
             event=costs.event,
-            epsilon=price(costs.event, self.delta),
+            epsilon=price(costs.event, costs.delta),
             target_epsilon=self.epsilon,
-            delta=self.delta,
+            delta=costs.delta,
             calibration="exact",
             sigma=costs.fit_sigma,
             released="the best of a random number of private fits, its parameters and its noisy score",
-            notes=best.privacy_.notes,
+            notes=self._notes(best),
         )
+
+    def _notes(self, best: _PrivateLinearModel) -> tuple[str, ...]:
+        """The best fit's, but that epsilon is judged as a whole: that of one fit is promised to nobody."""
+        own, whole = no_epsilon(best.epsilon), no_epsilon(self.epsilon)
+        kept = [note for note in best.privacy_.notes if own is None or note != own.note]
+        return (*kept, *([] if whole is None else [whole.note]))

@@ -5,10 +5,15 @@ what a site releases.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
 from sottovoce.arrays import Array, Floats
-from sottovoce.problem.losses import Loss
+from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
 IN_CACHE = 1 << 20
@@ -47,3 +52,112 @@ def evaluate(
         risk = risk + loss.value(z, b, loss.theta).sum(axis=0, dtype=float)
         hits = hits + loss.labels.hits(z, b).sum(axis=0, dtype=float)
     return Scores(risk / count, hits / count)
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+# Figures that people know, of one model, and what no model at all would reach. Read off rows without noise, too.
+
+RARE = 0.1  # share of rows below which a class counts as rare: a model that never says it is then nearly always right
+_FURTHEST = 40.0  # of a constant prediction; beyond, no loss of ours gains anything that a double can hold
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How good one model is, or a constant answer. What has no meaning for a loss is None.
+
+    `mean_absolute_error` is in the unit of the labels, `log_loss` in nats. `average_precision` is of the rarer of two
+    classes, `auc` the chance that a row of the one class is told from one of the other.
+    """
+
+    risk: float
+    accuracy: float | None = None
+    log_loss: float | None = None
+    auc: float | None = None
+    average_precision: float | None = None
+    mean_absolute_error: float | None = None
+    r2: float | None = None
+
+
+def predictions(block: Callable[[int, int], Any], count: int, loss: Loss, model: Floats) -> Floats:
+    """z of all rows of one flat model: (rows,), or (rows, outputs) where there are several."""
+    step = max(1, IN_CACHE // loss.outputs)
+    matrix = model.reshape(-1, loss.outputs)
+    parts = [np.asarray(block(first, min(first + step, count)) @ matrix) for first in range(0, count, step)]
+    z: Floats = np.concatenate(parts)
+    return z if loss.outputs > 1 else z[:, 0]
+
+
+def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0) -> Figures:
+    """Of predictions z. `scale` is how many units of the label make 1 of what was learnt."""
+    risk = float(np.mean(loss.value(z, labels, loss.theta)))
+    if isinstance(loss.labels, Reals):
+        error = z - labels
+        spread = float(np.sum((labels - labels.mean()) ** 2))
+        r2 = 1 - float(np.sum(error**2)) / spread if spread > 0 else None
+        return Figures(risk, mean_absolute_error=scale * float(np.mean(np.abs(error))), r2=r2)
+    accuracy = float(np.mean(loss.labels.hits(z, labels)))
+    log_loss = risk if isinstance(loss, Logistic | Softmax) else None
+    if loss.outputs > 1:
+        return Figures(risk, accuracy, log_loss)
+    positive = labels > 0
+    rarer, sign = (positive, 1.0) if positive.mean() <= 0.5 else (~positive, -1.0)
+    return Figures(risk, accuracy, log_loss, auc(z, positive), average_precision(sign * z, rarer))
+
+
+def constant(loss: Loss, learnt: Floats) -> Floats:
+    """What to predict of every row by someone who knows the labels learnt from and looks at no feature: (outputs,).
+
+    The best constant by the loss; in regression the median, or the quantile that is asked for, which people can name.
+    """
+    if isinstance(loss.labels, Reals):
+        return np.array([float(np.quantile(learnt, loss.theta if isinstance(loss, Quantile) else 0.5))])
+    if loss.outputs > 1:
+        counts = np.bincount(learnt.astype(np.int64), minlength=loss.outputs)
+        shares: Floats = np.log(np.maximum(counts, 0.5) / len(learnt))  # a class that is not there is still possible
+        return shares
+    ends, share = np.array([-1.0, 1.0]), float(np.mean(learnt > 0))
+    weights = np.array([1 - share, share])
+    best = optimize.minimize_scalar(
+        lambda c: float(weights @ loss.value(np.full(2, c), ends, loss.theta)), bounds=(-_FURTHEST, _FURTHEST),
+        method="bounded", options={"xatol": 1e-9},
+    )  # fmt: skip
+    # The decision is the more frequent class, also where the loss is flat around 0.
+    return np.array([abs(best.x) if share >= 0.5 else -abs(best.x)])
+
+
+def no_model(loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0) -> Figures:
+    """The figures on `labels` of the constant that the labels learnt from suggest."""
+    answer = constant(loss, learnt)
+    z = np.broadcast_to(answer, (len(labels), len(answer)))
+    return figures(loss, z if loss.outputs > 1 else z[:, 0], labels, scale)
+
+
+def rare_class(loss: Loss, labels: Floats) -> int | None:
+    """The number of the rarer of two classes if fewer than one row in ten is of it; else None."""
+    if loss.outputs > 1 or isinstance(loss.labels, Reals):
+        return None
+    share = float(np.mean(labels > 0))
+    return None if min(share, 1 - share) >= RARE else int(share < RARE)
+
+
+def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
+    """Area under the ROC curve: ties count half. None where one class is missing."""
+    many = int(positive.sum())
+    others = len(positive) - many
+    if not many or not others:
+        return None
+    _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(times) - (times - 1) / 2)[place]
+    return float((ranks[positive].sum() - many * (many + 1) / 2) / (many * others))
+
+
+def average_precision(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
+    """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
+    many = int(positive.sum())
+    if not many:
+        return None
+    order = np.argsort(-scores, kind="stable")
+    # Rows of one score are called at one threshold: only the last of them is a point of the curve.
+    last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
+    found = np.cumsum(positive[order])[last]
+    return float(np.sum(np.diff(found, prepend=0) * (found / (last + 1))) / many)

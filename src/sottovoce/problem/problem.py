@@ -67,8 +67,8 @@ class Answers:
     def loss(self, name: str | None) -> Loss | None:
         """The loss of that name, or the one that fits the labels; None leaves it to the algorithm."""
         several = 0 if self.classes is None else len(self.classes)
-        if name is None and self.classes is None:
-            name = losses.Huber.name
+        if self.classes is None:
+            return self._of_numbers(losses.Huber.name if name is None else name)
         if several > 2:
             if name not in (None, losses.Softmax.name):
                 raise InputError(
@@ -79,6 +79,16 @@ class Answers:
         if name == losses.Softmax.name:
             raise InputError(f"Expected loss='softmax' with three classes or more, got {several}. Use logistic.")
         return None if name is None else losses.by_name(name)
+
+    def _of_numbers(self, name: str) -> Loss:
+        """A loss for labels that are numbers; others are refused before a row is read."""
+        fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Reals)]
+        if name not in fits:
+            raise InputError(
+                f"Expected a loss among {', '.join(fits)} for a label that is a number, got loss={name!r}. Leave it "
+                "out, or declare the label's classes in the schema."
+            )
+        return losses.by_name(name)
 
 
 def grouped(owners: Any) -> tuple[tuple[str, ...], list[Ints]]:

@@ -138,8 +138,9 @@ class Sites:
         longest = int(np.argmax(norms))
         if norms[longest] > self.data_norm * (1 + NORM_SLACK):
             if not clip:
+                came = "a longer one" if self.private else f"{norms[longest]:.6g}"  # what a row holds is not quoted
                 raise InputError(
-                    f"Expected rows of norm at most data_norm={self.data_norm:g}, got {norms[longest]:.6g} at "
+                    f"Expected rows of norm at most data_norm={self.data_norm:g}, got {came} at "
                     f"{self.where(longest)}. Scale the rows, declare a larger data_norm, or pass clip=True."
                 )
             self.rows = self.rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))

@@ -109,6 +109,9 @@ Progress: TypeAlias = Callable[[int, int], None]
 # Told what all runs together cost, before a row is looked at; raises where that does not fit into a budget.
 Charge: TypeAlias = Callable[[PrivacyStatement], None]
 
+# Asked after every round whether to leave it at that.
+Stop: TypeAlias = Callable[[], bool]
+
 # What a statement about private rows must say of noise that was not drawn here.
 HANDED_IN = (
     "The noise was handed in: the guarantee holds only if it was standard normal, fresh, and known to nobody who sees "
@@ -122,7 +125,7 @@ class Result:
     broadcasts, is (runs, d) and free post-processing of what was released anyway.
 
     `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is read off the
-    rows without noise and is covered by no guarantee.
+    rows without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
     """
 
     average: Array
@@ -132,6 +135,7 @@ class Result:
     privacy: PrivacyStatement
     seed: int | None
     seconds: float
+    rounds: int
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
@@ -214,12 +218,15 @@ def solve(
     problem: Problem, algorithm: Algorithm[Any], *, runs: int = 1, seed: int | None = None,
     noise: NoiseFunction | None = None, record: int | Iterable[int] | None = None, scored: int = NODES_SCORED,
     progress: Progress | None = None, device: DeviceName = "cpu", dtype: Precision = "float64",
-    charge: Charge | None = None,
+    charge: Charge | None = None, stop: Stop | None = None,
 ) -> Solved:  # fmt: skip
     """Run an algorithm on a problem; arguments as for `simulate`.
 
     `charge` is called when nothing is left to be refused and nothing but the form of the rows was looked at. If it
     raises, nothing was computed; what fails later is paid for all the same.
+
+    `stop` is asked once before that, where True is an interruption (`KeyboardInterrupt`), and then after every round,
+    where it ends the run with what was released so far. The statement goes on counting all rounds, and says so.
     """
     expect(runs >= 1, "runs >= 1", runs=runs)
     started, sites = perf_counter(), problem.sites
@@ -237,21 +244,28 @@ def solve(
     source = drawn if noise is None else GivenNoise(noise, drawn)
     recorded, history = _rounds_to_record(record, algorithm.rounds), History()
     state = algorithm.start(site, runs)
+    if stop is not None and stop():
+        raise KeyboardInterrupt
     if charge is not None:
         charge(one.of_runs(runs))
 
+    k, stopped = 0, False
     for k in range(1, algorithm.rounds + 1):
         message, state = algorithm.release(k, state, site, source)
         state = algorithm.absorb(k, state, site, exchange(message))
-        if k in recorded:
+        stopped = stop is not None and k < algorithm.rounds and stop()
+        if k in recorded or stopped:
             line = measure(algorithm.outputs(k, state), site, scored_nodes(sites.n, scored))
             line["disagreement"] = where.to_host(line["disagreement"])
             spent = algorithm.spent(k, site, counted)
             history.add({"round": k, "run": np.arange(runs), "epsilon": spent, **line}, runs)
         if progress is not None:
             progress(k, algorithm.rounds)
+        if stopped:
+            statement = statement.noting(interrupted_after(k, algorithm.rounds))
+            break
 
-    models = _public_layout(*map(where.to_host, algorithm.outputs(algorithm.rounds, state)))
+    models = _public_layout(*map(where.to_host, algorithm.outputs(k, state)))
     result = Result(
         average=models.average,
         last=models.last,
@@ -260,8 +274,17 @@ def solve(
         privacy=statement.noting(*problem.notes),
         seed=seed if isinstance(source, SeededNoise) else None,
         seconds=perf_counter() - started,
+        rounds=k,
     )
     return Solved(problem, algorithm, site, result)
+
+
+def interrupted_after(k: int, rounds: int) -> str:
+    """What the statement of a run that was stopped must say of itself."""
+    return (
+        f"The run was interrupted after round {k} of {rounds}: the model is what had been released by then. The "
+        f"guarantee, and every budget that was charged, count all {rounds} rounds."
+    )
 
 
 def refuse_seed(seed: int | None) -> None:

@@ -2,13 +2,15 @@
 yardstick for simulations.
 """
 
+from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from sottovoce.algorithms.base import Algorithm
 from sottovoce.arrays import Floats
-from sottovoce.errors import UnsupportedError
+from sottovoce.errors import SottovoceError, UnsupportedError
 from sottovoce.oracle.argmin.plain import objective_of, refuse_unsupported
 from sottovoce.problem.evaluation import evaluate
 from sottovoce.problem.sites import Sites
@@ -17,12 +19,34 @@ from sottovoce.problem.sites import Sites
 _LEAST_CURVATURE = 1e-10
 
 
-def pooled_model(sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9) -> Floats:
-    """argmin_w sum_i (omega_i/m_i) sum_j loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes."""
+class OutOfTimeError(SottovoceError):
+    """A yardstick took longer than it is worth."""
+
+
+def _patience(seconds: float) -> Callable[[], None]:
+    """Raises when it is called after so many seconds."""
+    end = perf_counter() + seconds
+
+    def check() -> None:
+        if perf_counter() > end:
+            raise OutOfTimeError(f"Expected the optimum within {seconds:g} s, got none. Give it more, or leave it out.")
+
+    return check
+
+
+def pooled_model(
+    sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9, seconds: float = float("inf")
+) -> Floats:
+    """argmin_w sum_i (omega_i/m_i) sum_j loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes.
+
+    Raises:
+        OutOfTimeError: it was not found within so many seconds.
+    """
     refuse_unsupported(algorithm.loss, algorithm.regulariser, None)
     weighed = algorithm.importances(sites.counts)
     share = np.repeat((1.0 if weighed is None else weighed) / (sites.n * sites.counts), sites.counts)
-    objective = objective_of(algorithm.loss, sites.rows.block(0, len(sites.labels)), sites.labels, share)
+    rows = sites.rows.block(0, len(sites.labels))
+    objective = objective_of(algorithm.loss, rows, sites.labels, share, _patience(seconds))
     mu = max(algorithm.lam * (algorithm.regulariser.curvature or 0.0), _LEAST_CURVATURE)
     zeros = np.zeros(sites.d * algorithm.loss.outputs)
     return objective.argmin(zeros, mu, zeros, tolerance).astype(np.float64)
@@ -36,10 +60,10 @@ def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
     return f"no privacy, sites count {'alike' if algorithm.weights == 'equal' else 'as their rows squared'}"
 
 
-def pooled_optimum(sites: Sites, algorithm: Algorithm[Any]) -> float | None:
+def pooled_optimum(sites: Sites, algorithm: Algorithm[Any], seconds: float = float("inf")) -> float | None:
     """That optimum's mean loss over all rows, whatever the weights; None where the objective has no smooth solver."""
     try:
-        model = pooled_model(sites, algorithm)
+        model = pooled_model(sites, algorithm, seconds=seconds)
     except UnsupportedError:
         return None
     return float(evaluate(sites.rows.block, sites.labels, algorithm.loss, model[:, None]).risk[0])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_IN_A_FILE = ("config", "out", "json", "quiet")
+NOT_IN_A_FILE = ("config", "out", "budget", "yardstick", "force", "json", "quiet", "verbose")
 
 
 def option(default: T, panel: str, text: str) -> T:
@@ -49,14 +49,20 @@ class TrainConfig:
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
     partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
 
-    nodes: int | None = option(None, "Network", "Number of nodes. With a site column: as many as there are sites.")
+    nodes: int | None = option(
+        None,
+        "Network",
+        "Sites that rows are dealt out to; the default is for packaged data. For a file: this, or --site-column.",
+    )
     graph: str = option("complete", "Network", "Who hears whom.")
     graph_degree: int | None = option(None, "Network", "Neighbours per node, for random-regular and small-world.")
     graph_probability: float | None = option(None, "Network", "Chance of an edge, for erdos-renyi.")
     graph_rewire: float | None = option(None, "Network", "Chance that an edge is rewired, for small-world.")
 
     epsilon: float | None = option(None, "Privacy", "Total budget over all rounds; inf adds no noise.")
-    delta: float | None = option(None, "Privacy", "Chance of failure that the guarantee allows for.")
+    delta: float | None = option(
+        None, "Privacy", "Chance of failure that the guarantee allows for. Left out, with a file: at most 1/(100 rows)."
+    )
     calibration: str | None = option(None, "Privacy", "How the noise follows from epsilon and delta.")
     max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
     sensitivity: str | None = option(
@@ -139,7 +145,9 @@ class TrainConfig:
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back as an equal configuration. What was not given is left out."""
-        return "\n".join(toml.pairs({f.name: getattr(self, f.name) for f in fields(self)})) + "\n"
+        of_packaged = () if self.data is None else ("dataset", "split")  # say nothing of a file
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in of_packaged}
+        return "\n".join(toml.pairs(kept)) + "\n"
 
 
 @cache

@@ -1,17 +1,18 @@
-"""The folder that a run leaves: all of it, or nothing.
+"""The folder that a run leaves. What was paid for comes first, all of it or nothing; scores are added afterwards.
 
 model.safetensors  the consensus of the first run: what to hand on, with schema and guarantee (see `files.models`)
 models.npz       average, last (runs, nodes, d) and consensus (runs, d)
 privacy.json     the guarantee as data
 privacy.txt      the guarantee in words
 config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
+                 (from the same folder, if the files were named without theirs)
 
 These are read off the rows, so, if the rows are private, for their holder's eyes only. They say so themselves, under
 "holder_only": in JSON as a key, in Parquet as metadata.
 
 summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
-sites.parquet    how well the models do on each site's rows
+sites.parquet    how well the models do on each site's rows; not there if the run was interrupted before
 """
 
 import json
@@ -28,7 +29,7 @@ from pyarrow import parquet
 from sottovoce.errors import InputError
 from sottovoce.files import models
 from sottovoce.files.models import Model
-from sottovoce.settings.disk import beside
+from sottovoce.settings.disk import beside, write_whole
 from sottovoce.studies.run import Trained
 
 HOLDER_ONLY = "holder_only"  # the key under which a file says that it is not to be handed on
@@ -50,7 +51,7 @@ def check_free(out: Path) -> None:
 
 
 def write(trained: Trained, out: Path) -> None:
-    """Write the folder: into a sibling first, which is renamed when it is complete."""
+    """Write what was paid for: into a sibling first, which is renamed when it is complete. Reads no row."""
     out = out.resolve()
     made = [parent for parent in out.parents if not parent.exists()]
     sibling = beside(out)
@@ -68,15 +69,38 @@ def write(trained: Trained, out: Path) -> None:
 
 def _fill(folder: Path, trained: Trained) -> None:
     result = trained.result
-    _write_text(folder / "config.toml", trained.config.to_toml())
-    _write_text(folder / "summary.json", json.dumps(trained.summary(), indent=2, allow_nan=False))
-    _write_text(folder / "privacy.json", result.privacy.to_json())
-    _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
-    mark = {} if trained.holder_only is None else {HOLDER_ONLY: trained.holder_only}
-    for name, columns in {"history": dict(result.history), "sites": trained.by_site()}.items():
-        parquet.write_table(pa.table(columns).replace_schema_metadata(mark), folder / f"{name}.parquet")
     models.save(trained.model(), folder / "model.safetensors")
     np.savez_compressed(folder / "models.npz", average=result.average, last=result.last, consensus=result.consensus)
+    _write_text(folder / "config.toml", trained.config.to_toml())
+    _write_text(folder / "summary.json", _summary(trained))
+    _write_text(folder / "privacy.json", result.privacy.to_json())
+    _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
+    _write_table(folder / "history.parquet", dict(result.history), trained)
+
+
+def add_scores(trained: Trained, out: Path) -> None:
+    """Add what was read off the rows when the folder was there already. Each file is whole or not there."""
+    out = out.resolve()
+    try:
+        sites = out / "sites.parquet"
+        unfinished = beside(sites)
+        try:
+            _write_table(unfinished, trained.by_site(), trained)
+            unfinished.replace(sites)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        write_whole(out / "summary.json", f"{_summary(trained)}\n".encode())
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def _summary(trained: Trained) -> str:
+    return json.dumps(trained.summary(), indent=2, allow_nan=False)
+
+
+def _write_table(path: Path, columns: dict[str, Any], trained: Trained) -> None:
+    mark = {} if trained.holder_only is None else {HOLDER_ONLY: trained.holder_only}
+    parquet.write_table(pa.table(columns).replace_schema_metadata(mark), path)
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -109,7 +133,7 @@ class Run:
     config: str
     summary: dict[str, Any]
     history: dict[str, list[Any]]
-    sites: dict[str, list[Any]]
+    sites: dict[str, list[Any]] | None  # None if it was interrupted before they were scored
     model: Model
 
 
@@ -124,7 +148,8 @@ def read(folder: Path) -> Run:
         name = "history.parquet"
         history = parquet.read_table(folder / name).to_pydict()
         name = "sites.parquet"
-        sites = parquet.read_table(folder / name).to_pydict()
+        never = summary.get("unfinished") is not None and not (folder / name).exists()
+        sites = None if never else parquet.read_table(folder / name).to_pydict()
     except (OSError, ValueError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"Expected a folder of sottovoce train --out, got {str(folder)!r}: {name}: {why}.") from error

@@ -1,49 +1,77 @@
 """One training experiment from configuration to figures."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from sottovoce.algorithms import IPADMM, Algorithm, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
+from sottovoce.errors import PrivacyError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
-from sottovoce.problem.losses import Reals
+from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
+from sottovoce.problem import evaluation
+from sottovoce.problem.evaluation import Figures
+from sottovoce.problem.graphs import CompleteGraph
+from sottovoce.problem.losses import Logistic, Reals, Softmax
 from sottovoce.problem.problem import Problem
+from sottovoce.problem.sites import Sites
 from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress, Result, Solved, solve
-from sottovoce.simulation.history import OUTPUTS, by_node
-from sottovoce.simulation.optimum import name_of_optimum, pooled_optimum
+from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
+from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum
 from sottovoce.studies.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
+from sottovoce.studies.interruption import deferred
+
+Tell: TypeAlias = Callable[[str], None]  # told lines for people, while it works
+_SILENCE = 2.0  # seconds
+YARDSTICK_SECONDS = 60.0  # that a comparison without privacy may take
+FEW_ROWS = 10  # at a site: with fewer, its noise drowns what they say
+SITE = "site"  # the output that a real site would end with, where it is not the consensus
 
 # What a summary says of the settings, in this order.
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
              "delta", "sigma", "calibration", "sensitivity", "schedule", "diameter", "rho", "lam", "weights", "loss",
              "regulariser", "batch_size", "runs", "seed")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
-_UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "optimum_risk", "test", "seconds",
-                "seconds_total")  # fmt: skip
+_UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "metrics", "rare_class",
+                "worse_than_no_model", "optimum_risk", "test", "seconds", "seconds_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Scores:
     """How good the models are on some rows: by output, one entry per run. `majority` is the accuracy of always
     answering the more frequent label; None in regression.
+
+    `figures` are those of the consensus, in the mean over runs, and `nothing` those of no model at all: None until they
+    were computed. `rare` is the class that fewer than one row in ten is of.
     """
 
     risk: Mapping[str, Array]
     accuracy: Mapping[str, Array]
     majority: float | None
+    figures: Figures | None = None
+    nothing: Figures | None = None
+    rare: str | None = None
+
+    @property
+    def worse_than_nothing(self) -> bool | None:
+        """Whether the consensus has a larger loss than a constant answer; None if that was not computed."""
+        if self.figures is None or self.nothing is None:
+            return None
+        return not self.figures.risk < self.nothing.risk
 
     def summary(self) -> dict[str, Any]:
         """Means and spreads over runs."""
@@ -53,6 +81,12 @@ class Scores:
             "accuracy": {name: float(values.mean()) for name, values in self.accuracy.items()},
             "accuracy_std": {name: spread(values) for name, values in self.accuracy.items()},
             "majority_accuracy": self.majority,
+            "metrics": {
+                "consensus": None if self.figures is None else asdict(self.figures),
+                "no_model": None if self.nothing is None else asdict(self.nothing),
+            },
+            "rare_class": self.rare,
+            "worse_than_no_model": self.worse_than_nothing,
         }
 
 
@@ -63,8 +97,8 @@ class Bound(NamedTuple):
     algorithm: Algorithm[Any]
 
 
-def bind(config: TrainConfig) -> Bound:
-    """Read the rows and plan the algorithm."""
+def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None) -> Bound:
+    """Read the rows and plan the algorithm. `tell` hears what takes its time, `explain` what was chosen and why."""
     where, nodes = graph_of(config), config.nodes or NODES
     deal: dict[str, Any] = {"seed": config.seed or SEED, "partition": partition_of(config)}
     if config.data is None:
@@ -77,10 +111,29 @@ def bind(config: TrainConfig) -> Bound:
             config.data, Schema.load(Path(config.schema)), where, nodes=nodes, site_column=config.site_column,
             test=config.test_data, unreviewed=config.unreviewed == "accept", **deal,
         )  # fmt: skip
-    return Bound(problem, _planned(config, algorithm_of(config, problem.answers.loss(config.loss)), problem))
+    if explain is not None:
+        explain(_shape(problem))
+    algorithm = algorithm_of(config, problem.answers.loss(config.loss))
+    if problem.private and config.delta is None and isinstance(algorithm, PrivateAlgorithm):
+        rows = int(problem.sites.counts.sum())
+        algorithm = replace(algorithm, delta=default_delta(rows))
+        if explain is not None:
+            explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
+    return Bound(problem, _planned(config, algorithm, problem, tell, explain))
 
 
-def _planned(config: TrainConfig, algorithm: Algorithm[Any], problem: Problem) -> Algorithm[Any]:
+def _shape(problem: Problem) -> str:
+    sites, counts = problem.sites, problem.sites.counts
+    each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
+    return (
+        f"{counts.sum():,} rows at {sites.n:,} sites ({each} each), {sites.d:,} features of norm at most "
+        f"{sites.data_norm:g}, {problem.graph.name} graph."
+    )
+
+
+def _planned(
+    config: TrainConfig, algorithm: Algorithm[Any], problem: Problem, tell: Tell | None, explain: Tell | None
+) -> Algorithm[Any]:
     """The same, with what was not given chosen by the planner, from public numbers."""
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
@@ -90,24 +143,49 @@ def _planned(config: TrainConfig, algorithm: Algorithm[Any], problem: Problem) -
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
     if config.batch_size is None:
         del given["batch_size"], given["sampling"]
-    found = plan(
-        sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
-        delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
-        data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given,
-    )  # fmt: skip
+    with _telling(tell, f"Planning {', '.join(open_)} from public numbers; this may take a minute ..."):
+        found = plan(
+            sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
+            delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
+            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given,
+        )  # fmt: skip
+    if explain is not None:
+        explain("Planned: " + ", ".join(f"{name} = {found.settings[name]}" for name in open_) + ".")
+        for note in found.notes:
+            explain(note)
     return found.algorithm()
+
+
+@contextmanager
+def _telling(tell: Tell | None, text: str) -> Iterator[None]:
+    """Say what is being done, if it takes longer than people like to wait without a word."""
+    if tell is None:
+        yield
+        return
+    timer = threading.Timer(_SILENCE, tell, (text,))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished experiment. `config` has the defaults written out."""
+    """An experiment whose rounds are over. `config` has the defaults written out.
+
+    What it was made for, the model and its guarantee, is there from the start. Scores beyond those of the history come
+    afterwards, and may be missing: `unfinished` then says why.
+    """
 
     config: TrainConfig
     solved: Solved
     learnt: Scores
-    tested: Scores | None  # on the test rows, if there are any
-    optimum: float | None  # mean loss of the pooled, non-private model on the rows learnt from
     seconds: float  # in all; `result.seconds` is the simulation alone
+    tested: Scores | None = None  # on the test rows, if there are any
+    optimum: float | None = None  # mean loss of the pooled, non-private model on the rows learnt from
+    unfinished: str | None = None  # that it was interrupted, and where
+    notices: tuple[str, ...] = ()  # what somebody should know of the settings, before or after
 
     @property
     def problem(self) -> Problem:
@@ -135,6 +213,14 @@ class Trained:
         """What must go with every figure that was computed from private rows; None if anyone may see the rows."""
         return HOLDER_ONLY if self.problem.private else None
 
+    @property
+    def loss_unit(self) -> str:
+        """What a loss of 1 is."""
+        answers, loss = self.problem.answers, self.solved.algorithm.loss
+        if isinstance(loss.labels, Reals):
+            return "labels as they are" if answers.scale == 1 else f"labels divided by {answers.scale:g}"
+        return "nats" if isinstance(loss, Logistic | Softmax) else "margins"
+
     def model(self) -> Model:
         """The consensus of the first run, as something to keep and to hand on. Its guarantee counts what was seen: of
         private rows, all runs.
@@ -155,7 +241,8 @@ class Trained:
         from sottovoce import __version__
 
         settings = {f.name: getattr(self.config, f.name) for f in fields(self.config)}
-        files = ("data", "schema", "test_data")  # where they lie is nobody's business
+        # Where files lie is nobody's business; and of a file, what is said of packaged data means nothing.
+        files = ("data", "schema", "test_data", *(() if self.config.data is None else ("dataset", "split")))
         settings = {name: value for name, value in settings.items() if value is not None and name not in files}
         provenance: dict[str, Any] = jsonable(
             {
@@ -203,6 +290,10 @@ class Trained:
             "optimum_risk": self.optimum,
             "optimum": name_of_optimum(self.problem.sites, self.solved.algorithm),
             "test": None if self.tested is None else self.tested.summary(),
+            "loss_unit": self.loss_unit,
+            "rounds_made": self.result.rounds,
+            "unfinished": self.unfinished,
+            "notices": list(self.notices),
             "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
             "privacy": privacy.to_dict(),
             "seconds": self.result.seconds,
@@ -212,31 +303,148 @@ class Trained:
         return cleaned
 
 
-def train(config: TrainConfig, progress: Progress | None = None, charge: Charge | None = None) -> Trained:
-    """Run the experiment. `charge` is called with what it will cost, before a row is touched; it may refuse."""
+def train(
+    config: TrainConfig,
+    progress: Progress | None = None,
+    charge: Charge | None = None,
+    *,
+    keep: Callable[[Trained], None] | None = None,
+    yardstick: bool | None = None,
+    force: bool = False,
+    tell: Tell | None = None,
+    explain: Tell | None = None,
+) -> Trained:
+    """Run the experiment.
+
+    Args:
+        config: what to run.
+        progress: called with (rounds done, rounds in all).
+        charge: called with what it will cost, before a row is touched; it may refuse.
+        keep: called when the rounds are over, before anything else is computed. From the charge until it is done an
+            interruption waits; one during the rounds ends them, and what was released so far is kept.
+        yardstick: whether to look for the optimum without privacy, too. None: only if anyone may see the rows.
+        force: accept an epsilon or a delta that protects private rows hardly at all.
+        tell: hears of notices, and of what takes its time.
+        explain: hears of what was chosen, and why.
+    """
     started = perf_counter()
-    problem, algorithm = bind(config)
-    chosen = config.resolved(algorithm)
-    solved = solve(
-        problem,
-        algorithm,
-        runs=chosen.runs or 1,
-        seed=chosen.seed,
-        record=config.record,
-        progress=progress,
-        device=cast("DeviceName", config.device),  # checked when the configuration was made
-        dtype=cast("Precision", config.dtype),
-        charge=charge,
+    problem, algorithm = bind(config, tell, explain)
+    chosen, notices = config.resolved(algorithm), _notices(problem, algorithm, force)
+    if tell is not None:
+        for notice in notices:
+            tell(notice)
+    with deferred() as interruption:
+        solved = solve(
+            problem,
+            algorithm,
+            runs=chosen.runs or 1,
+            seed=chosen.seed,
+            record=config.record,
+            progress=progress,
+            device=cast("DeviceName", config.device),  # checked when the configuration was made
+            dtype=cast("Precision", config.dtype),
+            charge=charge,
+            stop=interruption.asked,
+        )
+        history = solved.result.history
+        learnt = _scores(solved, {name: history.final(name) for name in history}, problem.sites.labels)
+        trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
+        made, asked_for = solved.result.rounds, algorithm.rounds
+        if made < asked_for:
+            trained = replace(trained, unfinished=f"interrupted after round {made} of {asked_for}")
+        if keep is not None:
+            keep(trained)
+    if interruption.asked():
+        return replace(trained, unfinished=trained.unfinished or "interrupted when the rounds were over")
+    measured = _measured(trained, not problem.private if yardstick is None else yardstick, tell)
+    return replace(measured, seconds=perf_counter() - started)
+
+
+def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[str, ...]:
+    """What to say of the settings, from public numbers. A guarantee that is none is refused, for private rows."""
+    if not problem.private or not isinstance(algorithm, PrivateAlgorithm):
+        return ()
+    counts = problem.sites.counts
+    weak = [doubt for doubt in (no_delta(algorithm.delta), no_epsilon(algorithm.epsilon)) if doubt is not None]
+    if weak and not force:
+        raise PrivacyError(f"{refusal(weak[0])} To have it all the same, say --force (force=True).")
+    large = large_delta(algorithm.delta, int(counts.sum()))
+    found = [str(doubt) for doubt in (*weak, large) if doubt is not None]
+    few = int(np.count_nonzero(counts < FEW_ROWS))
+    if few and problem.sites.n > 1:
+        found.append(
+            f"{few:,} of {problem.sites.n:,} sites hold fewer than {FEW_ROWS} rows: the noise of such a site drowns "
+            "what its rows say. Take fewer, larger sites (--nodes)."
+        )
+    return tuple(found)
+
+
+def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:
+    """The same with all scores. Nobody has paid for these: they end when they are interrupted, or take too long."""
+    problem, solved = trained.problem, trained.solved
+    try:
+        trained = replace(trained, learnt=_with_figures(trained, trained.learnt, problem.sites))
+        if problem.test is not None:
+            tested = _scores(solved, solved.tested(), problem.test.labels)
+            trained = replace(trained, tested=_with_figures(trained, tested, solved.test_site.sites))
+        if yardstick:
+            optimum = pooled_optimum(problem.sites, solved.algorithm, YARDSTICK_SECONDS)
+            trained = replace(trained, optimum=optimum)
+    except OutOfTimeError:
+        given_up = (
+            f"The optimum without privacy was given up after {YARDSTICK_SECONDS:g} s: the model does not need it."
+        )
+        if tell is not None:
+            tell(given_up)
+        trained = replace(trained, notices=(*trained.notices, given_up))
+    except KeyboardInterrupt:
+        trained = replace(trained, unfinished="interrupted while the models were scored")
+    return trained
+
+
+def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
+    """Scores on these rows with what people know them by, and those of what a real site would have."""
+    solved, answers = trained.solved, trained.problem.answers
+    loss, learnt = solved.algorithm.loss, solved.problem.sites.labels
+    found = [
+        evaluation.figures(
+            loss, evaluation.predictions(rows.rows.block, len(rows.labels), loss, model), rows.labels, answers.scale
+        )
+        for model in solved.result.consensus.astype(np.float64)
+    ]
+    rare, classes = evaluation.rare_class(loss, learnt), answers.classes_of(loss)
+    scores = replace(
+        scores,
+        figures=_mean(found),
+        nothing=evaluation.no_model(loss, learnt, rows.labels, answers.scale),
+        rare=None if rare is None or classes is None else classes[rare],
     )
-    history = solved.result.history
-    return Trained(
-        config=chosen,
-        solved=solved,
-        learnt=_scores(solved, {name: history.final(name) for name in history}, problem.sites.labels),
-        tested=None if problem.test is None else _scores(solved, solved.tested(), problem.test.labels),
-        optimum=pooled_optimum(problem.sites, algorithm),
-        seconds=perf_counter() - started,
-    )
+    models = heard(solved)
+    if models is None:
+        return scores
+    nodes, runs, d = models.shape
+    flat = evaluation.evaluate(rows.rows.block, rows.labels, loss, models.reshape(-1, d).T)
+    risk, accuracy = (column.reshape(nodes, runs).mean(axis=0) for column in flat)
+    return replace(scores, risk={**scores.risk, SITE: risk}, accuracy={**scores.accuracy, SITE: accuracy})
+
+
+def heard(solved: Solved) -> Floats | None:
+    """What some sites would have at the end, if they were real: the mean of their own last broadcast and of their
+    neighbours', (nodes, runs, d). None where that is the consensus, as on a complete graph.
+    """
+    graph, last = solved.problem.graph, solved.result.last.astype(np.float64).transpose(1, 2, 0)
+    if isinstance(graph, CompleteGraph) or graph.n < 3:
+        return None
+    together = last + graph.neighbour_sum(np.ascontiguousarray(last))
+    means: Floats = together / (1 + graph.degrees)[:, None, None]
+    return means[scored_nodes(graph.n)].transpose(0, 2, 1)
+
+
+def _mean(runs: list[Figures]) -> Figures:
+    """Of every figure the mean over runs."""
+    columns = {field.name: [getattr(one, field.name) for one in runs] for field in fields(Figures)}
+    means: dict[str, Any] = {n: None if None in values else float(np.mean(values)) for n, values in columns.items()}
+    return Figures(**means)
 
 
 def spread(values: Array) -> float | None:

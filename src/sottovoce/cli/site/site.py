@@ -194,7 +194,7 @@ def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | Non
 
 def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
     """Run the site to its end; an interruption becomes one line that says how to go on."""
-    from sottovoce.cli.study import Stopped
+    from sottovoce.cli.output import Stopped
 
     try:
         return asyncio.run(_run(seat, server, tls, watcher, pace))

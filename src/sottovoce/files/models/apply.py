@@ -3,8 +3,8 @@ larger than memory.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import NumberLabel, Schema
+from sottovoce.problem.evaluation import figures, no_model, rare_class
 from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out
 
@@ -31,6 +32,18 @@ class Evaluation:
     mean_absolute_error: float | None  # None in classification
     confusion: tuple[tuple[int, ...], ...] | None  # confusion[true][predicted], classes in the model's order
     positive: str | None = None  # of two classes the one that is looked for
+    log_loss: float | None = None  # nats; None unless the loss makes probabilities
+    auc: float | None = None  # None unless there are two classes, and rows of both
+    average_precision: float | None = None  # of the rarer of two classes
+    r2: float | None = None  # None in classification
+    rare_class: str | None = None  # the class of fewer than one row in ten
+    no_model: Mapping[str, float | None] | None = None  # the same figures for a constant answer, read off these rows
+
+    @property
+    def worse_than_no_model(self) -> bool | None:
+        """Whether a constant answer has a smaller loss."""
+        nothing = None if self.no_model is None else self.no_model["risk"]
+        return None if nothing is None else not self.risk < nothing
 
     @property
     def recall(self) -> float | None:
@@ -49,7 +62,8 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         matrix = None if self.confusion is None else [list(row) for row in self.confusion]
-        return {**vars(self), "confusion": matrix, "recall": self.recall, "precision": self.precision}
+        shares = {"recall": self.recall, "precision": self.precision}
+        return {**vars(self), "confusion": matrix, **shares, "worse_than_no_model": self.worse_than_no_model}
 
 
 @dataclass(frozen=True)
@@ -90,34 +104,39 @@ def write_predictions(
 
 
 def evaluate(model: Model, path: Path, delimiter: str | None = None) -> Evaluation:
-    """Mean loss, accuracy and confusion on a labelled file."""
+    """Mean loss, what people know models by, and confusion on a labelled file."""
     from sottovoce.files.schema import files
 
     schema = schema_of(model, delimiter)
     data = files.encode(path, schema)
     labels = data.labels
     z = model.outputs(data.features)
+    # The loss was trained on labels scaled to [-1, 1]; figures are in the label's own unit, but for the loss.
+    half = Answers.of(schema).scale if isinstance(schema.label, NumberLabel) else 1.0
+    kept, learnt = (z if z.shape[1] > 1 else z[:, 0]) / half, labels / half
+    found, nothing = figures(model.loss, kept, learnt, half), no_model(model.loss, learnt, learnt, half)
+    more: dict[str, Any] = {
+        "log_loss": found.log_loss, "auc": found.auc, "average_precision": found.average_precision, "r2": found.r2,
+        "no_model": asdict(nothing),
+    }  # fmt: skip
     if isinstance(schema.label, NumberLabel):
-        # The loss was trained on labels scaled to [-1, 1]; figures are in the label's own unit, but for the loss.
-        half = Answers.of(schema).scale
-        risk = float(np.mean(model.loss.value(z[:, 0] / half, labels / half, model.loss.theta)))
-        error = float(np.mean(np.abs(z[:, 0] - labels)))
-        return Evaluation(len(labels), risk, None, None, error, None)
+        return Evaluation(len(labels), found.risk, None, None, found.mean_absolute_error, None, **more)
     assert model.classes is not None
-    kept = z if z.shape[1] > 1 else z[:, 0]
-    risk = float(np.mean(model.loss.value(kept, labels, model.loss.theta)))
+    rare = rare_class(model.loss, labels)
     true = model.loss.labels.numbers(labels)
     confusion = np.zeros((len(model.classes), len(model.classes)), dtype=np.int64)
     np.add.at(confusion, (true, model.decide(data.features).astype(np.int64)), 1)
     counts = confusion.sum(axis=1)
     return Evaluation(
         rows=len(labels),
-        risk=risk,
+        risk=found.risk,
         accuracy=float(np.trace(confusion) / len(labels)),
         majority=float(counts.max() / len(labels)),
         mean_absolute_error=None,
         confusion=tuple(tuple(int(n) for n in row) for row in confusion),
         positive=model.classes[1] if len(model.classes) == 2 else None,
+        rare_class=None if rare is None else model.classes[rare],
+        **more,
     )
 
 

@@ -79,6 +79,16 @@ class Model:
         """How many features."""
         return int(self.weights.shape[0])
 
+    def to_dict(self) -> dict[str, Any]:
+        """What it predicts with, as JSON-able data. The guarantee and the schema are not among it."""
+        return {
+            "loss": self.loss.name,
+            "classes": None if self.classes is None else list(self.classes),
+            "features": list(self.names),
+            "weights": self.weights.tolist(),
+            "offset": self.offset,
+        }
+
     def outputs(self, features: "Features") -> Floats:
         """z of every row: (rows, outputs)."""
         expect(features.shape[1] == self.d, f"rows of {self.d} features", features=features.shape[1])

@@ -77,6 +77,10 @@ class Column(ABC):
     def kind(cls) -> str:
         """Name of the kind in a schema file."""
 
+    def words(self) -> tuple[str, ...]:
+        """The texts that a cell may be, where they are declared."""
+        return ()
+
     @abstractmethod
     def wants(self) -> str:
         """What a cell should be, for messages."""
@@ -351,6 +355,9 @@ class Categorical(Column):
     def kind(cls) -> str:
         return "categorical"
 
+    def words(self) -> tuple[str, ...]:
+        return self.categories
+
     def wants(self) -> str:
         what = "categories" if self.first is None else f"groups (the first {self.first} characters)"
         return f"one of the {what} {', '.join(self.categories[:5])}{', ...' if len(self.categories) > 5 else ''}"
@@ -405,6 +412,9 @@ class Boolean(Column):
     @classmethod
     def kind(cls) -> str:
         return "boolean"
+
+    def words(self) -> tuple[str, ...]:
+        return self.true_values + self.false_values
 
     def wants(self) -> str:
         return f"one of {', '.join(self.true_values)} or {', '.join(self.false_values)}"

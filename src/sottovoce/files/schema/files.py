@@ -83,7 +83,7 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
     bad = np.flatnonzero(cells.unreadable())
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(table.path)!r}"
-        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
+        raise InputError(f"Expected UTF-8 text in {where}, got other bytes. Correct them.")
     return cells.texts()
 
 
@@ -103,7 +103,8 @@ def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
         findings = np.stack([part.encode(own).finding for part, own in zip(there, chunk.cells, strict=True)], axis=1)
         _tell(tally, _Checked(chunk, there, findings))
         rows += len(chunk.rows)
-        used += int(np.count_nonzero(~(findings == Finding.DROPPED).any(axis=1)))
+        # Neither dropped nor refused; without all of its columns, no row is of any use.
+        used += int(np.count_nonzero(~(findings >= Finding.DROPPED).any(axis=1))) if len(there) == len(wanted) else 0
     for gap in skipped:
         message = f"Expected {gap.expected} fields in row {gap.row}, as in the header, got {gap.came}."
         tally.add(Problem(gap.row, None, Finding.RAGGED, message))
@@ -120,23 +121,33 @@ class _Checked(NamedTuple):
     parts: Sequence[Column | Label]
     findings: Findings  # (rows, parts)
 
-    def first(self, chosen: Bools, most: int) -> list[Problem]:
-        """The first of the chosen cells, by row and then by column."""
-        return [self._problem(int(row), int(part)) for row, part in np.argwhere(chosen)[:most]]
+    def first(self, chosen: Bools, most: int, quoted: bool = True) -> list[Problem]:
+        """The first of the chosen cells, by row and then by column. What they hold is quoted for those who ask what is
+        wrong with a file (`schema check`), and for nobody else: errors end up in logs, and logs travel.
+        """
+        return [self._problem(int(row), int(part), quoted) for row, part in np.argwhere(chosen)[:most]]
 
-    def _problem(self, row: int, part: int) -> Problem:
+    def _problem(self, row: int, part: int, quoted: bool) -> Problem:
         finding, number, name = Finding(self.findings[row, part]), int(self.chunk.rows[row]), _name(self.parts[part])
         where, came = f"row {number}, column {brief(name)}", self.chunk.cells[part].shown(row)
         wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else self.parts[part].wants()
         if finding.refused:
-            message = f"Expected {wanted} in {where}, got {came!r}.{_advice(finding, came)}"
+            told = (
+                repr(came) if quoted else f"what is not quoted here ({finding.words}; sottovoce schema check shows it)"
+            )
+            message = f"Expected {wanted} in {where}, got {told}.{_advice(finding, came, self.parts[part])}"
         else:
-            message = f"{where}: got {came!r}, {finding.words}."
+            message = f"{where}: got {came!r}, {finding.words}.{_advice(finding, came, self.parts[part])}"
         return Problem(number, name, finding, message)
 
 
-def _advice(finding: Finding, came: str) -> str:
+def _advice(finding: Finding, came: str, part: Column | Label) -> str:
     """What to do about a cell."""
+    if finding in (Finding.UNKNOWN, Finding.OTHER) and came.endswith(".0") and came[:-2] in part.words():
+        return (
+            " Without its .0 it is declared: a column of whole numbers with gaps was written as fractions, as pandas "
+            'does. Write whole numbers (in pandas: .astype("Int64")), or declare them with .0, too.'
+        )
     if "\n" in came or "\r" in came:
         return " It goes over several lines: look there for a quote that is never closed."
     if finding in (Finding.NOT_A_NUMBER, Finding.NOT_A_DATE, Finding.UNKNOWN) and came.lower() in EMPTY_WORDS:
@@ -191,7 +202,7 @@ def _sites(table: Table, chunk: Chunk, column: str) -> Texts:
     bad = np.flatnonzero(cells.missing() | cells.unreadable())
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(column)} of file={str(table.path)!r}"
-        raise InputError(f"Expected a site in {where}, got {cells.shown(int(bad[0]))!r}. Fill it in.")
+        raise InputError(f"Expected a site in {where}, got none, or no text. Fill it in.")
     names = cells.distinct()
     return np.array(names)[cells.places(names)]
 
@@ -199,7 +210,7 @@ def _sites(table: Table, chunk: Chunk, column: str) -> Texts:
 def _refuse(table: Table, checked: _Checked) -> None:
     refused = checked.findings >= Finding.MISSING
     if refused.any():
-        (problem,) = checked.first(refused, 1)
+        (problem,) = checked.first(refused, 1, quoted=False)
         raise InputError(f"{problem.message} In file={str(table.path)!r}.")
 
 

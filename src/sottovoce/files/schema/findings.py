@@ -97,7 +97,7 @@ class Report:
     """A file against a schema."""
 
     rows: int  # rows read
-    used: int  # rows that would be encoded, if nothing were refused
+    used: int  # rows that fit: neither dropped nor refused
     counts: tuple[Count, ...]
     problems: tuple[Problem, ...]  # the first refusals, by row
     notes: tuple[Problem, ...]  # the first notes, by row

@@ -47,6 +47,10 @@ class Label(ABC):
         """The keys of the schema file."""
         return {"column": self.column, **self._keys(), "missing": self.missing}
 
+    def words(self) -> tuple[str, ...]:
+        """The texts that a cell may be, where they are declared."""
+        return ()
+
     @abstractmethod
     def wants(self) -> str:
         """What a cell should be, for messages."""
@@ -79,6 +83,9 @@ class ClassLabel(Label):
     def positive(self) -> str | None:
         """Of two classes the one that is looked for."""
         return self.classes[1] if len(self.classes) == 2 else None
+
+    def words(self) -> tuple[str, ...]:
+        return self.classes
 
     def wants(self) -> str:
         return f"one of the classes {', '.join(self.classes[:5])}{', ...' if len(self.classes) > 5 else ''}"

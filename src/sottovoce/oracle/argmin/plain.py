@@ -9,12 +9,13 @@ measured by.
 F is mu-strongly convex, so a gradient of norm tau puts w within tau / mu of the minimiser: the tolerance is certified,
 not guessed.
 
-For a scalar prediction the Hessian is a small matrix, and is factorised. For softmax, w is a flat (d, K) matrix and the
-Hessian has (d K)^2 entries; only products with it are taken, by conjugate gradients. The kernels in
+For a scalar prediction and few features the Hessian is a small matrix, and is factorised. Of many features, and for
+softmax, where w is a flat (d, K) matrix, only products with it are taken, by conjugate gradients. The kernels in
 `sottovoce.oracle.argmin.solver` do the same faster, and more: they take kinked losses and an l1 part.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -31,6 +32,8 @@ from sottovoce.problem.rows import Matrix
 
 # Newton needs about ten; damped steps from far away a few dozen.
 _MOST_STEPS = 100
+# Features up to which the Hessian is written out: beyond, d^2 numbers and d^3 operations a step are too many.
+_MOST_FACTORISED = 2_000
 
 
 def refuse_unsupported(loss: Loss, regulariser: Regulariser, max_grad_norm: float | None) -> None:
@@ -55,12 +58,14 @@ class Objective(ABC):
         rows: (m, d), dense or sparse.
         labels: (m,).
         share: (m,) the weight of every row in the sum.
+        patience: called before every pass over the rows; raises where it has lasted too long.
     """
 
     loss: Loss
     rows: Matrix
     labels: Floats
     share: Floats  # weight of every row
+    patience: Callable[[], None] = lambda: None
 
     @abstractmethod
     def predictions(self, w: Array) -> Array:
@@ -109,6 +114,7 @@ class SmoothObjective(Objective):
     """F for a loss of one prediction per row."""
 
     def predictions(self, w: Array) -> Array:
+        self.patience()
         z: Array = self.rows @ w
         return z
 
@@ -118,8 +124,10 @@ class SmoothObjective(Objective):
         return gradient
 
     def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
-        """By factorising the Hessian."""
+        """By factorising the Hessian or, of many features, by products with it."""
         curvatures = self.share * self.loss.curvature(self.predictions(w), self.labels, self.loss.theta)
+        if len(w) > _MOST_FACTORISED:
+            return _by_products(lambda v: self.rows.T @ (curvatures * self.predictions(v)) + mu * v, gradient)
         weighted = self.rows * curvatures[:, None]
         hessian = self.rows.T @ weighted
         dense: Array = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
@@ -132,6 +140,7 @@ class SoftmaxObjective(Objective):
     """F for softmax: w is a flat (d, K) matrix."""
 
     def predictions(self, w: Array) -> Array:
+        self.patience()
         z: Array = self.rows @ w.reshape(self.rows.shape[1], self.loss.outputs)
         return z
 
@@ -139,15 +148,14 @@ class SoftmaxObjective(Objective):
         return self._sum(self.loss.slope(self.predictions(w), self.labels, self.loss.theta))
 
     def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
-        """By conjugate gradients, as exactly as the gradient is small: this keeps Newton's speed near the minimum."""
+        """By products with the Hessian."""
         p = probabilities(self.predictions(w))
 
         def product(v: Array) -> Array:
             u = p * self.predictions(v)
             return self._sum(u - p * u.sum(axis=1, keepdims=True)) + mu * v
 
-        hessian = LinearOperator((len(w), len(w)), matvec=product, dtype=w.dtype)
-        return cg(hessian, -gradient, rtol=min(0.1, float(np.sqrt(np.linalg.norm(gradient)))))[0].astype(w.dtype)
+        return _by_products(product, gradient)
 
     def _sum(self, slopes: Array) -> Array:
         """sum_j share_j a_j slopes_j^T, flat."""
@@ -155,9 +163,20 @@ class SoftmaxObjective(Objective):
         return gradient.reshape(-1)
 
 
-def objective_of(loss: Loss, rows: Matrix, labels: Floats, share: Floats) -> Objective:
+def _by_products(product: Callable[[Array], Array], gradient: Array) -> Array:
+    """-H^-1 gradient by conjugate gradients, as exactly as the gradient is small: this keeps Newton's speed near the
+    minimum.
+    """
+    hessian = LinearOperator((len(gradient), len(gradient)), matvec=product, dtype=gradient.dtype)
+    step: Array = cg(hessian, -gradient, rtol=min(0.1, float(np.sqrt(np.linalg.norm(gradient)))))[0]
+    return step.astype(gradient.dtype)
+
+
+def objective_of(
+    loss: Loss, rows: Matrix, labels: Floats, share: Floats, patience: Callable[[], None] = lambda: None
+) -> Objective:
     """F for that loss."""
     if isinstance(loss, Softmax):
-        return SoftmaxObjective(loss, rows, labels, share)
+        return SoftmaxObjective(loss, rows, labels, share, patience)
     expect_one_output(loss, "Newton's method")
-    return SmoothObjective(loss, rows, labels, share)
+    return SmoothObjective(loss, rows, labels, share, patience)

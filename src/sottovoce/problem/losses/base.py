@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.errors import UnsupportedError, expect
+from sottovoce.errors import InputError, UnsupportedError, expect
 
 
 class LabelSet(ABC):
@@ -15,7 +15,9 @@ class LabelSet(ABC):
 
     @abstractmethod
     def check(self, labels: Array) -> None:
-        """Raise `InputError`, naming the first bad row and its value, unless every label belongs."""
+        """Raise `InputError`, naming the first bad row, unless every label belongs. Its label is not quoted: it may be
+        private, and errors end up in logs.
+        """
 
     @abstractmethod
     def predict(self, z: Array) -> Array:
@@ -41,7 +43,7 @@ def _check_rows(labels: Array, good: Array, expected: str) -> None:
     expect(labels.ndim == 1, "labels as a one-dimensional array", shape=labels.shape)
     bad = np.flatnonzero(~np.asarray(good, dtype=bool))
     if bad.size:
-        expect(False, expected, row=int(bad[0]), label=labels[bad[0]].item())
+        raise InputError(f"Expected {expected}, got another in row={int(bad[0])}.")
 
 
 @final

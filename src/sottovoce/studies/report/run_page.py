@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sottovoce.arrays import Floats
 from sottovoce.files.models import Model
+from sottovoce.files.models.coefficients import coefficients
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
 from sottovoce.studies.report.page import TextTable, inline, picture, render_page
@@ -52,8 +53,10 @@ def spending(history: Columns, target: float) -> Figure:
             _curve(right, history, "epsilon", "", 1)
             if math.isfinite(target):
                 right.axhline(target, color=INK, linewidth=0.8, linestyle=DASHES[2])
-                right.annotate("promised", (1.0, target), xycoords=("axes fraction", "data"), xytext=(-2, -3),
-                               textcoords="offset points", ha="right", va="top", fontsize=7.5)  # fmt: skip
+                # Above the line, where no curve is, and with room for it.
+                right.annotate("promised", (0.0, target), xycoords=("axes fraction", "data"), xytext=(4, 2),
+                               textcoords="offset points", ha="left", va="bottom", fontsize=7.5)  # fmt: skip
+                right.set_ylim(top=1.15 * max(target, *map(float, history["epsilon"])))
         right.set_ylim(bottom=0)
         right.set_title("epsilon spent")
     return figure
@@ -81,18 +84,16 @@ def by_site(sites: Columns) -> Figure:
     return figure
 
 
-def coefficients(model: Model, output: int) -> Figure:
-    """The largest weights of one output, with names."""
-    weights = model.weights[:, output]
+def largest_coefficients(model: Model, output: int) -> Figure:
+    """Those that move one output furthest, with names."""
     # The largest by size, then shown in the order of their sign.
-    largest = np.argsort(np.abs(weights))[-_MOST_COEFFICIENTS:]
-    order = largest[np.argsort(weights[largest])]
+    found = sorted(coefficients(model).largest(output, _MOST_COEFFICIENTS), key=lambda one: one.effect[output])
+    effects = [one.effect[output] for one in found]
     with style():
-        figure = Figure(figsize=(_WIDE, 0.19 * len(order) + 0.9))
+        figure = Figure(figsize=(_WIDE, 0.19 * len(found) + 0.9))
         axes = figure.add_subplot()
-        colours = [CYCLE[0] if weights[i] > 0 else CYCLE[1] for i in order]
-        axes.barh(np.arange(len(order)), weights[order], color=colours, height=0.7)
-        axes.set_yticks(np.arange(len(order)), [model.names[i] for i in order])
+        axes.barh(np.arange(len(found)), effects, color=[CYCLE[0 if x > 0 else 1] for x in effects], height=0.7)
+        axes.set_yticks(np.arange(len(found)), [one.feature for one in found])
         axes.axvline(0, color=INK, linewidth=0.7)
         axes.grid(False, axis="y")
         axes.set_xlabel(_direction(model, output))
@@ -102,9 +103,9 @@ def coefficients(model: Model, output: int) -> Figure:
 def _direction(model: Model, output: int) -> str:
     """What a weight to the right speaks for."""
     if model.classes is None:
-        return "weight: to the right, a larger prediction"
+        return "from the lowest to the highest value: to the right, a larger prediction"
     name = model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]
-    return f"weight: to the right, for {name!r}"
+    return f"from the lowest to the highest value: to the right, for {name!r}"
 
 
 def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> None:
@@ -145,8 +146,8 @@ def run_page(run: Run) -> str:
     figures = {
         "learning": learning(run.history, summary["optimum_risk"], named),
         "spending": spending(run.history, model.privacy.promised),
-        "sites": by_site(run.sites),
-        **{name: coefficients(model, i) for i, name in enumerate(outputs)},
+        **({} if run.sites is None else {"sites": by_site(run.sites)}),
+        **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
     }
     return render_page(
         "run.html.j2",
@@ -159,33 +160,75 @@ def run_page(run: Run) -> str:
         drawn={name: inline(picture(figure, "svg").decode(), name) for name, figure in figures.items()},
         outputs={n: f"Coefficients: {classes[i]}" if classes else "Coefficients" for i, n in enumerate(outputs)},
         scores=_scores(summary),
-        sites=_all_sites(run.sites),
-        weights=_weights(model, classes or ("weight",)),
+        sites=None if run.sites is None else _all_sites(run.sites),
+        weights=_weights(model, classes),
     )
 
 
+# Figures of the consensus and of no model, in this order; those that a loss has none of are left out.
+_FIGURES = {
+    "average_precision": "average precision %", "auc": "AUC", "mean_absolute_error": "mean absolute error", "r2": "R²",
+}  # fmt: skip
+
+
 def _scores(summary: Mapping[str, Any]) -> TextTable:
-    """Mean loss and accuracy of each of the three models that a run ends with."""
-    test = summary["test"]
-    headings = ["model", "mean loss", "accuracy %"]
-    headings += ["test loss", "test accuracy %"] if test else []
+    """How good the models are that a run ends with, the one of the file marked, and no model."""
+    parts = [("", summary), *([("test ", summary["test"])] if summary["test"] else [])]
+    own = {where: (scores.get("metrics") or {}).get("consensus") or {} for where, scores in parts}
+    shown = [name for name in _FIGURES if any(found.get(name) is not None for found in own.values())]
+    headings = ["model"]
+    for where, _ in parts:
+        headings += [
+            f"{where}{summary['loss']} loss",
+            f"{where}accuracy %",
+            *(where + _FIGURES[name] for name in shown),
+        ]
     rows = []
-    for output, words in LINES.items():
-        parts = [summary["risk"][output], summary["accuracy"][output]]
-        parts += [test["risk"][output], test["accuracy"][output]] if test else []
-        rows.append((words, *(_number(value, place) for place, value in enumerate(parts))))
+    for output, words in _ENDS.items():
+        if output == _NO_MODEL or output in summary["risk"]:
+            rows.append((words, *(cell for _, scores in parts for cell in _cells(scores, output, shown))))
     return TextTable(tuple(headings), rows, frozenset(range(1, len(headings))))
 
 
-def _number(value: float | None, place: int) -> str:
-    """A loss with four digits or, at every second place, an accuracy in per cent."""
-    return _NOTHING if value is None else f"{value:.4f}" if place % 2 == 0 else f"{100 * value:.2f}"
+_NO_MODEL = "no_model"
+_ENDS = {
+    **LINES,
+    "site": "what a real site would get: mean of its own and its neighbours' last broadcasts",
+    "consensus": "mean of all sites: the model in the file",
+    _NO_MODEL: "no model: a constant answer",
+}
 
 
-def _weights(model: Model, outputs: tuple[str, ...]) -> TextTable:
-    """Every weight of the model, by the name of its feature."""
-    rows = [(name, *(f"{w:+.4f}" for w in weights)) for name, weights in zip(model.names, model.weights, strict=True)]
-    return TextTable(("feature", *outputs), rows, frozenset(range(1, 1 + len(outputs))))
+def _cells(scores: Mapping[str, Any], output: str, shown: Sequence[str]) -> list[str]:
+    """The figures of one model on some rows."""
+    metrics = scores.get("metrics") or {}
+    found = metrics.get(output) or {}
+    risk, accuracy = (
+        (found.get("risk"), found.get("accuracy"))
+        if output == _NO_MODEL
+        else (scores["risk"].get(output), scores["accuracy"].get(output))
+    )
+    share = {"average_precision": 100.0}
+    figures = [(found.get(name), share.get(name, 1.0)) for name in shown]
+    more = [_NOTHING if value is None else f"{factor * value:.4g}" for value, factor in figures]
+    return [
+        _NOTHING if risk is None else f"{risk:.4f}",
+        _NOTHING if accuracy is None else f"{100 * accuracy:.2f}",
+        *more,
+    ]
+
+
+def _weights(model: Model, classes: tuple[str, ...] | None) -> TextTable:
+    """Every coefficient of the model in the unit of its column, by the name of its feature."""
+    found = coefficients(model)
+    if classes is None:
+        rows = [(one.feature, f"{one.effect[0]:+.4g}", f"{one.per_unit[0]:+.4g}") for one in found.features]
+        rows.append(("intercept", _NOTHING, f"{found.intercept[0]:+.4g}"))
+        return TextTable(("feature", "from lowest to highest", "per unit of the column"), rows, frozenset((1, 2)))
+    lines = [(one.feature, *(f"{x:+.4g}" for x in one.per_unit)) for one in found.features]
+    lines.append(("intercept", *(f"{x:+.4g}" for x in found.intercept)))
+    headings = ("feature, per unit of the column", *classes)
+    return TextTable(headings, lines, frozenset(range(1, len(headings))))
 
 
 def _all_sites(sites: Columns) -> TextTable:

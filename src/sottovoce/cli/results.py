@@ -1,0 +1,212 @@
+"""What `train` says when it is done: how good the models are, which one is in the file, and what is promised."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sottovoce.arrays import Array
+from sottovoce.cli.output import counted, exactly, up
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.accounting.accountant import leaves
+from sottovoce.privacy.statement import milestones
+from sottovoce.problem.evaluation import Figures
+from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
+from sottovoce.simulation.optimum import name_of_optimum
+from sottovoce.studies.run import SITE, Scores, Trained, spread
+
+# What each line of the table is the score of.
+_LINES = {
+    "average": "each node's mean over its steps",
+    "last": "each node's last broadcast",
+    SITE: "what a real site would get, the mean of its own and its neighbours' last broadcasts",
+    "consensus": "mean of all last broadcasts",
+    "optimum": "",  # what was optimised: see `name_of_optimum`
+    "majority": "always the more frequent label",
+    "no model": "",  # the best constant answer: see `_constant`
+}
+_KEPT = "consensus"  # the model of the file
+_NOTHING = "-"
+
+
+def show(trained: Trained, out: Path | None) -> None:
+    """Scores, promise, where it was written, how long it took."""
+    console = Console(highlight=False)
+    console.print(_title(trained))
+    for rows, scores in {"On the rows learnt from": trained.learnt, "On the test rows": trained.tested}.items():
+        if scores is not None:
+            console.print(rows if trained.tested is not None else "", end="\n" if trained.tested is not None else "")
+            console.print(_table(trained, scores))
+    console.print(_marked(trained, out), soft_wrap=True)
+    for line in _remarks(trained):
+        console.print(line)
+    if trained.holder_only is not None:
+        # Right below the figures: who copies them should copy this, too.
+        console.print(Text(trained.holder_only, style="bold"))
+    for line in _promise(trained):
+        console.print(line)
+    if (observers := observers_table(trained.result.privacy)) is not None:
+        console.print(observers)
+    if out is not None:
+        console.print(Text(f"Written to {out}."), soft_wrap=True)
+    console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
+
+
+def _title(trained: Trained) -> Text:
+    c, data, nodes = trained.config, trained.problem.title, trained.problem.sites.n
+    steps = "" if c.local_steps is None else f" of {counted(c.local_steps, 'local step')}"
+    rounds, runs = counted(c.rounds or 0, "round"), counted(c.runs or 1, "run")
+    return Text(f"{c.algorithm} on {data}: {counted(nodes, 'node')}, {c.graph} graph, {rounds}{steps}, {runs}")
+
+
+def _table(trained: Trained, scores: Scores) -> Table:
+    """One line per output, the one of the file marked, then the yardsticks."""
+    lines = _lines(trained, scores)
+    columns = {"model": [f"{name} *" if name == _KEPT else name for name in lines], **_columns(trained, scores, lines)}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in columns:
+        table.add_column(heading, no_wrap=True)
+    for name, *cells in zip(lines, *columns.values(), strict=True):
+        table.add_row(*cells, end_section=name == _KEPT)
+    return table
+
+
+def _lines(trained: Trained, scores: Scores) -> list[str]:
+    """Which lines there is something to say in."""
+    idle = {SITE} - set(scores.risk)
+    if trained.optimum is None or scores is not trained.learnt:
+        idle.add("optimum")
+    if scores.majority is None or scores.rare is not None:
+        idle.add("majority")
+    if scores.nothing is None:
+        idle.add("no model")
+    return [name for name in _LINES if name not in idle]
+
+
+def _columns(trained: Trained, scores: Scores, lines: list[str]) -> dict[str, list[str]]:
+    """The loss, then what people know models by."""
+    own, none = scores.figures or Figures(math.nan), scores.nothing or Figures(math.nan)
+    loss, optimum = trained.solved.algorithm.loss.name, trained.optimum if scores is trained.learnt else None
+    columns = {f"{loss} loss": _figures(scores.risk, 4, lines, optimum=optimum, **_of(none.risk))}
+    one = {_KEPT: own, "no model": none}
+    if scores.majority is None:
+        columns["mean absolute error"] = _alone(one, "mean_absolute_error", lines, 4)
+        columns["R²"] = _alone(one, "r2", lines, 3)
+        return columns
+    if scores.rare is None:
+        share = _hundredfold(none.accuracy)
+        columns["accuracy %"] = _figures(
+            _percent(scores), 2, lines, majority=_hundredfold(scores.majority), **_of(share)
+        )
+    else:
+        columns["average precision %"] = _alone(one, "average_precision", lines, 2, 100)
+    if own.auc is not None:
+        columns["AUC"] = _alone(one, "auc", lines, 3)
+    return columns
+
+
+def _of(value: float | None) -> dict[str, float | None]:
+    return {"no model": value}
+
+
+def _alone(by_line: Mapping[str, Figures], name: str, lines: list[str], digits: int, factor: float = 1) -> list[str]:
+    """A column of what is known of the consensus and of no model alone."""
+    values = {line: getattr(found, name) for line, found in by_line.items()}
+    return _figures({}, digits, lines, **{line: None if x is None else factor * x for line, x in values.items()})
+
+
+def _words(trained: Trained, name: str) -> str:
+    """What a line of the table is the score of."""
+    if name == "optimum":
+        return name_of_optimum(trained.problem.sites, trained.solved.algorithm)
+    return constant_words(trained.solved.algorithm.loss) if name == "no model" else _LINES[name]
+
+
+def constant_words(loss: Loss) -> str:
+    """What somebody answers who looks at no feature."""
+    if isinstance(loss.labels, Reals):
+        return f"always the {loss.theta:g} quantile" if isinstance(loss, Quantile) else "always the median"
+    return "always the shares of the labels" if isinstance(loss, Logistic | Softmax) else "the best constant answer"
+
+
+def _marked(trained: Trained, out: Path | None) -> Text:
+    """Which model the mark is on."""
+    place = "the model that --out would keep" if out is None else f"the model in {out / 'model.safetensors'}"
+    return Text(f"* {place}{', of the first run' if (trained.config.runs or 1) > 1 else ''}.")
+
+
+def _remarks(trained: Trained) -> list[Text]:
+    """What the table means, and whether the model is any good."""
+    loss, judged = trained.solved.algorithm.loss, trained.tested or trained.learnt
+    lines = [Text(f"{name}: {_words(trained, name)}.") for name in _lines(trained, trained.learnt)]
+    lines.append(Text(f"The {loss.name} loss is a mean over rows, in {trained.loss_unit}."))
+    if trained.learnt.rare is not None:
+        lines.append(
+            Text(f"{trained.learnt.rare!r} is rare: accuracy would say little, so average precision is shown.")
+        )
+    if judged.worse_than_nothing and judged.figures is not None and judged.nothing is not None:
+        lines.append(
+            Text(
+                f"The model is WORSE THAN NO MODEL: {constant_words(loss)} has a loss of {judged.nothing.risk:.4f}, it "
+                f"has {judged.figures.risk:.4f}. Do not use it; it takes more rows, or a larger epsilon.",
+                style="bold red",
+            )
+        )
+    return lines
+
+
+def _percent(scores: Scores) -> dict[str, Array]:
+    return {name: 100 * values for name, values in scores.accuracy.items()}
+
+
+def _hundredfold(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _figures(by_output: Mapping[str, Array], digits: int, lines: list[str], **yardsticks: float | None) -> list[str]:
+    """One column: mean and spread over runs of every output, then the yardsticks. The points line up."""
+    means = {name: float(values.mean()) for name, values in by_output.items()}
+    means |= {name: value for name, value in yardsticks.items() if value is not None}
+    means = {name: mean for name, mean in means.items() if math.isfinite(mean)}
+    width = max((len(f"{mean:.{digits}f}") for mean in means.values()), default=0)
+    cells = []
+    for name in lines:
+        std = spread(by_output[name]) if name in by_output else None
+        cell = f"{means[name]:{width}.{digits}f}" if name in means else _NOTHING
+        cells.append(cell if std is None or name not in means else f"{cell} ± {std:.{digits}f}")
+    return cells
+
+
+def _promise(trained: Trained) -> list[Text]:
+    privacy = trained.result.privacy
+    if not privacy.private:
+        return [Text("NOT PRIVATE: no noise was added. What was released may reveal any row.", style="bold red")]
+    promised, counted, sigma = exactly(privacy.target_epsilon), "", privacy.sigma or 0.0
+    if privacy.runs > 1:
+        counted = f" That is all {privacy.runs} runs together; each was asked for epsilon = {promised}."
+        promised = up(privacy.promised)
+    least = "at least " if len(leaves(privacy.event)) > 1 else ""
+    return [
+        Text(f"Promised: epsilon = {promised}, delta = {exactly(privacy.delta)}, for {privacy.unit}.{counted}"),
+        Text(
+            f"Noise: sigma = {least}{up(sigma)} ({privacy.calibration} calibration) in each of {trained.steps} steps, "
+            f"which cost epsilon = {up(privacy.epsilon)} in all."
+        ),
+        *(Text(f"Note: {note}", style="bold") for note in privacy.notes),
+    ]
+
+
+def observers_table(privacy: PrivacyStatement) -> Table | None:
+    """What holds against how many colluding sites, where that depends on it."""
+    if len(privacy.observers) < 2:
+        return None
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("colluding sites, with the relay", justify="right")
+    table.add_column("epsilon", justify="right")
+    for line in milestones(privacy.observers):
+        table.add_row(str(line.colluding), up(line.epsilon))
+    return table

@@ -1,0 +1,113 @@
+"""`sottovoce show`: what a model file holds, for people."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sottovoce.files.models import Model
+
+_MOST = 15  # coefficients of an output that are shown
+
+
+def show(
+    model: Annotated[
+        Path, typer.Argument(help="Model file, as training leaves it: model.safetensors.", metavar="MODEL")
+    ],
+    every: Annotated[bool, typer.Option("--all", help="Show every coefficient, not only the largest.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+) -> None:
+    """Say what a model predicts, what it promises to the rows it was learnt from, its coefficients, and its origin.
+
+    All of it is part of the file: whoever has the file may see it.
+    """
+    from sottovoce.cli.output import print_json
+    from sottovoce.files import models
+
+    loaded = models.load(model)
+    if json:
+        print_json(_facts(loaded))
+    else:
+        _show(loaded, every)
+
+
+def _facts(model: "Model") -> dict[str, Any]:
+    from sottovoce.files.models.coefficients import coefficients
+
+    return {
+        **model.to_dict(),
+        "label": None if model.schema is None else model.schema.label.to_dict(),
+        "coefficients": coefficients(model).to_dict(),
+        "privacy": model.privacy.to_dict(),
+        "provenance": dict(model.provenance),
+        "signed_by": model.signed_by,
+    }
+
+
+def _show(model: "Model", every: bool) -> None:
+    from sottovoce.cli.output import console, say
+    from sottovoce.cli.results import observers_table
+
+    shown = console()
+    say(shown, _predicts(model))
+    say(shown, "")
+    say(shown, model.privacy.prose())
+    if (table := observers_table(model.privacy)) is not None:
+        shown.print(table)
+    for output, name in enumerate(_outputs(model)):
+        _show_coefficients(model, output, name, every)
+    say(shown, "")
+    for name, value in model.provenance.items():
+        say(shown, f"{name}: {_told(value)}")
+    say(shown, f"signed by: {model.signed_by or 'nobody'}")
+
+
+def _predicts(model: "Model") -> str:
+    """What comes out, and of what."""
+    what = "the label" if model.schema is None else repr(model.schema.label.column)
+    of = f"{model.d} features" if model.schema is None else f"{len(model.schema.columns)} columns ({model.d} features)"
+    if model.classes is None:
+        return f"Predicts the number {what} from {of}. Learnt with the loss {model.loss.name}."
+    among = ", ".join(model.classes[:10]) + (", ..." if len(model.classes) > 10 else "")
+    how = " with probabilities" if model.has_probabilities else ""
+    return f"Predicts {what} among {among}{how}, from {of}. Learnt with the loss {model.loss.name}."
+
+
+def _outputs(model: "Model") -> list[str]:
+    """What a larger output speaks for."""
+    if model.classes is None:
+        return ["a larger prediction"]
+    return [repr(name) for name in (model.classes if model.weights.shape[1] > 1 else model.classes[1:])]
+
+
+def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool) -> None:
+    from math import exp
+
+    from sottovoce.cli.output import console, plain, say, table
+    from sottovoce.files.models.coefficients import coefficients
+    from sottovoce.problem.losses import Logistic
+
+    found, shown = coefficients(model), console()
+    chosen = list(found.features) if every else found.largest(output, _MOST)
+    odds = isinstance(model.loss, Logistic)
+    lines = table("feature", "from lowest to highest", "per unit", *(["odds ratio per unit"] if odds else []))
+    for one in chosen:
+        effect, per_unit = one.effect[output], one.per_unit[output]
+        ratio = [f"{exp(per_unit):.4g}" if per_unit < 700 else "huge"] if odds else []
+        lines.add_row(plain(one.feature), f"{effect:+.4g}", f"{per_unit:+.4g}", *ratio)
+    say(shown, "")
+    which = (
+        "All" if every or len(chosen) == len(found.features) else f"The {len(chosen)} largest of {len(found.features)}"
+    )
+    say(shown, f"{which} coefficients, in the units of the columns; above 0 speaks for {speaks_for}.")
+    shown.print(lines)
+    say(shown, f"Intercept: {found.intercept[output]:+.4g}, where every number is 0 and nothing is said.")
+
+
+def _told(value: object) -> str:
+    """A value of the provenance on one line."""
+    if isinstance(value, dict):
+        parts = [f"{name} = {part}" for name, part in list(value.items())[:_MOST]]
+        return ", ".join(parts) + (f" and {len(value) - _MOST} more" if len(value) > _MOST else "")
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,106 @@
+"""What a model's weights say of the columns of a file, in their own units.
+
+Weights belong to encoded rows: numbers are moved into [0, 1] or [-1, 1], and with row_norm = "bound" every row is then
+divided by B = sqrt(number of columns + intercept^2). Both are undone here:
+
+    z = intercept + sum over columns of (per unit) x    for a number x
+                                     or (effect)        for a category, a bin, a boolean that is true, a missing value
+
+A row that a schema with a numeric `row_norm` cuts is shorter than that says: its z is that much nearer to the offset.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.files.models.model import Model
+from sottovoce.files.schema import Schema
+from sottovoce.files.schema.columns import Categorical, Ranged
+
+
+@final
+@dataclass(frozen=True)
+class Coefficient:
+    """Of one feature, for every output: one number, or one for each class.
+
+    Args:
+        feature: its name.
+        effect: how far the output moves from the lowest to the highest value, or from no to yes.
+        per_unit: how far for 1 in the unit of the column; as `effect` where there are no units.
+        listed: False for what stands for all that the schema does not list, such as "<other>": a category that the code
+            book does not have is no finding.
+    """
+
+    feature: str
+    effect: tuple[float, ...]
+    per_unit: tuple[float, ...]
+    listed: bool = True
+
+
+@final
+@dataclass(frozen=True)
+class Coefficients:
+    """All of a model: of the features, and what is predicted where all of them are zero in their own units."""
+
+    features: tuple[Coefficient, ...]
+    intercept: tuple[float, ...]
+
+    def largest(self, output: int, most: int) -> list[Coefficient]:
+        """Those that move this output furthest, largest first; what is not listed is not among them."""
+        listed = [one for one in self.features if one.listed]
+        return sorted(listed, key=lambda one: -abs(one.effect[output]))[:most]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
+
+
+def coefficients(model: Model) -> Coefficients:
+    """Of the columns of the schema; of a model without one, the weights as they are."""
+    if model.schema is None:
+        found = [_plain(name, row) for name, row in zip(model.names, model.weights, strict=True)]
+        return Coefficients(tuple(found), (model.offset,) * model.weights.shape[1])
+    weights = model.weights / _divisor(model.schema)
+    constant: Floats = np.full(weights.shape[1], model.offset)
+    if model.schema.intercept > 0:
+        constant += model.schema.intercept * weights[-1]
+    parts = list(_parts(model.schema, weights))
+    for _, moved in parts:
+        constant += moved
+    return Coefficients(tuple(part for part, _ in parts), tuple(constant.tolist()))
+
+
+def _divisor(schema: Schema) -> float:
+    """What every encoded row was divided by; rows that were cut, and by how much, are not known here."""
+    return schema.encoded_norm if schema.row_norm == "bound" else 1.0
+
+
+def _plain(name: str, weights: Floats, listed: bool = True) -> Coefficient:
+    numbers = tuple(float(w) for w in weights)
+    return Coefficient(name, numbers, numbers, listed)
+
+
+def _parts(schema: Schema, weights: Floats) -> Iterator[tuple[Coefficient, Floats]]:
+    """Every feature but the intercept, and what its zero in the column's unit adds to the constant."""
+    place, none = 0, np.zeros(weights.shape[1])
+    for column in schema.columns:
+        names, own = column.feature_names(), weights[place : place + column.width]
+        place += column.width
+        other = len(column.categories) if isinstance(column, Categorical) and column.other else None
+        for number, (name, row) in enumerate(zip(names, own, strict=True)):
+            if number == 0 and isinstance(column, Ranged) and column.edges is None:
+                yield _scaled(column, name, row)
+            else:
+                yield _plain(name, row, listed=number != other), none
+
+
+def _scaled(column: Ranged, name: str, weights: Floats) -> tuple[Coefficient, Floats]:
+    """A number that was moved into [0, 1] (unit) or [-1, 1] (symmetric)."""
+    low, high = column.bounds
+    effect = weights if column.scale == "unit" else 2 * weights
+    slope = effect / (high - low)
+    moved: Floats = -slope * low - (0 if column.scale == "unit" else weights)
+    return Coefficient(name, tuple(effect.tolist()), tuple(slope.tolist())), moved
