@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import sottovoce as sv
 from plan.test_plan_command import APP
 from sottovoce import graphs
 from sottovoce.plan import plan
 from sottovoce.plan.joining import advice, kinds, noise
+from sottovoce.problem.sites import WEIGHTS
 
 STEEP = [16000, 4900, 2500, 1500, 1000, 760, 590, 470, 380, 320, 270, 230]
 
@@ -43,7 +43,7 @@ def test_alike_sites_count_the_same_and_nothing_is_said(sizes):
     assert [kind.sites for kind in kinds(found.task)] == ([4] if len(set(sizes)) == 1 else [1, 1, 1, 1])
 
 
-@pytest.mark.parametrize("weights", sv.sites.WEIGHTS)
+@pytest.mark.parametrize("weights", WEIGHTS)
 def test_given_weights_stay(weights):
     assert made(STEEP, fixed={"weights": weights}).settings["weights"] == weights
 
@@ -68,7 +68,7 @@ def test_noise_is_that_of_the_weighted_mean():
 
 
 def test_squared_rows_never_advise_to_leave_sites_out_and_equal_ones_do():
-    words = {w: " ".join(advice(made(STEEP, fixed={"weights": w}).task)) for w in sv.sites.WEIGHTS}
+    words = {w: " ".join(advice(made(STEEP, fixed={"weights": w}).task)) for w in WEIGHTS}
     assert "Leave out" not in words["squared"]
     assert "weigh 0." in words["squared"]
     assert "a site as its rows squared (weights=squared); the largest site weighs" in words["squared"]
@@ -78,7 +78,7 @@ def test_squared_rows_never_advise_to_leave_sites_out_and_equal_ones_do():
 
 def test_every_size_is_told_what_it_gains(steep):
     assert [gain.kind for gain in steep.gains] == list(kinds(steep.task))
-    assert {gain.together for gain in steep.gains} == {steep.predicted.joined.mean}
+    assert {gain.together for gain in steep.gains} == {steep.predicted.together.mean}
     smallest, largest = steep.gains[-1], steep.gains[0]
     assert smallest.alone > largest.alone
     assert smallest.helps
