@@ -38,9 +38,9 @@ UNSEEN = 0.002  # of a table's least mean loss: an excess that nobody would noti
 TIE = 0.002  # what it counts, in log risk, that pull or eta are a factor of e away from the curvature
 # Numbers of the rows that all steps together may look at, about a minute on two cores. A row is taken to have as many
 # that are not zero as SPARSE sqrt(d), or d.
-WORK, SPARSE = 3e10, 4.0
+WORK, SPARSE = 1.5e10, 4.0
 # Fewer full gradients than this do not get far. Where WORK allows for no more, batches are taken.
-LEAST_STEPS = 100
+LEAST_STEPS = 50
 LEAST_ROUNDS = 25  # that are planned where more could be had: the fewer, the longer the steps that have to be trusted
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
 # Least pull of the neighbours, in curvatures. For few sites the consensus is foretold to do well with none at all, each
