@@ -1,6 +1,7 @@
 """How good is the planner? Its settings against the best of a wide search that looks at the real rows.
 
     python benchmarks/plan_search.py --workers 16 --time-limit 540      again and again until nothing is left
+    python benchmarks/plan_search.py --tables                           other tables; writes plan_unseen.json
 
 For Adult and Bank Marketing, epsilon 0.1, 0.5, 1 and 4, for 5, 20 and 100 sites, complete and ring:
 
@@ -9,6 +10,11 @@ For Adult and Bank Marketing, epsilon 0.1, 0.5, 1 and 4, for 5, 20 and 100 sites
     race      the best of these on all rows, 4 runs; the best of those, 16 runs
     refine    neighbours of the winner, half a grid step away, twice
     verdict   plan and winner with 24 runs of fresh noise: mean risk minus the pooled optimum's
+
+With --tables, the tables of benchmarks/tables.py: 5 sites at epsilon 0.5 and 20 at epsilon 2, complete, at most 20,000
+rows with the noise of all, by a smaller search that begins with the plan's own setting; and what the plan foretold when
+it was told nothing, how frequent the labels are, or also one of its words for how predictable they are, beside what
+came.
 
 Every evaluation is written to OUT.trials.jsonl when it is done, so an interrupted search goes on where it was. A ratio
 of 1.05 says that the plan's excess risk is 5 % above the best that the search found. The search is not private and the
@@ -22,6 +28,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +37,9 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-OUT = Path(__file__).with_name("plan.json")
+OUT, UNSEEN = Path(__file__).with_name("plan.json"), Path(__file__).with_name("plan_unseen.json")
+ROWS = Path(__file__).parent.parent / "build" / "tables"  # as benchmarks/unseen.py keeps them
+PACKAGED = ("adult", "bank")
 DELTA, PAPERS_LAMBDA = 1e-5, 1e-4  # the paper's penalty, which it divides by the number of sites
 
 
@@ -44,7 +53,7 @@ class Case(NamedTuple):
 
     @property
     def lam(self) -> float:
-        return PAPERS_LAMBDA / self.sites
+        return PAPERS_LAMBDA / self.sites if self.data in PACKAGED else 1e-6
 
     @property
     def key(self) -> str:
@@ -89,28 +98,57 @@ SMALL = Grid(
 )
 
 
+# For tables: the plan's own setting is among those that are raced and refined.
+TINY = Grid(
+    rounds=(100,),
+    local_steps=(1, 10),
+    rho=WIDE.rho[1:],
+    diameter=WIDE.diameter,
+    survivors=(4, 2),
+    runs=(2, 4, 4, 8),
+)
+MOST_ROWS = 20_000  # of a table
+
+
+def rows_of(name: str) -> tuple[Any, Any]:
+    """The rows to learn from, and the loss that fits their labels."""
+    from sottovoce import datasets
+    from sottovoce.files.schema import Schema
+    from sottovoce.problem.losses import Logistic
+    from sottovoce.problem.problem import Answers, encoded
+
+    if name in PACKAGED:
+        return {"adult": datasets.adult, "bank": datasets.bank}[name](), Logistic()
+    import tables
+
+    schema = Schema.load(tables.BY_NAME[name].schema)
+    data = replace(encoded(ROWS / name / "train.csv", schema)[0], private=False)  # all of them are published
+    return data, Answers.of(schema).loss(None) or Logistic()
+
+
 class Bench:
     """One case: its rows, and the trials made so far."""
 
     def __init__(self, case: Case, cache: Path) -> None:
-        from sottovoce import datasets, graphs
-        from sottovoce.algorithms import IPADMM
+        from sottovoce import graphs
         from sottovoce.plan.trial import thinned
         from sottovoce.simulation.optimum import pooled_optimum
 
-        data = {"adult": datasets.adult, "bank": datasets.bank}[case.data]()
+        data, self.loss = rows_of(case.data)
         self.case, self.cache = case, cache
         self.sizes, self.d = [len(data) // case.sites] * case.sites, data.d
         self.graph = graphs.by_name(case.graph, case.sites)
-        self.whole = thinned(data, self.sizes, len(data), 0)
-        self.part = thinned(data, self.sizes, len(data) // 4, 0)
-        self.optimum = float(pooled_optimum(self.whole.sites, IPADMM(lam=self.case.lam)) or math.nan)
+        most = len(data) if case.data in PACKAGED else MOST_ROWS
+        self.whole = thinned(data, self.sizes, most, 0)
+        self.part = thinned(data, self.sizes, max(len(data) // 4, 5000), 0)
+        self.labels, self.data_norm = data.labels, data.data_norm
+        self.optimum = float(pooled_optimum(self.whole.sites, self.algorithm(Setting(1, 1, 1.0, 1.0))) or math.nan)
         self.done = _read_trials(cache, case)
 
     def algorithm(self, setting: Setting) -> Any:
         from sottovoce.algorithms import IPADMM
 
-        return IPADMM(epsilon=self.case.epsilon, delta=DELTA, lam=self.case.lam, **setting._asdict())
+        return IPADMM(epsilon=self.case.epsilon, delta=DELTA, lam=self.case.lam, loss=self.loss, **setting._asdict())
 
     def risk(self, setting: Setting, *, whole: bool, runs: int, seed: int = 1) -> dict[str, float]:
         """Mean risk of consensus and last, and the standard error of the first; from the file if it is there."""
@@ -192,15 +230,61 @@ def _neighbours(s: Setting, factor: float) -> Iterator[Setting]:
             yield s._replace(local_steps=steps)
 
 
-def planned(bench: Bench) -> Setting:
+def planned(bench: Bench, **told: Any) -> Any:
     """What the planner says, from public numbers."""
     from sottovoce.plan import plan
-    from sottovoce.problem.losses import Logistic
 
     public: dict[str, Any] = {"sizes": bench.sizes, "d": bench.d, "graph": bench.graph, "epsilon": bench.case.epsilon}
-    found = plan(**public, delta=DELTA, loss=Logistic(), lam=bench.case.lam)
-    chosen = found.settings
+    return plan(
+        **public, delta=DELTA, loss=bench.loss, lam=bench.case.lam, data_norm=bench.data_norm, **told
+    )  # fmt: skip
+
+
+def setting_of(plan: Any) -> Setting:
+    chosen = plan.settings
     return Setting(chosen["rounds"], chosen["local_steps"], chosen["rho"], chosen["diameter"])
+
+
+def foretold(bench: Bench, plan: Any, runs: int, best: float) -> dict[str, Any]:
+    """What was said beforehand and what came, by how much the planner was told."""
+    from sottovoce.plan.predict import masked, no_model
+    from sottovoce.plan.trial import trial
+
+    data, _ = rows_of(bench.case.data)
+    nothing = no_model(data, bench.loss)
+    told = told_of(bench, 1 - bench.optimum / nothing)
+    sums = trial(masked(plan.task, None), bench.whole, bench.graph, runs=runs, seed=2).consensus
+    lines = {}
+    for name, options in told.items():
+        made = planned(bench, **options)
+        came = bench.risk(setting_of(made), whole=True, runs=runs, seed=2)["risk"]
+        lines[name] = {
+            "told": options,
+            "ratio": (came - bench.optimum) / best,
+            "setting": setting_of(made)._asdict(),
+            "local": {"foretold": list(made.predicted.joined), "came": came},
+            "masked": {"foretold": list(made.predicted.masked), "came": float(sums.mean())},
+            "way": made.way,
+            "nothing": {"foretold": list(made.predicted.nothing), "came": nothing},
+        }
+    return lines
+
+
+def told_of(bench: Bench, explained: float) -> dict[str, dict[str, Any]]:
+    """As people would know it: shares to two digits, and a word."""
+    import numpy as np
+
+    from sottovoce.plan.synthetic import PREDICTABILITY
+    from sottovoce.problem.losses import Reals
+
+    if isinstance(bench.loss.labels, Reals):
+        first: dict[str, Any] = {"label_spread": float(f"{bench.labels.std():.1g}")}
+    else:
+        counts = np.unique(bench.labels, return_counts=True)[1] / len(bench.labels)
+        shares = [float(f"{share:.2g}") for share in counts]
+        first = {"base_rate": shares[-1] if len(shares) == 2 else tuple(x / sum(shares) for x in shares)}
+    word = next((word for word, (_, most) in PREDICTABILITY.items() if explained < most), "almost")
+    return {"nothing": {}, "frequency": first, "both": first | {"predictability": word}}
 
 
 def solve(work: tuple[Case, Grid, Path]) -> dict[str, Any]:
@@ -208,13 +292,19 @@ def solve(work: tuple[Case, Grid, Path]) -> dict[str, Any]:
     case, grid, cache = work
     started = time.perf_counter()
     bench = Bench(case, cache)
-    best = refine(bench, race(bench, screen(bench, grid), grid), grid)
+    plan = planned(bench)
+    tried = screen(bench, grid)
+    if grid == TINY:
+        tried = [setting_of(plan), *tried]
+    best = refine(bench, race(bench, tried, grid), grid)
     line: dict[str, Any] = {"case": case.key, **case._asdict(), "optimum": bench.optimum}
-    for name, setting in (("plan", planned(bench)), ("best", best)):
+    for name, setting in (("plan", setting_of(plan)), ("best", best)):
         scores = bench.risk(setting, whole=True, runs=grid.runs[3], seed=2)
         line[name] = {"setting": setting._asdict(), "excess": scores["risk"] - bench.optimum,
                       "excess_last": scores["last"] - bench.optimum, "error": scores["error"]}  # fmt: skip
     line["ratio"] = line["plan"]["excess"] / line["best"]["excess"]
+    if grid == TINY:
+        line["foretold"] = foretold(bench, plan, grid.runs[3], line["best"]["excess"])
     line["seconds"] = time.perf_counter() - started
     return line
 
@@ -240,15 +330,22 @@ def main() -> None:
     parser.add_argument("--only", help="cases whose name contains this, such as adult, adult-5, ring")
     parser.add_argument("--small", action="store_true", help="a small grid, to see that it works")
     parser.add_argument("--replan", action="store_true", help="score the plan again in finished cases")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--tables", action="store_true", help="the tables of benchmarks/tables.py")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    options.out = options.out or (UNSEEN if options.tables else OUT)
     started = time.perf_counter()
     finished = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else []
     skip = set() if options.replan else {line["case"] for line in finished}
     every = itertools.product((0.1, 0.5, 1.0, 4.0), (100, 20, 5), ("complete", "ring"), ("adult", "bank"))
     cases = [Case(data, n, graph, epsilon) for epsilon, n, graph, data in every]
+    if options.tables:
+        import tables
+
+        names = [table.name for table in sorted(tables.ALL, key=lambda table: (table.role == "seen", table.rows))]
+        cases = [Case(name, n, "complete", epsilon) for n, epsilon in ((5, 0.5), (20, 2.0)) for name in names]
     cases = [case for case in cases if case.key not in skip and (options.only or "") in case.key]
-    cache, grid = options.out.with_suffix(".trials.jsonl"), SMALL if options.small else WIDE
+    cache, grid = options.out.with_suffix(".trials.jsonl"), TINY if options.tables else SMALL if options.small else WIDE
     print(f"{len(cases)} cases to go, {len(skip)} finished", flush=True)
     with get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
         results = pool.imap_unordered(solve, [(case, grid, cache) for case in cases])

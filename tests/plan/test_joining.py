@@ -78,7 +78,7 @@ def test_squared_rows_never_advise_to_leave_sites_out_and_equal_ones_do():
 
 def test_every_size_is_told_what_it_gains(steep):
     assert [gain.kind for gain in steep.gains] == list(kinds(steep.task))
-    assert {gain.together for gain in steep.gains} == {steep.predicted.joined.mean}
+    assert {gain.together for gain in steep.gains} == {steep.predicted.together.mean}
     smallest, largest = steep.gains[-1], steep.gains[0]
     assert smallest.alone > largest.alone
     assert smallest.helps

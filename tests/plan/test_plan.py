@@ -30,7 +30,7 @@ def test_only_public_numbers_enter():
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters.values())
     assert set(parameters) == {
         "sizes", "d", "graph", "epsilon", "delta", "loss", "regulariser", "lam", "data_norm", "max_grad_norm", "fixed",
-        "max_rounds", "stand_in", "effort", "progress",
+        "max_rounds", "base_rate", "predictability", "label_spread", "colluding", "stand_in", "effort", "progress",
     }  # fmt: skip
     # Rows come in by `stand_in` alone, which the caller declares to be public.
     takes_rows = [
@@ -110,7 +110,8 @@ def test_joining(small):
 def test_to_dict_is_plain(small):
     found = small.to_dict()
     assert found["predicted"]["joined"]["mean"] == small.predicted.joined.mean
-    assert set(found) == {"settings", "predicted", "joining_helps", "by_size", "reason", "trade_off", "notes"}
+    names = {"settings", "predicted", "joining_helps", "by_size", "reason", "way", "ways", "trade_off", "notes"}
+    assert set(found) == names
     assert any("No private row" in note for note in found["notes"])
 
 
@@ -125,7 +126,7 @@ def test_shapes(sizes, d, graph):
     assert 1 <= settings["rounds"] <= 20
     assert 0 < settings["rho"] < math.inf
     assert 0 < settings["diameter"] < math.inf
-    assert (settings["batch_size"] is None) == (min(sizes) <= 200_000)
+    assert settings["batch_size"] is None
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Huber(), Quantile(0.3)], ids=lambda loss: loss.name)

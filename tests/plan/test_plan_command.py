@@ -41,6 +41,8 @@ def test_tables():
         (["--features", "4"], "--sites and --rows, or --sizes"),
         (["--sites", "3", "--rows", "10"], "--features, --schema or --stand-in"),
         (["--sizes", "1,x", "--features", "4"], "got sizes='1,x'"),
+        ([*SHAPE, "--loss", "softmax"], "--classes with loss='softmax'"),
+        ([*SHAPE, "--base-rate", "rare"], "got base_rate='rare'"),
         (["--sizes", "1,2", "--sites", "2", "--features", "4"], "either --sizes or --sites"),
         (["--sites", "0", "--rows", "1", "--features", "4"], "at least one site"),
         (["--sites", "3", "--rows", "10", "--stand-in", "iris"], "a stand-in among adult, bank, got stand_in='iris'"),
@@ -51,3 +53,32 @@ def test_refusals(arguments, message):
     error = run(*arguments).exception
     assert isinstance(error, InputError)
     assert message in str(error)
+
+
+def test_what_is_stated_of_the_labels_goes_in():
+    stated = ["--base-rate", "0.02", "--predictability", "hardly", "--colluding", "2", "--json"]
+    found = json.loads(run(*SHAPE, *stated).stdout)
+    assert found["predicted"]["nothing"]["mean"] == pytest.approx(0.098, abs=0.03)
+    assert found["predicted"]["masked"] is None
+    assert found["way"] == "local"
+    assert any("2 % positive; the best model takes 1 to 6 % off" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [(["--loss", "softmax", "--classes", "3"], "softmax"),
+     (["--classes", "3", "--base-rate", "0.5,0.3,0.2"], "softmax"),
+     (["--loss", "huber", "--threshold", "0.2", "--label-spread", "0.3"], "huber")],
+)  # fmt: skip
+def test_other_losses(arguments, name):
+    found = json.loads(run(*SHAPE, *arguments, "--json").stdout)
+    assert f"--loss {name}" in found["train"]
+    assert found["predicted"]["joined"]["mean"] > 0
+
+
+def test_without_a_terminal_progress_is_lines_and_settings_come_first():
+    shown = run(*[option for option in SHAPE if option != "--quiet"])
+    assert shown.stderr.count("Trying on made-up tables") == 6
+    assert shown.stdout.index("diameter") < shown.stdout.index("Mean loss that is foretold")
+    assert "No model, always the same answer" in shown.stdout
+    assert "masked sums" in shown.stdout

@@ -2,8 +2,9 @@
 
 import json as json_module
 import math
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,11 +13,14 @@ from sottovoce.errors import InputError, expect
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sottovoce.plan import Outcome, Plan
+    from sottovoce.plan import Interval, Outcome, Plan
     from sottovoce.problem.dataset import Dataset
+    from sottovoce.problem.losses import Loss
+    from sottovoce.problem.problem import Answers
 
 _NETWORK, _PRIVACY, _PROBLEM, _OUTPUT = "Network", "Privacy", "Problem", "Files and output"
 _STAND_INS = ("adult", "bank")
+_HEAD = ("epsilon", "together, local noise", "one site after that", "masked sums", "a middling site alone")
 _SHOWN = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size")
 
 
@@ -35,10 +39,31 @@ def plan(
     epsilon: Annotated[float, _option("Total budget over all rounds.", _PRIVACY)] = 1.0,
     delta: Annotated[float, _option("Chance of failure that the guarantee allows for.", _PRIVACY)] = 1e-5,
     max_grad_norm: Annotated[float | None, _option("Clip every record's gradient to this norm.", _PRIVACY)] = None,
+    colluding: Annotated[
+        int | None, _option("Sites that may tell each other all they know. Default: fewer than half.", _PRIVACY)
+    ] = None,
     features: Annotated[int | None, _option("Columns of the table, after one-hot encoding.", _PROBLEM)] = None,
     schema: Annotated[Path | None, _option("Public schema that gives columns and norm.", _PROBLEM)] = None,
     stand_in: Annotated[str | None, _option("Public data set to plan on: adult or bank.", _PROBLEM)] = None,
-    loss: Annotated[str, _option("Loss of one row.", _PROBLEM)] = "logistic",
+    loss: Annotated[
+        str | None, _option("Loss of one row. Default: what the schema's label asks for, else logistic.", _PROBLEM)
+    ] = None,
+    classes: Annotated[int | None, _option("How many classes, with --loss softmax.", _PROBLEM)] = None,
+    threshold: Annotated[
+        float | None, _option("Of --loss huber, in half-widths of the label's bounds.", _PROBLEM)
+    ] = None,
+    base_rate: Annotated[
+        str | None, _option("Share of the rarer class, as in 0.01; of all classes, as in 0.5,0.3,0.2.", _PROBLEM)
+    ] = None,
+    predictability: Annotated[
+        str | None,
+        _option(
+            "How well the label can be told: hardly, somewhat, well, almost; or 0.3 of the loss; or auc=0.8.", _PROBLEM
+        ),
+    ] = None,
+    label_spread: Annotated[
+        float | None, _option("Standard deviation of a label that is a number, in half-widths of its bounds.", _PROBLEM)
+    ] = None,
     lam: Annotated[float, _option("Weight of the regulariser beside the mean loss.", _PROBLEM)] = 1e-6,
     thorough: Annotated[
         bool, _option("Try neighbouring settings by simulation too; up to a minute.", _OUTPUT, "--thorough")
@@ -53,23 +78,60 @@ def plan(
     counts = _counts(sites, rows, sizes)
     from sottovoce.cli import output
     from sottovoce.plan import plan as make
-    from sottovoce.problem import graphs, losses
+    from sottovoce.problem import graphs
 
     public = _stand_in(stand_in)
-    d, data_norm = _shape(features, schema, public)
-    with output.progress(quiet or json) as progress:
+    shape = _shape(features, schema, public)
+    with output.progress(quiet or json) as bar:
         made = make(
-            sizes=counts, d=d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon, delta=delta,
-            loss=losses.by_name(loss), lam=lam, data_norm=data_norm, max_grad_norm=max_grad_norm,
-            max_rounds=max_rounds, stand_in=public, effort="thorough" if thorough else "quick", progress=progress,
+            sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon, delta=delta,
+            loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
+            max_grad_norm=max_grad_norm, max_rounds=max_rounds, base_rate=_rates(base_rate),
+            predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,
+            effort="thorough" if thorough else "quick", progress=bar if quiet or json or bar else _said,
         )  # fmt: skip
+        if not json:
+            _show_settings(made)  # at once: the forecast takes a while
         found = made.to_dict()
     if plot is not None:
         draw(made, plot)
     if json:
         print(json_module.dumps({**found, "train": train_options(made)}, indent=2, allow_nan=False))
     else:
-        _show(made, plot)
+        _show_forecast(made, plot)
+
+
+def _said(done: int, total: int) -> None:
+    """Progress where there is no terminal to draw a bar on."""
+    print(f"Trying on made-up tables: {done} of {total} done.", file=sys.stderr, flush=True)
+
+
+class _Shape(NamedTuple):
+    d: int
+    data_norm: float
+    answers: "Answers | None"  # what a schema says of the label
+
+
+def _loss(name: str | None, classes: int | None, threshold: float | None, answers: "Answers | None") -> "Loss":
+    from sottovoce.problem import losses
+
+    if answers is not None and classes is None and threshold is None:
+        return answers.loss(name) or losses.Logistic()
+    name = name or ("softmax" if classes is not None else "huber" if threshold is not None else "logistic")
+    if name == losses.Softmax.name and classes is None:
+        raise InputError(f"Expected --classes with loss={name!r}, got none. Say how many there are.")
+    shape = {"classes": classes, "threshold": threshold}
+    return losses.by_name(name, **{key: value for key, value in shape.items() if value is not None})
+
+
+def _rates(text: str | None) -> float | tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"Expected a share such as 0.01, or several with commas, got base_rate={text!r}.") from None
+    return found[0] if len(found) == 1 else found
 
 
 def _counts(sites: int | None, rows: int | None, sizes: str | None) -> list[int]:
@@ -94,17 +156,18 @@ def _stand_in(name: str | None) -> "Dataset | None":
     return {"adult": datasets.adult, "bank": datasets.bank}[name]()
 
 
-def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> tuple[int, float]:
-    """d and the norm bound, from whichever of the three was given."""
+def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> _Shape:
+    """From whichever of the three was given."""
     if schema is not None:
         from sottovoce.files.schema import Schema
+        from sottovoce.problem.problem import Answers
 
         declared = Schema.load(schema)
-        return int(declared.d), float(declared.data_norm)
+        return _Shape(int(declared.d), float(declared.data_norm), Answers.of(declared))
     if features is not None:
-        return features, 1.0
+        return _Shape(features, 1.0, None)
     if public is not None:
-        return public.d, public.data_norm
+        return _Shape(public.d, public.data_norm, None)
     raise InputError("Expected --features, --schema or --stand-in, got none. One of them must say how many columns.")
 
 
@@ -120,15 +183,24 @@ def train_options(made: "Plan") -> str:
     return " ".join(f"--{name} {_text(value)}" for name, value in given.items())
 
 
+def masked_options(made: "Plan") -> str:
+    """The same run by masked sums."""
+    task = made.task
+    wanted = {
+        "algorithm": "masked", "nodes": task.n, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
+        "lam": task.lam,
+    }  # fmt: skip
+    return " ".join(f"--{name} {_text(value)}" for name, value in wanted.items())
+
+
 def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
-def _show(made: "Plan", plot: Path | None) -> None:
+def _show_settings(made: "Plan") -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     console = Console(highlight=False)
     chosen = Table("setting", "value", box=SIMPLE_HEAD, pad_edge=False)
@@ -136,7 +208,17 @@ def _show(made: "Plan", plot: Path | None) -> None:
         value = made.settings[name]
         chosen.add_row(name.replace("_", " "), "all rows" if value is None else _text(value))
     console.print(chosen)
-    risks = Table("epsilon", "together", "one site after", "a middling site alone", box=SIMPLE_HEAD, pad_edge=False)
+    console.file.flush()
+
+
+def _show_forecast(made: "Plan", plot: Path | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    risks = Table(*_HEAD, box=SIMPLE_HEAD, pad_edge=False)
     for line in made.trade_off:
         here = line.epsilon == made.task.epsilon
         risks.add_row(*_cells(line), style="bold" if here else None)
@@ -145,11 +227,14 @@ def _show(made: "Plan", plot: Path | None) -> None:
     if len(made.gains) > 1:
         console.print(f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:")
         console.print(_by_size(made))
-    for text in (made.reason, *made.notes):
+    console.print(Text(f"No model, always the same answer: {_said_of(made.predicted.nothing)}."))
+    for text in (made.reason, made.ways, *made.notes):
         console.print(Text(text))
     if plot is not None:
         console.print(Text(f"Drawn into {plot}."), soft_wrap=True)
     console.print(Text(f"sottovoce train {train_options(made)}"), soft_wrap=True)
+    if made.way == "masked":
+        console.print(Text(f"sottovoce train {masked_options(made)}"), soft_wrap=True)
 
 
 def _by_size(made: "Plan") -> "Table":
@@ -166,8 +251,12 @@ def _by_size(made: "Plan") -> "Table":
 
 
 def _cells(line: "Outcome") -> list[str]:
-    intervals = (line.joined, line.single, line.alone)
-    return [_text(line.epsilon), *(f"{i.mean:.3f} ({i.low:.2f} to {i.high:.2f})" for i in intervals)]
+    intervals = (line.joined, line.single, line.masked, line.alone)
+    return [_text(line.epsilon), *("-" if i is None else _said_of(i) for i in intervals)]
+
+
+def _said_of(interval: "Interval") -> str:
+    return f"{interval.mean:.3f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def draw(made: "Plan", path: Path) -> None:
@@ -181,15 +270,18 @@ def draw(made: "Plan", path: Path) -> None:
     with style():
         figure = Figure(figsize=(5.4, 3.4))
         axes = figure.add_subplot()
+        sums = [x.masked for x in lines if x.masked is not None]
         pairs = (
-            ("together", [x.joined for x in lines], "-", "o"),
+            ("together, local noise", [x.joined for x in lines], "-", "o"),
             ("a middling site alone", [x.alone for x in lines], "--", "s"),
+            *([("together, masked sums", sums, "-.", "^")] if len(sums) == len(lines) else []),
         )
         for colour, (label, values, dash, marker) in zip(CYCLE, pairs, strict=False):
             axes.plot(epsilons, [v.mean for v in values], dash, marker=marker, color=colour, label=label)
             axes.fill_between(
                 epsilons, [v.low for v in values], [v.high for v in values], color=colour, alpha=0.12, linewidth=0
             )
+        axes.axhline(made.predicted.nothing.mean, color="0.5", linewidth=0.8, linestyle=":", label="no model")
         axes.set_xscale("log")
         axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axes.minorticks_off()

@@ -17,7 +17,6 @@ from sottovoce.plan import Plan, plan
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Logistic
 from sottovoce.problem.problem import Problem
 from sottovoce.simulation.engine import DeviceName, Solved, solve
 
@@ -62,12 +61,10 @@ def choose(
         )
     if set(given) == set(PLANNED):
         return Chosen(IPADMM(**given, **objective), None)
-    # What the planner is told of several classes is a logistic model of as many coordinates: they carry the same noise.
-    sites, outputs = problem.sites, objective["loss"].outputs
-    shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d * outputs, "data_norm": sites.data_norm}
-    told = {**objective, "loss": Logistic()} if outputs > 1 else objective
-    planned = plan(graph=problem.graph, fixed=given, **shape, **told)
-    return Chosen(replace(planned.algorithm(), **objective), planned)
+    sites = problem.sites
+    shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d, "data_norm": sites.data_norm}
+    planned = plan(graph=problem.graph, fixed=given, **shape, **objective)
+    return Chosen(planned.algorithm(), planned)
 
 
 def train(

@@ -2,7 +2,13 @@
 
 What decides is the pull p = 2 rho degree and the last step's eta, both measured against the largest curvature. The risk
 has one valley in them, which is walked down with shrinking strides, for 1 local step first and then for more. More
-local steps and more rounds cost work and messages, so they are taken only where they gain something.
+local steps and more rounds cost work and messages, so they are taken only where they gain something, and never more
+than WORK allows.
+
+What is made least is the geometric mean over the made-up tables, so that each counts by how far its risk is from the
+best that it could be, and not by how large that is. The valley has flat places: where the pull is strong, D hardly
+matters, and the other way round. There the setting is taken whose pull and eta are nearest to the curvature, so that
+neighbouring cases get neighbouring settings.
 """
 
 import math
@@ -16,7 +22,8 @@ import numpy as np
 from sottovoce.algorithms.ipadmm import IPADMM, Schedule
 from sottovoce.arrays import Floats
 from sottovoce.plan.moments import Moments, moments
-from sottovoce.plan.synthetic import Surrogate
+from sottovoce.plan.surrogate import Surrogate
+from sottovoce.plan.synthetic import Belief
 from sottovoce.privacy import Sampling, sigma_for
 from sottovoce.problem.graphs import CompleteGraph, Graph, SparseGraph
 from sottovoce.problem.losses import Loss
@@ -24,9 +31,17 @@ from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.sites import WEIGHTS, Weights, importances
 
 LOCAL_STEPS = (1, 3, 10, 25)
-WORTH_IT = 0.997  # what more local steps, or weights that say more of a site's size, must bring the risk down to
+WORTH_IT = 0.99  # what more local steps or rounds must bring the risk down to: they cost work and messages
+BETTER = 0.997  # the same for weights that say more of a site's size, which cost nothing
 ALIKE = 1.1  # sites whose sizes differ by less than this factor count the same
-NO_WORSE = 0.998  # the same for rounds, which cost messages but no privacy
+UNSEEN = 0.002  # of a table's least mean loss: an excess that nobody would notice
+TIE = 0.002  # what it counts, in log risk, that pull or eta are a factor of e away from the curvature
+# Numbers of the rows that all steps together may look at, about a minute on two cores. A row is taken to have as many
+# that are not zero as SPARSE sqrt(d), or d.
+WORK, SPARSE = 1.5e10, 4.0
+# Fewer full gradients than this do not get far. Where WORK allows for no more, batches are taken.
+LEAST_STEPS = 50
+LEAST_ROUNDS = 25  # that are planned where more could be had: the fewer, the longer the steps that have to be trusted
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
 # Least pull of the neighbours, in curvatures. For few sites the consensus is foretold to do well with none at all, each
 # learning alone and averaged in the end; but then no site has a good model of its own, and different sites drift apart.
@@ -39,8 +54,8 @@ STRIDES = (4.0, 2.0, 1.4)
 PULLS = (0.03, 1.0, 30.0)
 LAST_COUNTS = 0.1  # how much a node's own last model counts beside the consensus
 # Short of the best distance costs more than past it, and real tables ask for more than the quadratic says (measured on
-# Adult and Bank Marketing), so the variance counts only in part.
-NOISE_COUNTS = 0.4
+# Adult, Bank Marketing, breast cancer and smoking), so the variance counts only in part.
+NOISE_COUNTS = 0.7
 MOST_EIGENVALUES = 12
 SOME_STEPS = 200
 _DENSE = 2000  # nodes up to which the Laplacian's eigenvalues are computed rather than guessed
@@ -87,6 +102,7 @@ class Task:
     max_grad_norm: float | None
     max_rounds: int
     fixed: Mapping[str, Any]
+    belief: Belief
 
     @property
     def n(self) -> int:
@@ -112,6 +128,13 @@ class Task:
     def ridge(self) -> float:
         """The curvature that the regulariser adds at each node."""
         return self.lam * self.regulariser.l2
+
+    @property
+    def most_steps(self) -> int:
+        """How many steps WORK allows for."""
+        batch = self.fixed.get("batch_size")
+        rows = sum(self.sizes) if batch is None else self.n * batch
+        return max(1, int(WORK / (rows * entries(self.d) * self.loss.outputs)))
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -167,6 +190,22 @@ class Task:
         return float(np.mean(np.sqrt(steepest**2 + self.coordinates * self.variances(steps, batch_size))))
 
 
+def entries(d: int) -> float:
+    """How many numbers of a row are taken not to be zero."""
+    return min(float(d), SPARSE * math.sqrt(d))
+
+
+def batch_for(sizes: Sequence[int], d: int, outputs: int) -> int | None:
+    """None: all rows in every step, which is best. Where there are too many of them, as many as WORK allows for in
+    twice LEAST_STEPS.
+    """
+    each = WORK / (entries(d) * outputs)
+    if sum(sizes) * LEAST_STEPS <= each:
+        return None
+    batch = int(each / (2 * LEAST_STEPS * len(sizes)))
+    return batch if 1000 <= batch < min(sizes) else None
+
+
 class Setting(NamedTuple):
     """A candidate."""
 
@@ -185,6 +224,7 @@ class Foreteller:
         self.batch_size: int | None = task.fixed.get("batch_size")
         self.schedule: Schedule = task.fixed.get("schedule", "monotone")
         self.curvature = float(np.mean([np.max(problem.curvatures) for problem in problems])) or 1.0
+        self.steepest = float(max(np.max(problem.curvatures) for problem in problems))
         self._known: dict[Setting, float] = {}
 
     def scale(self, steps: int, diameter: float) -> float:
@@ -205,25 +245,28 @@ class Foreteller:
         return np.asarray(factor * (self.scale(steps, s.diameter) / s.diameter), dtype=np.float64)
 
     def score(self, s: Setting) -> float:
-        """Excess of the consensus, with a little of a single node's."""
+        """What is made least: excess of the consensus, with a little of a single node's, and less for what is usual."""
         if s not in self._known:
-            pull = 2 * s.rho * self.task.degree
+            pull, last = 2 * s.rho * self.task.degree, float(self.eta(s)[-1])
             silent = self.task.degree > 0 and "rho" not in self.task.fixed and pull < WEAKEST * self.curvature
-            least = SHORTEST * max(self.curvature, pull)
-            self._known[s] = (
-                math.inf
-                if silent or self.eta(s)[-1] < least
-                else float(np.mean([self._score(s, problem) for problem in self.problems]))
-            )
+            short = last < SHORTEST * max(self.curvature, pull)
+            far = math.log(last / self.curvature) ** 2
+            far += math.log(pull / self.curvature) ** 2 if pull > 0 else 0.0
+            self._known[s] = math.inf if silent or short else math.exp(TIE * far) * self.excess(s)
         return self._known[s]
 
-    def uncertainty(self, s: Setting) -> float:
-        """Excess that is left because the rows are a sample, however exactly they are learnt from.
+    def excess(self, s: Setting, *, sampled: bool = False) -> float:
+        """The geometric mean over the problems, each with what nobody would notice.
 
-        Of every eigenvector of curvature h the sample knows w* up to a variance of 1 / (h N), N the effective rows (as
-        for a likelihood), of which the run learns as much as it does of w* itself.
+        With `sampled`, also what is left because the rows are a sample, however exactly they are learnt from. Of every
+        eigenvector of curvature h the sample knows w* up to a variance of 1 / (h N), N the effective rows (as for a
+        likelihood), of which the run learns as much as it does of w* itself.
         """
-        return float(np.mean([self._uncertain(s, problem) for problem in self.problems]))
+        found = [
+            self._score(s, problem) + UNSEEN * problem.best + (self._uncertain(s, problem) if sampled else 0.0)
+            for problem in self.problems
+        ]
+        return math.exp(float(np.mean(np.log(np.maximum(found, 1e-12))))) if np.isfinite(found).all() else math.inf
 
     def _uncertain(self, s: Setting, problem: Surrogate) -> float:
         found, optimum = self._moments(s, problem, 0.0), np.maximum(np.abs(problem.optimum), 1e-12)
@@ -243,7 +286,7 @@ class Foreteller:
 
     def _score(self, s: Setting, problem: Surrogate) -> float:
         bound = self.task.loss.smoothness(self.task.loss_norm) or 0.0
-        steep = max(STEEPER * float(np.max(problem.curvatures)), STEEPEST * bound)
+        steep = max(STEEPER * self.steepest, STEEPEST * bound)
         found = self._moments(s, problem, steep)
         weights = problem.curvatures * problem.size / 2
         with np.errstate(all="ignore"):
@@ -258,11 +301,13 @@ class Foreteller:
 def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
     """The setting with the least foretold risk, with fewer local steps and rounds where that costs next to nothing."""
     teller, fixed = Foreteller(task, problems), task.fixed
-    rounds = int(fixed.get("rounds", task.max_rounds))
-    best = _best_steps(teller, rounds, LOCAL_STEPS if "local_steps" not in fixed else (int(fixed["local_steps"]),))
-    while "rounds" not in fixed and best.rounds > 1:
+    steps = (int(fixed["local_steps"]),) if "local_steps" in fixed else LOCAL_STEPS
+    rounds = int(fixed.get("rounds", max(1, min(task.max_rounds, task.most_steps // steps[0]))))
+    best = _best_steps(teller, rounds, [l for l in steps if l == steps[0] or l * rounds <= task.most_steps])
+    enough = teller.score(best) / WORTH_IT
+    while "rounds" not in fixed and best.rounds >= 2 * LEAST_ROUNDS:
         fewer = _descend(teller, best._replace(rounds=math.ceil(best.rounds / 2)), STRIDES[1:])
-        if teller.score(fewer) * NO_WORSE > teller.score(best):
+        if teller.score(fewer) > enough:
             break
         best = fewer
     return best
@@ -282,9 +327,9 @@ def choose_weights(
     for weights in WEIGHTS:
         weighed = replace(task, fixed={**task.fixed, "weights": weights})
         setting, teller = setting_of(weighed), Foreteller(weighed, problems_of())
-        foretold[weights] = teller.score(setting) + teller.uncertainty(setting), weighed
+        foretold[weights] = teller.excess(setting, sampled=True), weighed
     least = min(risk for risk, _ in foretold.values())
-    return next((weighed for risk, weighed in foretold.values() if risk * WORTH_IT <= least), task)
+    return next((weighed for risk, weighed in foretold.values() if risk * BETTER <= least), task)
 
 
 def _best_steps(teller: Foreteller, rounds: int, counts: Sequence[int]) -> Setting:

@@ -9,13 +9,16 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias, final
 
+import numpy as np
+
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.errors import InputError, PrivacyError, expect
-from sottovoce.plan import predict, refine
-from sottovoce.plan.choose import Setting, Task, as_algorithm, choose, choose_weights
+from sottovoce.plan import predict, refine, speaking
+from sottovoce.plan.choose import Setting, Task, as_algorithm, batch_for, choose, choose_weights
 from sottovoce.plan.joining import Gain, advice, kinds
-from sottovoce.plan.predict import QUICK, THOROUGH, Outcome, Progress
-from sottovoce.plan.synthetic import Surrogate
+from sottovoce.plan.predict import QUICK, THOROUGH, Interval, Outcome, Progress
+from sottovoce.plan.surrogate import Surrogate
+from sottovoce.plan.synthetic import Belief
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Loss
@@ -24,8 +27,6 @@ from sottovoce.problem.regularisers import L2, Regulariser
 EffortName: TypeAlias = Literal["quick", "thorough"]
 EFFORTS = {"quick": QUICK, "thorough": THOROUGH}
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-# Full gradients are best. Where every site has more rows than MANY_ROWS a step would take too long: take a batch.
-MANY_ROWS, BATCH = 200_000, 50_000
 # Settings of the algorithm that are arguments of `plan` or follow from them.
 _NOT_FIXED = {"epsilon", "delta", "loss", "regulariser", "lam", "max_grad_norm"}
 FIXABLE = tuple(field.name for field in fields(IPADMM) if field.name not in _NOT_FIXED)
@@ -45,6 +46,7 @@ class Plan:
     effort: EffortName
     stand_in: Dataset | None
     notes: tuple[str, ...]
+    colluding: int | None = None
     progress: Progress | None = None
 
     @property
@@ -59,7 +61,9 @@ class Plan:
 
     @cached_property
     def predicted(self) -> Outcome:
-        """Mean loss of the consensus, of a single site's model, and of training alone, with 90 % intervals."""
+        """Mean loss of joining, in both ways, of a single site's model, of training alone and of no model, with 90 %
+        intervals.
+        """
         return self._outcome(self.task, self.setting)
 
     @cached_property
@@ -81,29 +85,47 @@ class Plan:
         if epsilon == self.task.epsilon:
             return self.predicted
         task = replace(self.task, epsilon=epsilon)
-        return self._outcome(task, _choose(task, self.effort, self.stand_in))
+        return self._outcome(task, self._chosen(task))
+
+    def _chosen(self, task: Task) -> Setting:
+        return _choose(task, self.effort, self.stand_in)
 
     def _outcome(self, task: Task, setting: Setting) -> Outcome:
-        lonely = predict.alone(task)
-        own = _choose(lonely, self.effort, self.stand_in)
-        return predict.outcome(task, setting, lonely, own, EFFORTS[self.effort], self.stand_in)
+        effort, data = EFFORTS[self.effort], predict.tables(task, EFFORTS[self.effort], self.stand_in)
+        joined, single = predict.risks(task, as_algorithm(task, setting), data, effort)
+        sums = predict.masked(task, self.colluding) if task.n > 1 else None
+        summed = None if sums is None else predict.interval(predict.risks(task, sums, data, effort)[0])
+        lonely = predict.risk_alone(predict.alone(task), self._chosen, data, effort)
+        nothing = np.array([predict.no_model(one, task.loss) for one in data])
+        own = [predict.interval(values) for values in (joined, single, lonely)]
+        return Outcome(task.epsilon, own[0], own[1], own[2], summed, predict.interval(nothing))
 
     @cached_property
     def gains(self) -> tuple[Gain, ...]:
         """What joining does for sites of every size, largest first."""
-        found, together = kinds(self.task), self.predicted.joined.mean
+        found, together = kinds(self.task), self.predicted.together.mean
         if len(found) == 1:
             return (Gain(found[0], together, self.predicted.alone.mean),)
         return tuple(Gain(kind, together, self._alone(kind.rows)) for kind in found)
 
     def _alone(self, rows: int) -> float:
-        lonely = predict.alone(self.task, rows)
-        own = _choose(lonely, self.effort, self.stand_in)
-        return predict.risk_alone(lonely, own, EFFORTS[self.effort], self.stand_in)
+        effort = EFFORTS[self.effort]
+        data = predict.tables(self.task, effort, self.stand_in)
+        return float(np.mean(predict.risk_alone(predict.alone(self.task, rows), self._chosen, data, effort)))
+
+    @property
+    def way(self) -> Literal["masked", "local"]:
+        """Which way of speaking is foretold to do better, as far as both can be had."""
+        return "local" if self.predicted.together is self.predicted.joined else "masked"
+
+    @property
+    def ways(self) -> str:
+        """What each way of speaking assumes, and which to take, in words."""
+        return speaking.advice(self.task, self.predicted, self.colluding)
 
     @property
     def joining_helps(self) -> bool:
-        """Whether the consensus is foretold to be better than what a site of any size among them reaches alone."""
+        """Whether joining is foretold to be better than what a site of any size among them reaches alone."""
         return all(gain.helps for gain in self.gains)
 
     @property
@@ -132,6 +154,8 @@ class Plan:
                 for gain in self.gains
             ],
             "reason": self.reason,
+            "way": self.way,
+            "ways": self.ways,
             "trade_off": [_plain(line) for line in self.trade_off],
             "notes": list(self.notes),
         }
@@ -151,6 +175,10 @@ def plan(
     max_grad_norm: float | None = None,
     fixed: Mapping[str, Any] | None = None,
     max_rounds: int = 200,
+    base_rate: float | tuple[float, ...] | None = None,
+    predictability: str | float | None = None,
+    label_spread: float | None = None,
+    colluding: int | None = None,
     stand_in: Dataset | None = None,
     effort: EffortName = "quick",
     progress: Progress | None = None,
@@ -170,36 +198,45 @@ def plan(
         max_grad_norm: clip every record's gradient to this norm.
         fixed: settings of `IPADMM` that stay as they are, by name.
         max_rounds: how many rounds of messages the sites can afford.
+        base_rate: how frequent the rarer label is, or the shares of all classes, from knowledge that rests on no
+            private row. None: 0.5 to 50 %.
+        predictability: how well the label can be told from the features: "hardly", "somewhat", "well" or "almost", or
+            the share of the loss of no model that the best model takes off, such as 0.3, or "auc=0.8".
+        label_spread: standard deviation of labels that are numbers, in half-widths of their bounds.
+        colluding: how many sites may tell each other all they know, for the forecast of masked sums. None: fewer than
+            half of them, but at least one.
         stand_in: a public data set of the same columns, to plan on instead of made-up tables. It is taken to be public:
             nothing about it is protected.
         effort: "quick" takes a second or two; "thorough" also tries neighbouring settings by simulation.
         progress: called with (steps done, steps in all).
     """
+    loss = loss or Logistic()
+    expect(d >= 1, "d >= 1", d=d)
     task = Task(
-        tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss or Logistic(), regulariser or L2(),
-        float(lam), float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes),
+        tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss, regulariser or L2(), float(lam),
+        float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes, d, loss.outputs),
+        Belief.of(base_rate, predictability, label_spread, loss),
     )  # fmt: skip
+    expect(colluding is None or 0 <= colluding < task.n, f"colluding in 0 .. {task.n - 1}", colluding=colluding)
     _check(task, stand_in, effort)
     task = choose_weights(task, lambda: _problems(task, effort, stand_in), lambda t: _choose(t, effort, stand_in))
     setting = _choose(task, effort, stand_in)
     if effort == "thorough":
         setting = refine.refined(task, setting, THOROUGH, stand_in, progress)
-    return Plan(task, setting, effort, stand_in, _notes(task, stand_in), progress)
+    return Plan(task, setting, effort, stand_in, _notes(task, stand_in), colluding, progress)
 
 
-def _fixed(given: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, Any]:
+def _fixed(given: Mapping[str, Any], sizes: Sequence[int], d: int, outputs: int) -> dict[str, Any]:
     for name in given:
         expect(name in FIXABLE, f"a setting among {', '.join(FIXABLE)}", fixed=name)
     kept = {name: value for name, value in given.items() if value is not None}
-    if "batch_size" not in given and min(sizes, default=0) > MANY_ROWS:
-        kept["batch_size"] = BATCH
-    return kept
+    batch = None if "batch_size" in given else batch_for(sizes, d, outputs)
+    return kept if batch is None else {**kept, "batch_size": batch}
 
 
 def _check(task: Task, stand_in: Dataset | None, effort: str) -> None:
     expect(task.n >= 1 and min(task.sizes) >= 1, "at least one row at every site", sizes=task.sizes[:10])
     expect(task.graph.n == task.n, "one size for every node of the graph", nodes=task.graph.n, sizes=task.n)
-    expect(task.d >= 1, "d >= 1", d=task.d)
     expect(task.max_rounds >= 1, "max_rounds >= 1", max_rounds=task.max_rounds)
     expect(effort in EFFORTS, f"effort among {', '.join(EFFORTS)}", effort=effort)
     expect(task.data_norm > 0, "data_norm > 0", data_norm=task.data_norm)
@@ -221,14 +258,16 @@ def _check(task: Task, stand_in: Dataset | None, effort: str) -> None:
 
 # What a plan rests on is kept: the same public shape is planned for again and again.
 @lru_cache(maxsize=32)
-def _made_up(effort: EffortName, d: int, loss: Loss, norm: float, ridge: float, cap: float | None) -> list[Surrogate]:
-    return predict.made_up(EFFORTS[effort].problems, d, loss, norm, ridge, cap)
+def _made_up(
+    effort: EffortName, d: int, loss: Loss, norm: float, ridge: float, cap: float | None, belief: Belief
+) -> list[Surrogate]:
+    return predict.made_up(EFFORTS[effort].problems, d, loss, norm, ridge, cap, belief)
 
 
 def _problems(task: Task, effort: EffortName, stand_in: Dataset | None) -> list[Surrogate]:
     if stand_in is not None:
         return [predict.stood_in(stand_in, task)]
-    return _made_up(effort, task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm)
+    return _made_up(effort, task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm, task.belief)
 
 
 _KEPT: dict[Any, Setting] = {}
@@ -250,17 +289,23 @@ def _choose(task: Task, effort: EffortName, stand_in: Dataset | None) -> Setting
 def _no_worse(found: Outcome, smaller: Outcome | None) -> Outcome:
     if smaller is None:
         return found
-    pairs = zip(found[1:], smaller[1:], strict=True)
-    return Outcome(found.epsilon, *(min(a, b, key=lambda interval: interval.mean) for a, b in pairs))
+
+    def less(a: Interval, b: Interval) -> Interval:
+        return min(a, b, key=lambda interval: interval.mean)
+
+    sums = None if found.masked is None or smaller.masked is None else less(found.masked, smaller.masked)
+    joined, single = less(found.joined, smaller.joined), less(found.single, smaller.single)
+    return Outcome(found.epsilon, joined, single, less(found.alone, smaller.alone), sums, found.nothing)
 
 
 def _plain(line: Outcome) -> dict[str, Any]:
-    return {"epsilon": line.epsilon, **{name: getattr(line, name)._asdict() for name in ("joined", "single", "alone")}}
+    return {name: value._asdict() if isinstance(value, Interval) else value for name, value in line._asdict().items()}
 
 
 def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
     source = (
-        "made-up tables of this shape: unequal categories, small numbers, correlated attributes, 8 to 32 % positive"
+        "made-up tables of this shape: unequal categories, small numbers, correlated attributes; "
+        + task.belief.words(task.loss)
         if stand_in is None
         else f"the public stand-in {stand_in.name!r}"
     )

@@ -1,27 +1,37 @@
 """What a plan will reach, by running it on made-up tables of the public shape, or on a public stand-in.
 
 Every table is another draw of what the data might be, so the interval covers the luck of the noise and, far more, not
-knowing the problem. It is a 90 % prediction interval for one more table of the same kind (Student's t over tables).
+knowing the problem. It is a 90 % prediction interval for one more table of the same kind: Student's t over the
+logarithms, but no further beyond the least and the largest than BEYOND. The tables are spread evenly over what is left
+open, so the range of them says more than their spread alone.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, final
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
+from sottovoce.algorithms import PrivateAlgorithm
+from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array
 from sottovoce.plan.choose import Setting, Task, as_algorithm
-from sottovoce.plan.synthetic import Surrogate, surrogate, table
+from sottovoce.plan.surrogate import Surrogate, narrow, surrogate, widened
+from sottovoce.plan.synthetic import Belief, table
 from sottovoce.plan.trial import thinned, trial
 from sottovoce.problem import graphs
 from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 
 LEVEL = 0.9
+BEYOND = 1.25
 ROWS_FITTED, FIRST_TRIED = 3000, 1000  # rows of a surrogate's table; the seed of the first table that is tried
+ROWS_PER_COLUMN, MOST_ROWS = 30, 6000  # of a table that is tried, where that is more than the effort says
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -36,7 +46,7 @@ class Effort:
     rows: int  # of each of them
 
 
-QUICK, THOROUGH = Effort(5, 8, 3000), Effort(10, 16, 12000)
+QUICK, THOROUGH = Effort(8, 10, 3000), Effort(16, 20, 12000)
 
 
 class Interval(NamedTuple):
@@ -51,20 +61,31 @@ class Outcome(NamedTuple):
     """Mean loss that is foretold for one epsilon."""
 
     epsilon: float
-    joined: Interval  # of the consensus
-    single: Interval  # of one site's own last model after joining
+    joined: Interval  # of the consensus, each site with noise of its own
+    single: Interval  # of one site's own last model after joining so
     alone: Interval  # of a model that one site of middling size trains on its own rows, at the same epsilon
+    masked: Interval | None  # of masked sums; None where they cannot be had
+    nothing: Interval  # of no model: always the same answer, the best there is
+
+    @property
+    def together(self) -> Interval:
+        """The better of the two ways of joining."""
+        return self.joined if self.masked is None else min(self.joined, self.masked, key=lambda way: way.mean)
 
     @property
     def joining_helps(self) -> bool:
-        """Whether the consensus is better than what a site gets alone."""
-        return self.joined.mean < self.alone.mean
+        """Whether joining is better than what a site gets alone."""
+        return self.together.mean < self.alone.mean
 
 
-def made_up(count: int, d: int, loss: Loss, norm: float, ridge: float, max_grad_norm: float | None) -> list[Surrogate]:
-    """Quadratics to choose on, from tables of that shape."""
-    tables = (table(ROWS_FITTED, d, loss, data_norm=norm, seed=seed) for seed in range(count))
-    return [surrogate(data, loss, ridge=ridge, max_grad_norm=max_grad_norm) for data in tables]
+def made_up(
+    count: int, d: int, loss: Loss, norm: float, ridge: float, max_grad_norm: float | None, belief: Belief
+) -> list[Surrogate]:
+    """Quadratics to choose on, from tables of that shape; of wide ones, from narrow ones that stand for them."""
+    columns = narrow(d, loss.outputs)
+    tables = (table(ROWS_FITTED, columns, loss, data_norm=norm, seed=seed, belief=belief) for seed in range(count))
+    found = (surrogate(data, loss, ridge=ridge, max_grad_norm=max_grad_norm) for data in tables)
+    return [widened(one, d * loss.outputs) for one in found]
 
 
 def stood_in(data: Dataset, task: Task) -> Surrogate:
@@ -76,49 +97,79 @@ def stood_in(data: Dataset, task: Task) -> Surrogate:
 def draw(task: Task, stand_in: Dataset | None, rows: int, seed: int) -> Dataset:
     """A made-up table, or so many rows of the stand-in."""
     if stand_in is None:
-        return table(rows, task.d, task.loss, data_norm=task.loss_norm, seed=seed)
+        return table(rows, task.d, task.loss, data_norm=task.loss_norm, seed=seed, belief=task.belief)
     chosen = np.random.default_rng(seed).permutation(len(stand_in))[:rows]
     return replace(stand_in, features=stand_in.features[chosen], labels=stand_in.labels[chosen], n_train=len(chosen))
 
 
-def outcome(
-    task: Task, setting: Setting, lonely: Task, own: Setting, effort: Effort, stand_in: Dataset | None
-) -> Outcome:
-    """Try a setting together, and another one alone, on every table."""
-    risks = [
-        (*_try(task, setting, data, effort, seed), _try(lonely, own, data, effort, seed)[0])
-        for seed, data in _tables(task, effort, stand_in)
-    ]
-    joined, single, by_itself = (_interval(values) for values in zip(*risks, strict=True))
-    return Outcome(task.epsilon, joined, single, by_itself)
+def tables(task: Task, effort: Effort, stand_in: Dataset | None) -> list[Dataset]:
+    """What a plan is tried on."""
+    rows = max(effort.rows, min(ROWS_PER_COLUMN * task.d, MOST_ROWS))
+    seeds = range(FIRST_TRIED, FIRST_TRIED + effort.tables)
+    if stand_in is not None:
+        return [draw(task, stand_in, rows, seed) for seed in seeds]
+    return _made_up_tables(rows, task.d, task.loss, task.loss_norm, task.belief, effort.tables)
+
+
+@lru_cache(maxsize=2)  # the same tables are tried at every epsilon
+def _made_up_tables(rows: int, d: int, loss: Loss, norm: float, belief: Belief, count: int) -> list[Dataset]:
+    seeds = range(FIRST_TRIED, FIRST_TRIED + count)
+    return [table(rows, d, loss, data_norm=norm, seed=seed, belief=belief) for seed in seeds]
 
 
 def alone(task: Task, size: int | None = None) -> Task:
     """One site of that size, or of middling size, by itself."""
     size = int(np.median(task.sizes)) if size is None else size
-    fixed = {name: value for name, value in task.fixed.items() if name not in ("rho", "rounds", "weights")}
+    fixed = {
+        name: value for name, value in task.fixed.items() if name not in ("rho", "rounds", "weights", "batch_size")
+    }
     return replace(task, sizes=(size,), graph=graphs.complete(1), fixed=fixed)
 
 
-def risk_alone(lonely: Task, own: Setting, effort: Effort, stand_in: Dataset | None) -> float:
-    """Mean loss of one site by itself, on the tables that `outcome` takes."""
-    found = [_try(lonely, own, data, effort, seed)[0] for seed, data in _tables(lonely, effort, stand_in)]
-    return float(np.mean(found))
+def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
+    """The same run by masked sums, or by the one who holds all rows; None where that cannot be had."""
+    sums: dict[str, Any] = {"epsilon": task.epsilon, "delta": task.delta, "lam": task.lam, "colluding": colluding}
+    smooth = task.loss.smoothness_bound is not None and not task.regulariser.l1 and math.isfinite(task.data_norm)
+    if not smooth or task.max_grad_norm is not None:
+        return None
+    found = MaskedNewton(**sums, loss=task.loss, regulariser=task.regulariser)
+    # Against all others together a site's own noise must do, and masks hide nothing.
+    return None if task.n > 1 and found.colluders(task.n) >= task.n - 1 else found
 
 
-def _tables(task: Task, effort: Effort, stand_in: Dataset | None) -> Iterator[tuple[int, Dataset]]:
-    for seed in range(FIRST_TRIED, FIRST_TRIED + effort.tables):
-        yield seed, draw(task, stand_in, max(effort.rows, 30 * task.d), seed)
+def risks(task: Task, algorithm: PrivateAlgorithm[Any], data: Sequence[Dataset], effort: Effort) -> tuple[Array, Array]:
+    """Mean loss on every table: of the consensus, and of one site's own model."""
+    graph: Graph = graphs.complete(task.n) if isinstance(algorithm, MaskedNewton) else task.graph
+    found = [
+        trial(algorithm, thinned(one, task.sizes, effort.rows, seed), graph, runs=1, seed=seed, judge=one)
+        for seed, one in enumerate(data)
+    ]
+    return np.array([one.consensus.mean() for one in found]), np.array([one.last.mean() for one in found])
 
 
-def _try(task: Task, setting: Setting, data: Dataset, effort: Effort, seed: int) -> tuple[float, float]:
-    held = thinned(data, task.sizes, effort.rows, seed)
-    risks = trial(as_algorithm(task, setting), held, task.graph, runs=1, seed=seed, judge=data)
-    return float(risks.consensus.mean()), float(risks.last.mean())
+def risk_alone(task: Task, choose: Callable[[Task], Setting], data: Sequence[Dataset], effort: Effort) -> Array:
+    """Mean loss of one site by itself, on every table. Nobody needs to be spoken to, so its noise is a curator's."""
+    algorithm = masked(task, 0) or as_algorithm(task, choose(task))
+    return risks(task, algorithm, data, effort)[0]
 
 
-def _interval(values: Sequence[float]) -> Interval:
-    found: Array = np.asarray(values, dtype=np.float64)
-    mean, count = float(found.mean()), len(found)
-    reach = float(student.ppf((1 + LEVEL) / 2, count - 1)) * float(found.std(ddof=1)) * math.sqrt(1 + 1 / count)
-    return Interval(mean, max(mean - reach, 0.0), mean + reach)
+def no_model(data: Dataset, loss: Loss) -> float:
+    """The least mean loss of one answer for all rows."""
+    if loss.outputs > 1:
+        shares = np.bincount(data.labels.astype(np.int64), minlength=loss.outputs) / len(data.labels)
+        return float(-np.sum(shares * np.log(np.maximum(shares, 1e-300))))
+
+    def mean(z: float) -> float:
+        return float(np.mean(loss.value(np.full(len(data.labels), z), data.labels, loss.theta)))
+
+    return float(minimize_scalar(mean, bounds=(-12.0, 12.0), method="bounded").fun)
+
+
+def interval(values: Array) -> Interval:
+    """The mean of what came on every table, and where the next one will lie."""
+    mean, count = float(np.mean(values)), len(values)
+    logs = np.log(np.maximum(values, 1e-12))
+    reach = float(student.ppf((1 + LEVEL) / 2, count - 1)) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / count)
+    middle = float(logs.mean())
+    low, high = max(middle - reach, logs.min() - math.log(BEYOND)), min(middle + reach, logs.max() + math.log(BEYOND))
+    return Interval(mean, min(mean, math.exp(low)), max(mean, math.exp(high)))

@@ -1,172 +1,166 @@
-"""A quadratic stand-in for a convex risk, made from a public table.
+"""Made-up tables of a given public shape, for the planner to try settings on.
 
-For rows a_j with predictions z_j at the optimum w*, let q_j = 2 (loss(0) - loss(z_j) + slope(z_j) z_j) / z_j^2, which
-is >= 0 for a convex loss. With H = (1/N) sum_j q_j a_j a_j' the quadratic risk (1/2) (w - w*)' H (w - w*) has the true
-minimiser, and the true excess at zero, where every run starts. No second derivative is needed, so losses with kinks are
-no exception.
+A planner may not look at a row, so it looks at tables that resemble what people hold. A row has about 1.5 sqrt(d)
+attributes. A third of them are numbers in [0, 1]; the others are categories of unequal frequency (the j-th most
+frequent has weight j^-1.6), one column each. Numbers are often small, since a range must hold the largest, and half
+of them are mostly zero. Two hidden factors make attributes go together. Rows are scaled to the declared norm. The
+label follows a linear model whose effects are heavy-tailed: a few matter much, most little. A number that is small
+has the effect of one that is not, so its coefficient is large: such directions are what learning is slow in.
 
-Eigenvectors of like curvature are merged: a group stands for `count` of them, each with the group's mean curvature and
-root mean square coordinate of w*.
+How frequent the labels are and how well they can be told from the features is a `Belief`: what people state of it, and
+wide ranges for what they leave open. Real labels lie in [-1, 1], as the library scales them; bounds must hold the
+largest, so most labels are small beside them.
+
+Every number here is an assumption about tables in general.
 """
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import brentq, minimize
+from scipy.sparse.linalg import lsmr
+from scipy.special import expit, logit, softmax, xlogy
 
 from sottovoce.arrays import Floats
-from sottovoce.plan.moments import Blur
+from sottovoce.errors import InputError, expect
 from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.losses import Logistic, Loss, Reals, Signs
-
-GROUPS = 24
-TAUS = np.array([0.0, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0, 25.0])
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
-_SHARES = _WEIGHTS / _WEIGHTS.sum()
-_FARTHEST = 30.0  # past w* / kappa = 30 w* the precise figure no longer matters
-_ROWS_FOR_BLUR = 1000
-_SAME = 1e-4
-
-
-class Surrogate(NamedTuple):
-    """The quadratic, in groups of its eigenvectors."""
-
-    curvatures: Floats  # (groups,)
-    optimum: Floats  # (groups,) size of w* along each eigenvector of the group
-    size: Floats  # (groups,) eigenvectors in the group
-    blur: Blur
-    best: float  # mean loss at w*
-
-
-class _Rows:
-    """A table bound to a loss whose slopes are clipped as the algorithm would clip them."""
-
-    def __init__(self, data: Dataset, loss: Loss, max_grad_norm: float | None) -> None:
-        self.a = sparse.csr_array(data.features)
-        self.b, self.loss = data.labels, loss
-        self.norms = np.sqrt(np.asarray(self.a.multiply(self.a).sum(axis=1)).reshape(-1))
-        cap = np.inf if max_grad_norm is None else max_grad_norm / np.maximum(self.norms, 1e-300)
-        self.cap: Floats = np.broadcast_to(np.asarray(cap, dtype=np.float64), self.b.shape)
-
-    def predictions(self, w: Floats) -> Floats:
-        return np.asarray(self.a @ w, dtype=np.float64)
-
-    def values(self, z: Floats) -> Floats:
-        return np.asarray(self.loss.value(z, self.b, self.loss.theta), dtype=np.float64)
-
-    def pulled(self, slopes: Floats) -> Floats:
-        return np.asarray(self.a.T @ slopes, dtype=np.float64)
-
-    def slopes(self, z: Floats) -> Floats:
-        return np.clip(self.loss.slope(z, self.b, self.loss.theta), -self.cap, self.cap)
-
-    def bends(self, z: Floats) -> Floats:
-        """q_j. Where z is 0 nothing is known of a row's curvature, and nothing depends on it."""
-        still = np.abs(z) < _SAME
-        gap = self.values(np.zeros_like(z)) - self.values(z) + self.slopes(z) * z
-        return np.where(still, 0.0, np.maximum(2 * gap / np.where(still, 1.0, z * z), 0.0))
-
-
-def surrogate(data: Dataset, loss: Loss, *, ridge: float, max_grad_norm: float | None = None) -> Surrogate:
-    """Of the mean loss over all rows plus (ridge / 2) ||w||^2.
-
-    A loss over several classes stands as many times for the logistic loss of one class against the rest.
-    """
-    if loss.outputs > 1:
-        one = replace(data, labels=np.where(data.labels == 0, 1.0, -1.0))
-        found = surrogate(one, Logistic(), ridge=ridge, max_grad_norm=max_grad_norm)
-        return found._replace(size=found.size * loss.outputs)
-    rows = _Rows(data, loss, max_grad_norm)
-    model = _fit(rows, data.d, ridge)
-    z = rows.predictions(model)
-    weighted = sparse.diags_array(rows.bends(z)) @ rows.a
-    h = (rows.a.T @ weighted).toarray() / len(z) + ridge * np.eye(data.d)
-    values, vectors = np.linalg.eigh((h + h.T) / 2)
-    return Surrogate(
-        *_grouped(np.maximum(values, 0.0), vectors.T @ model), _blur(rows, z), float(np.mean(rows.values(z)))
-    )
-
-
-def _grouped(curvatures: Floats, optimum: Floats) -> tuple[Floats, Floats, Floats]:
-    # Slices of equal ratio: the largest curvatures, which differ most, keep a group of their own.
-    floor = max(float(curvatures[-1]) * 1e-6, 1e-300)
-    place = np.log(np.maximum(curvatures, floor) / floor)
-    group = np.minimum((place / max(float(place[-1]), 1e-9) * GROUPS).astype(np.int64), GROUPS - 1)
-    _, code = np.unique(group, return_inverse=True)
-    count = np.bincount(code).astype(np.float64)
-    mean = np.bincount(code, weights=curvatures) / count
-    # Weighted by curvature, so that the risk of the zero model stays what it was.
-    energy = np.bincount(code, weights=curvatures * optimum**2)
-    return mean, np.sqrt(energy / np.maximum(count * mean, 1e-300)), count
-
-
-def _fit(rows: _Rows, d: int, ridge: float) -> Floats:
-    def objective(w: Floats) -> tuple[float, Floats]:
-        z = rows.predictions(w)
-        value = float(np.mean(rows.values(z))) + ridge * float(w @ w) / 2
-        return value, rows.pulled(rows.slopes(z)) / len(z) + ridge * w
-
-    found = minimize(objective, np.zeros(d), jac=True, method="L-BFGS-B", options={"maxiter": 150, "maxcor": 20})
-    return np.asarray(found.x, dtype=np.float64)
-
-
-def _blur(rows: _Rows, z: Floats) -> Blur:
-    """1 / c for every tau, where c w* is the zero of the blurred gradient along w*."""
-    some = slice(0, _ROWS_FOR_BLUR)
-    z, b, cap, norms = z[some], rows.b[some, None], rows.cap[some, None], rows.norms[some, None]
-
-    def along(c: float, tau: float) -> float:
-        slopes = rows.loss.slope(c * z[:, None] + tau * norms * _POINTS, b, rows.loss.theta)
-        return float(np.mean(z * (np.clip(slopes, -cap, cap) @ _SHARES)))
-
-    kappas = [1.0]
-    for tau in TAUS[1:]:
-        low, high = along(1.0, tau), along(_FARTHEST, tau)
-        if low >= 0:
-            kappas.append(kappas[-1])
-        else:
-            far = _FARTHEST if high <= 0 else float(brentq(along, 1.0, _FARTHEST, args=(tau,), xtol=1e-2))
-            kappas.append(min(kappas[-1], 1 / far))
-    return Blur(TAUS, np.array(kappas))
-
-
-# -- synthetic --------------------------------------------------------------------------------------------------------
-# Made-up tables of a given public shape, for the planner to try settings on.
-#
-# A planner may not look at a row, so it looks at tables that resemble what people hold. A row has about 1.5 sqrt(d)
-# attributes. A third of them are numbers in [0, 1]; the others are categories of unequal frequency (the j-th most
-# frequent has weight j^-1.6), one column each. Numbers are often small, since a range must hold the largest, and half
-# of them are mostly zero. Two hidden factors make attributes go together. Rows are scaled to the declared norm. The
-# label follows a linear model whose effects are heavy-tailed: a few matter much, most little. A number that is small
-# has the effect of one that is not, so its coefficient is large: such directions are what learning is slow in.
-#
-#     classes       8 to 32 % positive; a best model that takes a fifth to a half off the entropy
-#     real labels   linear model plus noise, a fifth of the variance
-#
-# Every number here is an assumption about tables in general. Two public ones (Adult, Bank Marketing) are like this.
+from sottovoce.problem.losses import Loss, Reals, Signs
 
 if TYPE_CHECKING:
     Csr: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
 
 FACTORS, FALL_OFF, LOADING = 2, 1.6, 1.2
-BASE_RATES = (0.08, 0.32)
-FACTORS_SHARE = 0.5  # of the variance of the log-odds that the hidden factors explain
-LOG_ODDS_SPREADS = (1.4, 2.6)  # standard deviation of the true log-odds over rows
+FACTORS_SHARE = 0.5  # of the variance of the linear model that goes along with the hidden factors
 MAGNITUDES = (0.08, 0.3)  # of numbers
 NUMBERS_COUNT = 4.0  # effect of a number of its usual size, against that of a category
 NON_ZERO = (0.05, 0.3)  # share of the rows in which a mostly zero number is not zero
 
+# What is left open: the share of the rarer label, of the loss of no model that the best one takes off, and of labels
+# that are numbers the spread and the mean, in half-widths of their bounds.
+BASE_RATES, EXPLAINED = (0.005, 0.5), (0.03, 0.75)
+LABEL_SPREADS, LABEL_MEANS = (0.1, 0.4), (-0.7, 0.2)
+FALL_OFF_OF_CLASSES = (0.0, 1.5)
+# In words: the share of the loss of no model that the best one takes off.
+PREDICTABILITY: dict[str, tuple[float, float]] = {
+    "hardly": (0.01, 0.06),
+    "somewhat": (0.06, 0.2),
+    "well": (0.2, 0.5),
+    "almost": (0.5, 0.9),
+}
+# Multiples of these fill a square, or a cube, evenly, so a few tables span all that is left open.
+_TURNS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 
-def table(rows: int, d: int, loss: Loss, *, data_norm: float = 1.0, seed: int = 0) -> Dataset:
+
+@final
+@dataclass(frozen=True)
+class Belief:
+    """What is believed of the labels before any is seen. Public: it may come from no private row.
+
+    Args:
+        base_rate: the share of the rarer (or either) of two classes, or the shares of all classes. None: open.
+        explained: how much of the loss of no model the best linear model takes off, from and to; for numbers, of their
+            variance. None: open, unless there is an auc.
+        auc: the same as the chance that the best model ranks a row of one class above one of the other.
+        label_spread: standard deviation of labels that are numbers, in half-widths of their bounds. None: open.
+    """
+
+    base_rate: float | tuple[float, ...] | None = None
+    explained: tuple[float, float] | None = None
+    auc: float | None = None
+    label_spread: float | None = None
+
+    @classmethod
+    def of(
+        cls, base_rate: "float | tuple[float, ...] | None", predictability: "str | float | None",
+        label_spread: float | None, loss: Loss,
+    ) -> "Belief":  # fmt: skip
+        """As people say it; `predictability` is a word, a share such as 0.3, or "auc=0.8"."""
+        _check_rates(base_rate, loss)
+        if label_spread is not None:
+            expect(
+                isinstance(loss.labels, Reals), "label_spread for labels that are numbers", label_spread=label_spread
+            )
+            expect(
+                0 < label_spread <= 1, "label_spread in (0, 1], in half-widths of the bounds", label_spread=label_spread
+            )
+        explained, auc = _predictability(predictability)
+        if auc is not None and not isinstance(loss.labels, Signs):
+            raise InputError(f"Expected predictability as a word or a share for {loss.name}, got auc={auc:g}.")
+        return cls(base_rate, explained, auc, label_spread)
+
+    def words(self, loss: Loss) -> str:
+        """What is stated and what is left open, for a note."""
+        return f"{self._frequency(loss)}; {self._predictability(loss)}"
+
+    def _frequency(self, loss: Loss) -> str:
+        if isinstance(loss.labels, Reals):
+            low, high = LABEL_SPREADS if self.label_spread is None else (self.label_spread, self.label_spread)
+            return f"labels that spread over {_between(low, high)} % of half their bounds' width"
+        if self.base_rate is None:
+            of = "the rarer label" if loss.outputs == 1 else "classes"
+            return f"{of} in {_between(*BASE_RATES)} %" if loss.outputs == 1 else f"{of} alike or very unequal"
+        if isinstance(self.base_rate, tuple):
+            return "classes as frequent as stated"
+        return f"{100 * self.base_rate:.3g} % positive"
+
+    def _predictability(self, loss: Loss) -> str:
+        if self.auc is not None:
+            return f"the best model has an AUC of {self.auc:g}"
+        of = "variance" if isinstance(loss.labels, Reals) else "loss of no model"
+        return f"the best model takes {_between(*(self.explained or EXPLAINED))} % off the {of}"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{100 * low:.3g}" if low == high else f"{100 * low:.3g} to {100 * high:.3g}"
+
+
+def _check_rates(base_rate: float | tuple[float, ...] | None, loss: Loss) -> None:
+    if base_rate is None:
+        return
+    expect(not isinstance(loss.labels, Reals), "no base_rate for labels that are numbers", base_rate=base_rate)
+    if isinstance(base_rate, tuple):
+        fine = (
+            len(base_rate) == loss.outputs > 1 and min(base_rate) > 0 and math.isclose(sum(base_rate), 1, abs_tol=0.01)
+        )
+        expect(fine, f"base_rate as {max(loss.outputs, 2)} shares that add up to 1", base_rate=base_rate)
+    else:
+        expect(loss.outputs == 1, f"base_rate as {loss.outputs} shares, one for each class", base_rate=base_rate)
+        expect(0 < base_rate < 1, "base_rate between 0 and 1", base_rate=base_rate)
+
+
+def _predictability(said: str | float | None) -> tuple[tuple[float, float] | None, float | None]:
+    if said is None:
+        return None, None
+    if isinstance(said, str) and said in PREDICTABILITY:
+        return PREDICTABILITY[said], None
+    name, _, number = str(said).rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if name.strip().lower() == "auc" and 0.5 < value < 1:
+        return None, value
+    if not name and 0 < value < 1:
+        return (value, value), None
+    raise InputError(
+        f"Expected predictability as one of {', '.join(PREDICTABILITY)}, a share such as 0.3 of the loss of no model, "
+        f"or auc=0.8, got predictability={said!r}."
+    )
+
+
+def table(
+    rows: int, d: int, loss: Loss, *, data_norm: float = 1.0, seed: int = 0, belief: Belief | None = None
+) -> Dataset:
     """A made-up data set of that shape, with labels that the loss accepts."""
     rng = np.random.default_rng(seed)
     hidden = rng.normal(size=(rows, FACTORS))
     features, effects = _features(rng, hidden, d)
-    labels = _labels(rng, features, hidden, effects, loss, seed)
+    scores = _scores(rng, features, hidden, effects, loss.outputs)
+    labels = _labels(rng, scores, loss, belief or Belief(), tuple((0.5 + seed * turn) % 1.0 for turn in _TURNS))
     norm = data_norm if math.isfinite(data_norm) else 1.0
     return Dataset(features * norm, labels, tuple(f"x{j}" for j in range(d)), rows, data_norm, "synthetic")
 
@@ -215,22 +209,91 @@ def _group_sizes(rng: np.random.Generator, d: int) -> NDArray[np.int64]:
 
 def _categories(rng: np.random.Generator, hidden: Floats, size: int) -> NDArray[np.int64]:
     scores = -FALL_OFF * np.log(np.arange(1, size + 1)) + LOADING * hidden @ rng.normal(size=(FACTORS, size))
-    return np.asarray(np.argmax(scores + rng.gumbel(size=scores.shape), axis=1), dtype=np.int64)
+    reached = np.cumsum(np.exp(scores - scores.max(axis=1, keepdims=True)), axis=1)
+    drawn = rng.random(len(hidden)) * reached[:, -1]
+    return np.asarray(np.minimum(np.sum(reached <= drawn[:, None], axis=1), size - 1), dtype=np.int64)
 
 
-def _labels(
-    rng: np.random.Generator, features: "Csr", hidden: Floats, effects: Floats, loss: Loss, seed: int
-) -> Floats:
-    coefficients = rng.laplace(size=(features.shape[1], loss.outputs)) * effects[:, None]
+def _scores(rng: np.random.Generator, features: "Csr", hidden: Floats, effects: Floats, outputs: int) -> Floats:
+    """(rows, outputs), standardised: what a linear model says, half of it along with the hidden factors."""
+    coefficients = rng.laplace(size=(features.shape[1], outputs)) * effects[:, None]
     own = _standard(np.asarray(features @ coefficients))
-    shared = _standard(hidden @ rng.normal(size=(FACTORS, loss.outputs)))
-    spread = _spaced(LOG_ODDS_SPREADS, seed * math.sqrt(2))
-    z = spread * (math.sqrt(1 - FACTORS_SHARE) * own + math.sqrt(FACTORS_SHARE) * shared)
+    wanted = hidden @ rng.normal(size=(FACTORS, outputs))
+    fitted = [lsmr(features, wanted[:, k], damp=0.3, maxiter=30)[0] for k in range(outputs)]
+    along = np.asarray(features @ np.column_stack(fitted))
+    return _standard(math.sqrt(1 - FACTORS_SHARE) * own + math.sqrt(FACTORS_SHARE) * _standard(along))
+
+
+def _labels(rng: np.random.Generator, z: Floats, loss: Loss, belief: Belief, turns: tuple[float, ...]) -> Floats:
+    explained = float(expit(_spaced(logit(np.array(belief.explained or EXPLAINED)), turns[0])))
     if isinstance(loss.labels, Reals):
-        return np.asarray(z[:, 0] / spread + 0.5 * rng.normal(size=len(z)))
+        spread = belief.label_spread or math.exp(_spaced(np.log(LABEL_SPREADS), turns[1]))
+        mean = _spaced(np.array(LABEL_MEANS), turns[2])
+        noise = rng.normal(size=len(z))
+        labels = mean + spread * (math.sqrt(explained) * z[:, 0] + math.sqrt(1 - explained) * noise)
+        return np.clip(labels, -1.0, 1.0)
     if isinstance(loss.labels, Signs):
-        return np.where(rng.random(len(z)) < _shifted(z[:, 0], _spaced(BASE_RATES, seed * math.sqrt(5) / 2)), 1.0, -1.0)
-    return np.asarray(np.argmax(z + rng.gumbel(size=z.shape), axis=1), dtype=np.float64)
+        rate = (
+            belief.base_rate if belief.base_rate is not None else expit(_spaced(logit(np.array(BASE_RATES)), turns[1]))
+        )
+        chances = _chances(z[:, 0], float(rate), explained, belief.auc)  # type: ignore[arg-type]
+        return np.where(rng.random(len(z)) < chances, 1.0, -1.0)
+    shares = np.array(
+        belief.base_rate or np.arange(1, loss.outputs + 1) ** -_spaced(np.array(FALL_OFF_OF_CLASSES), turns[1])
+    )
+    p = _chances_of_classes(z, shares / shares.sum(), explained)
+    drawn = rng.random(len(z))[:, None]
+    return np.asarray(np.sum(np.cumsum(p, axis=1)[:, :-1] <= drawn, axis=1), dtype=np.float64)
+
+
+def _chances(z: Floats, rate: float, explained: float, auc: float | None) -> Floats:
+    """Of +1, with that mean, spread so far apart that the best model explains, or ranks, as much as it should."""
+
+    def at(spread: float) -> Floats:
+        return _shifted(spread * z, rate)
+
+    if auc is not None:
+        return at(_bisected(lambda spread: _expected_auc(z, at(spread)) - auc))
+    entropy = -float(xlogy(rate, rate) + xlogy(1 - rate, 1 - rate))
+
+    def gap(spread: float) -> float:
+        p = at(spread)
+        return 1 + float(np.mean(xlogy(p, p) + xlogy(1 - p, 1 - p))) / entropy - explained
+
+    return at(_bisected(gap))
+
+
+def _chances_of_classes(z: Floats, shares: Floats, explained: float) -> Floats:
+    """The same for several classes: (rows, K)."""
+    entropy = -float(np.sum(xlogy(shares, shares)))
+
+    def at(spread: float) -> Floats:
+        offsets = np.log(shares)
+        for _ in range(12):
+            offsets = offsets + np.log(shares / np.maximum(softmax(spread * z + offsets, axis=1).mean(axis=0), 1e-12))
+        return np.asarray(softmax(spread * z + offsets, axis=1))
+
+    def gap(spread: float) -> float:
+        p = at(spread)
+        return 1 + float(np.mean(np.sum(xlogy(p, p), axis=1))) / entropy - explained
+
+    return at(_bisected(gap))
+
+
+def _expected_auc(z: Floats, p: Floats) -> float:
+    """Of ranking by z, where the label is +1 with chance p."""
+    order = np.argsort(z)
+    p = p[order]
+    below = np.cumsum(1 - p) - (1 - p) / 2
+    return float(np.sum(p * below) / (np.sum(p) * np.sum(1 - p)))
+
+
+def _bisected(gap: Callable[[float], float], low: float = 1e-3, high: float = 1e3) -> float:
+    """Where an increasing function of a spread is zero, to two per cent."""
+    while high > 1.02 * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if gap(middle) < 0 else (low, middle)
+    return low
 
 
 def _standard(z: Floats) -> Floats:
@@ -238,16 +301,16 @@ def _standard(z: Floats) -> Floats:
     return np.asarray(centred / np.maximum(np.sqrt(np.mean(centred**2, axis=0)), 1e-12))
 
 
-def _spaced(bounds: tuple[float, float], turn: float) -> float:
-    """Between the bounds. Multiples of an irrational turn fill them evenly, so a few tables span the whole range."""
-    low, high = bounds
-    return low + (high - low) * (turn % 1.0)
+def _spaced(bounds: Floats, turn: float) -> float:
+    """Between the bounds, at that part of the way."""
+    return float(bounds[0] + (bounds[1] - bounds[0]) * turn)
 
 
 def _shifted(z: Floats, target: float) -> Floats:
     """Chances of +1 for log-odds z - c, where c makes their mean the target."""
-    low, high = -50.0, 50.0
-    for _ in range(60):
+    reach = float(np.max(np.abs(z))) + 50.0
+    low, high = -reach, reach
+    for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.mean(1 / (1 + np.exp(middle - z))) > target else (low, middle)
-    return np.asarray(1 / (1 + np.exp(low - z)))
+        low, high = (middle, high) if np.mean(expit(z - middle)) > target else (low, middle)
+    return np.asarray(expit(z - low))

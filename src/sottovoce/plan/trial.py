@@ -7,15 +7,18 @@ multiplier is scaled so that sigma / m_i, and with it the noise on a gradient, i
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sottovoce.algorithms import PrivateAlgorithm
 from sottovoce.algorithms.ipadmm import IPADMM
+from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array, Ints
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.privacy import Gaussian, Repeated, epsilon, sigma_for
+from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.problem import graphs
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
@@ -53,8 +56,9 @@ def thinned(data: Dataset, sizes: Sequence[int], rows: int, seed: int) -> Thinne
 
 
 def trial(
-    algorithm: IPADMM, held: Thinned, graph: Graph, *, runs: int, seed: int, judge: Dataset | None = None
-) -> Risks:
+    algorithm: PrivateAlgorithm[Any], held: Thinned, graph: Graph, *, runs: int, seed: int,
+    judge: Dataset | None = None,
+) -> Risks:  # fmt: skip
     """Run the algorithm, with the noise of the full network, and score what it leaves: on the rows of `judge`, or else
     on those that it learnt from.
     """
@@ -65,9 +69,10 @@ def trial(
     for k in range(1, matched.rounds + 1):
         message, state = matched.release(k, state, site, noise)
         state = matched.absorb(k, state, site, graph.exchange(message))
-    some = state.w_bar[:: max(1, held.sites.n // _NODES_SCORED)]
-    consensus = state.w_bar.mean(axis=0, dtype=np.float64).astype(np.float32)
-    singles = np.ascontiguousarray(some.transpose(1, 0, 2).reshape(site.d, -1))
+    broadcast = matched.outputs(matched.rounds, state).last
+    some = broadcast[:: max(1, held.sites.n // _NODES_SCORED)]
+    consensus = broadcast.mean(axis=0, dtype=np.float64).astype(np.float32)
+    singles = np.ascontiguousarray(some.transpose(1, 0, 2).reshape(site.d, -1), dtype=np.float32)
     if judge is not None:
         one = Sites.split(judge, 1, clip=True)
         site = matched.oracle(one, graphs.complete(1), CompiledOracle, SINGLE)
@@ -75,9 +80,15 @@ def trial(
     return Risks(site.score(consensus).risk, last)
 
 
-def _matched(algorithm: IPADMM, share: float) -> IPADMM:
+def _matched(algorithm: PrivateAlgorithm[Any], share: float) -> PrivateAlgorithm[Any]:
     """The same noise on a gradient from `share` times the rows. Only for simulation: its epsilon promises nothing."""
-    if share == 1.0 or math.isinf(algorithm.epsilon) or algorithm.batch_size is not None:
+    if share == 1.0 or math.isinf(algorithm.epsilon):
+        return algorithm
+    if isinstance(algorithm, MaskedNewton):
+        # All exchanges together are one Gaussian release of parameter mu, and their noise is as 1 / mu.
+        mu = mu_for(algorithm.epsilon, algorithm.delta) / share
+        return replace(algorithm, epsilon=epsilon(Gaussian(1 / mu), algorithm.delta))
+    if not isinstance(algorithm, IPADMM) or algorithm.batch_size is not None:
         return algorithm
     steps = algorithm.rounds * algorithm.local_steps
     sigma = share * sigma_for(algorithm.epsilon, algorithm.delta, steps, algorithm.calibration)

@@ -20,7 +20,7 @@ from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.graphs import CompleteGraph, Exchanged, Graph, Inbox, SparseGraph, complete
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.sites import Sites
-from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes
+from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
 
 DeviceName: TypeAlias = Literal["cpu", "plain", "cuda"]
 Precision: TypeAlias = Literal["float64", "float32"]
@@ -202,7 +202,7 @@ def simulate(
         noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d). None: seeded, or, with
             private rows, from the operating system's cryptographic source. Of private rows, the statement says so.
         record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
-            None: ten.
+            None: ten; fewer where there are so many rows that scoring them would take longer than learning.
         scored: of how many nodes, evenly spaced, the models are scored; a global risk needs every row for each of them.
         progress: called with (rounds done, rounds in all).
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
@@ -242,7 +242,8 @@ def solve(
     shape = Shape(sites.n, site.d, runs, dtype=site.dtype.type)
     drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
     source = drawn if noise is None else GivenNoise(noise, drawn)
-    recorded, history = _rounds_to_record(record, algorithm.rounds), History()
+    usual = usual_records(len(sites.labels), (2 * len(scored_nodes(sites.n, scored)) + 1) * runs)
+    recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
     state = algorithm.start(site, runs)
     if stop is not None and stop():
         raise KeyboardInterrupt
@@ -296,9 +297,9 @@ def refuse_seed(seed: int | None) -> None:
         )
 
 
-def _rounds_to_record(record: int | Iterable[int] | None, rounds: int) -> frozenset[int]:
-    if record is None or isinstance(record, int):
-        points = min(10 if record is None else record, rounds)
+def _rounds_to_record(record: int | Iterable[int], rounds: int) -> frozenset[int]:
+    if isinstance(record, int):
+        points = min(record, rounds)
         expect(points >= 1, "at least one recorded round", record=record)
         record = [round(j * rounds / points) for j in range(1, points + 1)]
     chosen = frozenset(record) | {rounds}

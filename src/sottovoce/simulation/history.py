@@ -16,6 +16,10 @@ COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
 
 
 NODES_SCORED = 128
+USUAL = 10  # recorded rounds, where nobody says how many
+# Row times model that may be scored for a history that nobody asked for. Rows must be fetched, too, which takes as long
+# as scoring some models.
+MOST_SCORED, MODELS_PER_FETCH = 2_000_000_000, 64
 
 
 class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
@@ -50,6 +54,11 @@ class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
     def __repr__(self) -> str:
         rounds = np.unique(self["round"])
         return f"History({len(rounds)} rounds, columns {', '.join(COLUMNS)})"
+
+
+def usual_records(rows: int, models: int) -> int:
+    """How many rounds are recorded where nobody says how many: ten, fewer where there are very many rows."""
+    return max(1, min(USUAL, MOST_SCORED // (rows * max(models, MODELS_PER_FETCH))))
 
 
 def scored_nodes(n: int, most: int = NODES_SCORED) -> Ints:

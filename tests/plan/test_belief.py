@@ -1,0 +1,107 @@
+"""What is stated of the labels: made-up tables keep to it, plans and forecasts follow it, nonsense is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sottovoce import graphs
+from sottovoce.errors import InputError
+from sottovoce.plan import plan
+from sottovoce.plan.predict import interval, no_model
+from sottovoce.plan.surrogate import surrogate
+from sottovoce.plan.synthetic import PREDICTABILITY, Belief, table
+from sottovoce.problem.losses import Huber, Logistic, Softmax
+
+SMALL = {"sizes": [800] * 3, "d": 8, "graph": graphs.complete(3), "epsilon": 1.0, "max_rounds": 12}
+
+
+def explained(data, loss):
+    return 1 - surrogate(data, loss, ridge=1e-6).best / no_model(data, loss)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
+def test_tables_have_the_stated_base_rate(rate):
+    shares = [np.mean(table(4000, 12, Logistic(), seed=s, belief=Belief(base_rate=rate)).labels == 1) for s in range(4)]
+    assert np.mean(shares) == pytest.approx(rate, rel=0.15)
+
+
+@pytest.mark.parametrize(("loss", "share"), [(Logistic(), 0.1), (Logistic(), 0.6), (Softmax(4), 0.4), (Huber(), 0.5)])
+def test_the_best_model_explains_what_was_stated(loss, share):
+    belief = Belief.of(None, share, None, loss)
+    found = [explained(table(4000, 12, loss, seed=s, belief=belief), loss) for s in range(4)]
+    assert np.mean(found) == pytest.approx(share, abs=0.06)
+
+
+def test_an_auc_is_a_rank():
+    data = table(6000, 12, Logistic(), seed=1, belief=Belief.of(0.2, "auc=0.85", None, Logistic()))
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+
+    model = LogisticRegression(C=1e4, max_iter=2000).fit(data.features, data.labels)
+    assert roc_auc_score(data.labels, model.decision_function(data.features)) == pytest.approx(0.85, abs=0.03)
+
+
+def test_classes_are_as_frequent_as_stated():
+    shares = (0.6, 0.3, 0.1)
+    labels = table(6000, 12, Softmax(3), seed=2, belief=Belief(base_rate=shares)).labels
+    assert np.bincount(labels.astype(int)) / 6000 == pytest.approx(shares, abs=0.03)
+
+
+def test_numbers_lie_in_their_bounds_and_spread_as_stated():
+    labels = table(4000, 12, Huber(), seed=3, belief=Belief(label_spread=0.2)).labels
+    assert np.abs(labels).max() <= 1
+    assert labels.std() == pytest.approx(0.2, rel=0.15)
+
+
+def test_no_model_is_the_best_constant():
+    data = table(4000, 5, Logistic(), seed=0, belief=Belief(base_rate=0.1))
+    p = float(np.mean(data.labels == 1))
+    assert no_model(data, Logistic()) == pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), rel=1e-4)
+    numbers = table(4000, 5, Huber(), seed=0)
+    assert no_model(numbers, Huber()) == pytest.approx(numbers.labels.var() / 2, rel=0.02)
+
+
+def test_what_is_stated_narrows_the_forecast():
+    """A rare label has a small loss, and who says so is told so."""
+    open_, rare = plan(**SMALL).predicted, plan(**SMALL, base_rate=0.02, predictability="hardly").predicted
+    assert rare.joined.mean < 0.2 < open_.joined.mean
+    assert rare.joined.high / rare.joined.low < 0.5 * open_.joined.high / open_.joined.low
+    assert rare.nothing.low < 0.098 < rare.nothing.high  # the entropy of 2 %
+
+
+def test_the_more_predictable_the_less_is_lost():
+    means = [plan(**SMALL, base_rate=0.3, predictability=word).predicted.together.mean for word in PREDICTABILITY]
+    assert means == sorted(means, reverse=True)
+
+
+def test_an_interval_holds_its_tables_and_little_beyond():
+    values = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    found = interval(values)
+    assert found.mean == pytest.approx(0.3)
+    assert 0.1 / 1.26 < found.low < 0.1
+    assert 0.5 < found.high < 0.5 * 1.26
+    tight = interval(np.array([0.30, 0.31, 0.30, 0.29, 0.30]))
+    assert 0.27 < tight.low < 0.29
+    assert 0.31 < tight.high < 0.33
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"base_rate": 1.5}, "base_rate between 0 and 1, got base_rate=1.5"),
+        ({"base_rate": (0.5, 0.5)}, "shares that add up to 1"),
+        ({"base_rate": 0.1, "loss": Softmax(3)}, "base_rate as 3 shares"),
+        ({"base_rate": 0.1, "loss": Huber()}, "no base_rate for labels that are numbers"),
+        ({"label_spread": 0.1}, "label_spread for labels that are numbers"),
+        ({"label_spread": 2.0, "loss": Huber()}, "label_spread in"),
+        ({"predictability": "quite"}, "one of hardly, somewhat, well, almost, .* got predictability='quite'"),
+        ({"predictability": 1.0}, "got predictability=1.0"),
+        ({"predictability": "auc=0.4"}, "got predictability='auc=0.4'"),
+        ({"predictability": "auc=0.8", "loss": Huber()}, "as a word or a share for huber, got auc=0.8"),
+        ({"colluding": 3}, r"colluding in 0 .. 2, got colluding=3"),
+    ],
+)
+def test_refusals(change, message):
+    with pytest.raises(InputError, match=message):
+        plan(**(SMALL | change))
