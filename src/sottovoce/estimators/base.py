@@ -87,6 +87,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     local_steps: int | None
     rho: float | None
     diameter: float | None
+    colluding: int | None
+    least_sites: int | None
+    spare: int | None
+    worst_case_epsilon: float | None
     lam: float
     fit_intercept: bool
     max_grad_norm: float | None
@@ -232,7 +236,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return Scale(longest if longest > 0 else 1.0, constant)
 
     def _choose(self, loss: Loss, problem: Problem) -> training.Chosen:
-        given = {name: getattr(self, name) for name in training.PLANNED}
+        given = {name: getattr(self, name) for name in (*training.PLANNED, *training.MASKED)}
         objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon", "delta")} | {
             "loss": loss
         }

@@ -47,6 +47,7 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
     """
 
     _label_checks: ClassVar[Mapping[str, Any]] = {"y_numeric": True}
@@ -69,6 +70,10 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         local_steps: int | None = None,
         rho: float | None = None,
         diameter: float | None = None,
+        colluding: int | None = None,
+        least_sites: int | None = None,
+        spare: int | None = None,
+        worst_case_epsilon: float | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
         max_grad_norm: float | None = None,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Algorithm, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, Algorithm, MaskedNewton, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.files.datasets import BY_NAME
@@ -85,6 +85,9 @@ def _planned(config: TrainConfig, algorithm: Algorithm[Any], problem: Problem) -
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
     open_ = [name for name in planned if getattr(config, name) is None]
+    if isinstance(algorithm, MaskedNewton) and config.rounds is None:
+        sites = problem.sites
+        return replace(algorithm, rounds=algorithm.exchanges(int(sites.counts.sum()), sites.d, sites.n))
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
         return algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
