@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.datasets import load_breast_cancer
 
 import machine
 import tables
@@ -28,8 +27,10 @@ from processes import HERE, call, python
 from sottovoce import datasets
 from sottovoce.errors import PrivacyLeakWarning
 from sottovoce.estimators import PrivateLogisticRegression
+from sottovoce.files.schema import Schema
+from sottovoce.problem.problem import encoded
 
-EPSILONS, RUNS, DELTA = (0.1, 0.5, 1.0, 2.0), 10, 1e-5
+EPSILONS, RUNS, DELTA = (0.1, 0.5, 1.0, 2.0), 5, 1e-5
 OUT = HERE / "central_glm.json"
 VARIANTS = ("default", "same", "split")
 LAM = 1e-6  # what "same" gives to both
@@ -39,35 +40,44 @@ Rows = tuple[Floats, Floats]  # features of norm at most 1, labels -1 and +1
 Scores = dict[str, float]
 
 
-def packaged(name: str) -> Rows:
-    """A data set of the package."""
+def packaged(name: str) -> tuple[Rows, Rows]:
+    """A data set of the package: rows to learn from, and the held-out fifth."""
     data = datasets.BY_NAME[name]()
-    features = data.features.toarray() if sparse.issparse(data.features) else data.features
-    return np.asarray(features, dtype=float), np.asarray(data.labels, dtype=float)
+    features, labels = dense(data.features), np.asarray(data.labels, dtype=float)
+    held_out = np.array([tables.tested(name, number) for number in range(1, len(labels) + 1)])
+    return (features[~held_out], labels[~held_out]), (features[held_out], labels[held_out])
 
 
-def breast_cancer() -> Rows:
-    """Columns divided by their maximum, and a constant; the table is public, and both get the same numbers."""
-    data = load_breast_cancer()
-    columns = np.column_stack([data.data / data.data.max(axis=0), np.ones(len(data.data))])
-    return columns / math.sqrt(columns.shape[1]), np.where(data.target == 1, 1.0, -1.0)
+def by_schema(name: str) -> tuple[Rows, Rows]:
+    """A table of tables.py, by its schema, split as there."""
+    table = tables.BY_NAME[name]
+    with tempfile.TemporaryDirectory() as folder:
+        table.write(Path(folder))
+        schema = Schema.load(table.schema)
+        parts = [encoded(Path(folder) / f"{part}.csv", schema)[0] for part in ("train", "test")]
+    learnt, tested = ((dense(part.features), np.asarray(part.labels, dtype=float)) for part in parts)
+    return learnt, tested
 
 
-TABLES: dict[str, Callable[[], Rows]] = {
-    "adult": lambda: packaged("adult"),
-    "bank": lambda: packaged("bank"),
-    "breast-cancer": breast_cancer,
-}
+def dense(features: Any) -> Floats:
+    return np.asarray(features.toarray() if sparse.issparse(features) else features, dtype=float)
+
+
+TABLES: dict[str, Callable[[str], tuple[Rows, Rows]]] = {
+    "adult": packaged, "bank": packaged, "breast-cancer": by_schema, "smoking": by_schema,
+}  # fmt: skip
 
 
 def main() -> None:
     options = parse()
-    out: dict[str, Any] = {"delta": DELTA, "runs": options.runs, "tables": {}}
+    kept = json.loads(options.json.read_text(encoding="utf-8"))["tables"] if options.json.exists() else {}
+    out: dict[str, Any] = {"delta": DELTA, "tables": kept}
     for name in options.only or TABLES:
         out["tables"][name] = measured(name, options.runs)
+        out["software"] = machine.describe()
+        # After every table: diffprivlib takes minutes for each.
+        options.json.write_text(json.dumps(out, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         print(json.dumps({name: out["tables"][name]["scores"]}), flush=True)
-    out["software"] = machine.describe()
-    options.json.write_text(json.dumps(out, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def parse() -> argparse.Namespace:
@@ -80,15 +90,13 @@ def parse() -> argparse.Namespace:
 
 def measured(name: str, runs: int) -> dict[str, Any]:
     """Both contenders on one table: by contender and epsilon, mean and spread over runs."""
-    features, labels = TABLES[name]()
-    held_out = np.array([tables.tested(name, number) for number in range(1, len(labels) + 1)])
-    learnt, tested = (features[~held_out], labels[~held_out]), (features[held_out], labels[held_out])
+    learnt, tested = TABLES[name](name)
     theirs, software = diffprivlib(learnt, tested, runs)
     found = {"sottovoce": ours(learnt, tested, runs), "diffprivlib": theirs}
     shares = np.array([np.mean(learnt[1] == -1), np.mean(learnt[1] == 1)])
     no_model = scored(np.tile(np.log(shares), (len(tested[1]), 1)), tested[1])
-    return {"train": len(learnt[1]), "test": len(tested[1]), "features": features.shape[1], "no_model": no_model,
-            "scores": found, "rival": software}  # fmt: skip
+    shape = {"runs": runs, "train": len(learnt[1]), "test": len(tested[1]), "features": learnt[0].shape[1]}
+    return {**shape, "no_model": no_model, "scores": found, "rival": software}
 
 
 def ours(learnt: Rows, tested: Rows, runs: int) -> dict[str, Any]:

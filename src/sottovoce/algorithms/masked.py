@@ -416,12 +416,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """Refuse what cannot be kept, before a row is touched."""
         refuse_incomplete(site, type(self).__name__)
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
-        _expect(u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", least_sites=u)
-        _expect(c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", colluding=c)
-        _expect(
-            2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
-            "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
-        )  # fmt: skip
+        expect_members(n, c, u)
         _expect(
             math.isfinite(site.sites.data_norm), "a bound on the norm of rows", "Declare it, and clip to it",
             data_norm=site.sites.data_norm,
@@ -448,6 +443,16 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 f"Expected noise that a grid of {GRID_BITS} bits can hold, got epsilon={self.epsilon:g}, for which a "
                 f"site's share is 2^{math.log2(steps):.1f} steps of 2^52. Ask for a smaller epsilon or more exchanges."
             )
+
+
+def expect_members(n: int, c: int, u: int) -> None:
+    """Refuse numbers of sites, of colluding ones and of those in a sum with which no sum is safe."""
+    _expect(u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", least_sites=u)
+    _expect(c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", colluding=c)
+    _expect(
+        2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
+        "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
+    )  # fmt: skip
 
 
 def _expect(condition: bool, expected: str, advice: str, **came: object) -> None:

@@ -14,8 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from sottovoce.algorithms import registry
 from sottovoce.arrays import Array
 from sottovoce.privacy.accounting.accountant import leaves
+from sottovoce.privacy.observers import Sight
 from sottovoce.privacy.statement import milestones
 from sottovoce.simulation import engine
 from sottovoce.simulation.optimum import name_of_optimum
@@ -84,18 +86,21 @@ def progress(quiet: bool) -> Iterator[engine.Progress | None]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def show(trained: Trained, out: Path | None) -> None:
-    """Scores, promise, where it was written, how long it took."""
+def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> None:
+    """Scores, promise, where it was written, how long it took. `beside` is another algorithm on the same problem."""
     console = Console(highlight=False)
     console.print(_title(trained))
-    console.print(_table(trained))
+    console.print(_table(trained, beside))
     if trained.holder_only is not None:
         # Right below the figures: who copies them should copy this, too.
         console.print(Text(trained.holder_only, style="bold"))
     for line in _promise(trained):
         console.print(line)
-    if (observers := _observers(trained)) is not None:
+    if (observers := observed(trained.result.privacy.observers)) is not None:
         console.print(observers)
+    if beside is not None:
+        for one in (trained, beside):
+            console.print(Text(f"{_name(one)}: epsilon = {_asked(one)} {one.result.privacy.assumption()}."))
     if out is not None:
         console.print(Text(f"Written to {out}."), soft_wrap=True)
     console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
@@ -123,8 +128,27 @@ def _title(trained: Trained) -> Text:
     )
 
 
-def _table(trained: Trained) -> Table:
-    """One line per output, then the two yardsticks."""
+def _name(trained: Trained) -> str:
+    return registry.entry(trained.config.algorithm).label
+
+
+def _asked(trained: Trained) -> str:
+    return exactly(trained.result.privacy.target_epsilon)
+
+
+def _beside(other: Trained, columns: list[str]) -> list[str]:
+    """The consensus of another algorithm, as a line of the same table."""
+    scores = {"risk": (other.learnt.risk, 4), "accuracy %": (_percent(other.learnt), 2)}
+    if other.tested is not None:
+        scores |= {"test risk": (other.tested.risk, 4), "test accuracy %": (_percent(other.tested), 2)}
+    place = list(_LINES).index("consensus")
+    cells = {name: _figures(values, digits)[place] for name, (values, digits) in scores.items()}
+    cells |= {"model": _name(other).lower(), "what it is": f"consensus of {other.config.rounds} exchanges"}
+    return [cells[name] for name in columns]
+
+
+def _table(trained: Trained, beside: Trained | None) -> Table:
+    """One line per output, one of the other algorithm, then the two yardsticks."""
     learnt, tested = trained.learnt, trained.tested
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     columns = {"model": list(_LINES)}
@@ -139,7 +163,10 @@ def _table(trained: Trained) -> Table:
     for heading in columns:
         table.add_column(heading, no_wrap=heading != "what it is")
     for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells, end_section=cells[0] == "consensus")
+        ours = cells[0] == "consensus"
+        table.add_row(*cells, end_section=ours)
+        if ours and beside is not None:
+            table.add_row(*_beside(beside, list(columns)), end_section=True)
     return table
 
 
@@ -184,9 +211,8 @@ def _promise(trained: Trained) -> list[Text]:
     ]
 
 
-def _observers(trained: Trained) -> Table | None:
+def observed(lines: tuple[Sight, ...]) -> Table | None:
     """What holds against how many colluding sites, where that depends on it."""
-    lines = trained.result.privacy.observers
     if len(lines) < 2:
         return None
     table = Table(box=SIMPLE_HEAD, pad_edge=False)

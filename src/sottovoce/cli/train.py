@@ -31,6 +31,7 @@ def train(
     config: Path | None = None,
     out: Path | None = None,
     budget: Path | None = None,
+    beside: str | None = None,
     json: bool = False,
     quiet: bool = False,
     **given: Any,
@@ -46,15 +47,18 @@ def train(
         from sottovoce.studies import folder
 
         folder.check_free(out)
+    other = None if beside is None else run.beside(chosen, beside)
     charge = None if budget is None else charging(budget)
     with output.progress(quiet) as progress:
         trained = run.train(chosen, progress, charge)
+        second = None if other is None else run.train(other, progress, charge)
     if out is not None:
         folder.write(trained, out)
     if json:
-        print(json_module.dumps(trained.summary(), indent=2, allow_nan=False))
+        summary = trained.summary() | ({} if second is None else {"beside": second.summary()})
+        print(json_module.dumps(summary, indent=2, allow_nan=False))
     elif not quiet:
-        output.show(trained, out)
+        output.show(trained, out, second)
 
 
 _CONFIG = typer.Option(help="Read settings from a TOML file; options given here win.", rich_help_panel=_PANEL)
@@ -63,6 +67,10 @@ _OUT = typer.Option(
 )
 _BUDGET = typer.Option(
     help="Charge the run to this budget, before a row is touched; see sottovoce budget.", rich_help_panel=_PANEL
+)
+_BESIDE = typer.Option(
+    help="Run this algorithm too, on the same rows at the same epsilon, and show its scores in the same table.",
+    rich_help_panel=_PANEL,
 )
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
@@ -73,6 +81,7 @@ train.__signature__ = signature_of(  # type: ignore[attr-defined]
     config=Annotated[Path | None, _CONFIG],
     out=Annotated[Path | None, _OUT],
     budget=Annotated[Path | None, _BUDGET],
+    beside=Annotated[str | None, _BESIDE],
     json=Annotated[bool, _JSON],
     quiet=Annotated[bool, _QUIET],
 )

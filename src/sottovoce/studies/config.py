@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_IN_A_FILE = ("config", "out", "json", "quiet")
+NOT_IN_A_FILE = ("config", "out", "beside", "json", "quiet")
 
 
 def option(default: T, panel: str, text: str) -> T:

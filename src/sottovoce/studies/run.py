@@ -13,6 +13,7 @@ import numpy as np
 from sottovoce.algorithms import IPADMM, Algorithm, MaskedNewton, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
+from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
 from sottovoce.plan import FIXABLE, plan
@@ -30,6 +31,10 @@ from sottovoce.studies.config import TrainConfig
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
              "delta", "sigma", "calibration", "schedule", "diameter", "rho", "lam", "weights", "loss", "regulariser",
              "batch_size", "runs", "seed")  # fmt: skip
+# What two algorithms side by side have in common.
+_SHARED = ("dataset", "split", "partition", "partition_alpha", "partition_column", "nodes", "graph", "graph_degree",
+           "graph_probability", "graph_rewire", "epsilon", "delta", "lam", "loss", "runs", "seed", "record", "device",
+           "dtype")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "optimum_risk", "test", "seconds",
                 "seconds_total")  # fmt: skip
@@ -240,6 +245,19 @@ def train(config: TrainConfig, progress: Progress | None = None, charge: Charge 
         optimum=pooled_optimum(problem.sites, algorithm),
         seconds=perf_counter() - started,
     )
+
+
+def beside(config: TrainConfig, name: str) -> TrainConfig:
+    """The same problem and guarantee for another algorithm, with its own settings for all else.
+
+    Refused with rows of a file: these are private, and a second run on them would have to be paid for.
+    """
+    if config.data is not None:
+        raise InputError(
+            f"Expected a packaged data set with beside={name!r}, got data={config.data!r}. Another algorithm on the "
+            "same private rows is another release: run it by itself, on the same budget."
+        )
+    return TrainConfig(**{kept: getattr(config, kept) for kept in _SHARED}, algorithm=name)
 
 
 def spread(values: Array) -> float | None:

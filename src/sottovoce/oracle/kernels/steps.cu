@@ -57,6 +57,11 @@ struct Quantile {
     return T((z > b) - (z < b) + 1) / 2 - theta;
   }
 };
+struct SmoothedQuantile {
+  template <typename T> __device__ static T slope(T z, T b, T theta) {
+    return least(most(5 * (z - b) + T(0.5), T(0)), T(1)) - theta;
+  }
+};
 
 // ---- Philox4x32-10 and normals, as in kernels/philox.py ------------------------------------------------------------
 
