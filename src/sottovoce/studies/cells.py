@@ -116,8 +116,8 @@ def cell(
     algorithm = registry.make(name, settings)  # refuses bad values before any work is done
     if isinstance(algorithm, MaskedNewton) and "rounds" not in (own or {}):
         # The study's rounds are for messages that are private one by one; these know how many are good for them.
-        settings["rounds"] = algorithm.exchanges(*problem.shape())
-        algorithm = replace(algorithm, rounds=settings["rounds"])
+        algorithm = replace(algorithm, rounds=algorithm.exchanges(*problem.shape()))
+        settings["rounds"] = algorithm.rounds
     last = algorithm.rounds
     rounds = tuple(sorted({k for k in record if k < last} | ({last} if record else set())))
     return Cell(
