@@ -74,6 +74,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     intercept_: Any
     loss_: Loss
     privacy_: PrivacyStatement
+    leaks_: tuple[str, ...]
     n_features_in_: int
 
     # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
@@ -159,6 +160,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         solved = training.train(problem, algorithm, accountant, draws, self.device)
         self.privacy_, self.loss_, self.plan_ = solved.result.privacy, target.loss, plan
+        self.leaks_ = problem.notes
         self.n_iter_, self.n_sites_ = algorithm.rounds, problem.sites.n
         self.site_rows_ = tuple(problem.sites.counts.tolist())
         for name, value in target.attributes.items():

@@ -125,6 +125,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         intercept_: (1,), or (classes,).
         classes_: sorted.
         privacy_: the `PrivacyStatement` of the fit.
+        leaks_: what it does not cover because it was wanted so, one sentence each; also among its notes.
         plan_: the plan of IPADMM; None if nothing was left to plan, and of masked sums, which need none.
         n_iter_: rounds.
         n_sites_: how many sites there were.
