@@ -93,7 +93,8 @@ def test_no_such_file(cli, tmp_path, monkeypatch):
 def test_masked_sums_take_their_own_number_of_exchanges_unless_told():
     spec, common = ProblemSpec(nodes=9, every=20), {"rounds": 100, "epsilon": 1.0, "delta": 1e-5}
     rows, features, nodes = spec.shape()
-    assert (rows, features, nodes) == (len(spec.build().sites.labels), 104, 9)
+    assert (features, nodes) == (104, 9)
+    assert 0 <= rows - len(spec.build().sites.labels) < nodes  # an even deal leaves some out
     own = cell("masked", spec, common, runs=2, seed=0)
     assert own.rounds == sv.MaskedNewton(epsilon=1.0).exchanges(rows, features, nodes) < 20
     assert cell("masked", spec, common, {"rounds": 4}, runs=2, seed=0).rounds == 4

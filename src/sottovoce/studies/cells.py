@@ -53,7 +53,7 @@ class ProblemSpec:
         return _build(self, _data(BY_NAME[self.dataset], self.every))
 
     def shape(self) -> tuple[int, int, int]:
-        """Rows that are learnt from, features, sites: public numbers."""
+        """Rows to deal out, features, sites: public numbers."""
         data = _data(BY_NAME[self.dataset], self.every)
         return len(data) if self.split == "all" else data.n_train, data.d, self.nodes
 
