@@ -59,7 +59,7 @@ struct Quantile {
 };
 struct SmoothedQuantile {
   template <typename T> __device__ static T slope(T z, T b, T theta) {
-    return least(most(5 * (z - b) + T(0.5), T(0)), T(1)) - theta;
+    return 5 * least(most(z - b, T(-0.1)), T(0.1)) + T(0.5) - theta;
   }
 };
 

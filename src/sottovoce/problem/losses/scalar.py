@@ -295,8 +295,8 @@ class SmoothedQuantile(Loss):
 
     @staticmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
-        """From -level to 1 - level."""
-        return np.minimum(np.maximum(5 * (z - b) + 0.5, 0.0), 1.0) - theta
+        """From -level to 1 - level; clipped before it is multiplied, so that nothing overflows."""
+        return 5 * np.minimum(np.maximum(z - b, -0.1), 0.1) + 0.5 - theta
 
     @staticmethod
     def curvature(z: Array, b: Array, theta: float) -> Array:
