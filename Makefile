@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: train test lint docs reproduce bench unseen federation clean
 
 train: .venv/.cli
-	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001
+	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001 --beside masked
 
 test: .venv/.dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile

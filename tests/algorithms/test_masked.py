@@ -163,6 +163,15 @@ def test_a_worst_case_raises_the_noise_until_it_holds():
     assert made(colluding=2, worst_case_epsilon=50.0).sigma(sites) == free.sigma(sites)
 
 
+@pytest.mark.parametrize("rounds", range(2, 18))
+def test_neither_total_is_passed_by_a_rounding_error(rounds):
+    """The event that is priced when noise is set must be the one that is told, to the last bit."""
+    algorithm = made(colluding=2, least_sites=5, spare=1, worst_case_epsilon=1.5, rounds=rounds)
+    statement = algorithm.statement(site_of(algorithm, (5,) * 6))
+    assert statement.epsilon <= 1.0
+    assert statement.observers[-1].epsilon <= 1.5
+
+
 def test_spare_attempts_are_paid_for_beforehand():
     """A second opening of a release is one more release: fresh noise, and booked."""
     plain, spare = made(), made(spare=3)
@@ -190,6 +199,39 @@ def test_the_same_noise_in_a_smaller_set_would_give_a_site_away():
     assert epsilon(fresh, 1e-5) < epsilon(one_share, 1e-5)
     rest = made(colluding=1, least_sites=8).event(11, site, Observer(1))
     assert epsilon(sv.privacy.Sequence((rest, one_share)), 1e-5) > 1.0
+
+
+# -- how many exchanges -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "features", "expected"),
+    [(0.1, 442, 11, 5), (1.0, 442, 11, 6), (0.1, 45_222, 104, 10), (1.0, 45_222, 104, 11), (4.0, 45_222, 104, 14),
+     (math.inf, 10, 3, 300), (1000.0, 10**9, 3, 17)],
+)  # fmt: skip
+def test_exchanges_follow_from_public_numbers(epsilon, rows, features, expected):
+    assert made(epsilon=epsilon, colluding=20).exchanges(rows, features, 100) == expected
+
+
+def test_more_colluders_are_more_noise_and_never_more_exchanges():
+    found = [made(epsilon=1.0, colluding=c).exchanges(10**6, 20, 100) for c in (0, 50, 90, 99)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1]
+
+
+def test_on_a_few_hundred_rows_the_model_is_hardly_worse_than_none():
+    """Eleven exchanges walk far from zero here; fewer do not. The zero model's risk is ln 2."""
+    rng = np.random.default_rng(3)
+    a = np.hstack([rng.uniform(-1, 1, (400, 10)), np.ones((400, 1))]) / math.sqrt(11)
+    labels = np.where(rng.random(400) < 1 / (1 + np.exp(-3 * a[:, 0])), 1.0, -1.0)
+    sites = sv.Sites(np.split(a, 4), np.split(labels, 4))
+    few = made(epsilon=0.1).exchanges(400, 11, 4)
+    risks = {
+        rounds: sv.simulate(made(epsilon=0.1, rounds=rounds), sites, ALL, runs=30, seed=0, record=1).risk()["last"]
+        for rounds in (few, 11)
+    }
+    assert risks[few] < math.log(2) + 0.03
+    assert risks[11] > math.log(2) + 0.1
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

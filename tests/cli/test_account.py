@@ -65,3 +65,41 @@ def test_the_table_rounds_up_what_it_computed_and_nothing_else(cli):
     lines = {line.split()[0]: line.split()[1] for line in out.splitlines()}
     assert (lines["epsilon"], lines["delta"], lines["steps"]) == ("0.4", "1e-05", "3")
     assert sigma_for(0.4, 1e-5, 3) <= float(lines["sigma"]) < sigma_for(0.4, 1e-5, 3) * (1 + 1e-5)
+
+
+# -- masked sums ------------------------------------------------------------------------------------------------------
+
+
+def test_epsilon_over_the_number_of_colluding_sites(answer, cli):
+    asked = ["--epsilon", 1, "--steps", 11, "--sites", 100, "--colluding", 20]
+    lines = answer("account", *asked)["observers"]
+    told = [line["epsilon"] for line in lines]
+    assert [line["colluding"] for line in lines] == list(range(100))
+    assert told == sorted(told)
+    assert told[20] == pytest.approx(1.0)
+    assert (round(told[50], 2), round(told[99], 1)) == (1.30, 12.5)
+    fewer = answer("account", *asked, "--least-sites", 80)["observers"]
+    assert (round(fewer[50]["epsilon"], 2), round(fewer[79]["epsilon"], 1)) == (1.47, 10.5)
+    code, out, _ = cli("account", *asked)
+    assert code == 0
+    assert "colluding sites, with the relay" in out
+
+
+def test_without_sites_there_is_no_such_table(answer):
+    assert answer("account", "--epsilon", 1, "--steps", 11)["observers"] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--colluding", 3], "Expected --sites for masked sums, got colluding=3"),
+        (["--sites", 4, "--colluding", 4], "colluding < least_sites=4"),
+        (["--sites", 6, "--colluding", 2, "--least-sites", 4], "2 least_sites > n + colluding = 8"),
+        (["--sites", 0], "1 <= sites"),
+        (["--sites", 3, "--rows", 10, "--batch-size", 2], "sums over all rows with sites=3"),
+    ],
+)
+def test_what_no_sum_allows_is_one_line(cli, asked, told):
+    code, _, err = cli("account", "--epsilon", 1, "--steps", 11, *asked)
+    assert code == 2
+    assert told in " ".join(err.split())

@@ -53,3 +53,35 @@ def test_what_does_not_fit_is_one_line(capsys, options, told):
     assert code != 0
     assert told in " ".join(said.err.split())
     assert "Traceback" not in said.err
+
+
+# -- beside another ---------------------------------------------------------------------------------------------------
+
+BOTH = ["train", "--nodes", "6", "--runs", "1", "--rounds", "2", "--local-steps", "1", "--rho", "0.001", "--epsilon",
+        "0.5", "--record", "1", "--beside", "masked"]  # fmt: skip
+
+
+def test_both_stand_in_one_object_at_the_same_epsilon(capsys):
+    assert main([*BOTH, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["algorithm"], found["beside"]["algorithm"]) == ("ipadmm", "masked")
+    assert found["privacy"]["target_epsilon"] == found["beside"]["privacy"]["target_epsilon"] == 0.5
+    assert found["optimum_risk"] == found["beside"]["optimum_risk"]  # the same rows
+    assert found["beside"]["risk"]["consensus"] != found["risk"]["consensus"]
+    assert found["beside"]["rounds"] != found["rounds"] == 2  # its own settings
+
+
+def test_both_stand_in_one_table_each_with_its_assumption(capsys):
+    assert main(BOTH) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "masked sums 0." in said
+    assert "IPADMM: epsilon = 0.5 holds against all 5 other sites." in said
+    assert "Masked sums: epsilon = 0.5 holds against 2 colluding sites; epsilon" in said
+
+
+def test_private_rows_are_not_shown_to_a_second_algorithm_unpaid(capsys, tmp_path):
+    for name in ("rows.csv", "schema.toml"):
+        (tmp_path / name).write_text("")
+    files = ["--data", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "schema.toml")]
+    assert main(["train", *files, "--nodes", "2", "--beside", "masked"]) != 0
+    assert "a packaged data set with beside='masked'" in " ".join(capsys.readouterr().err.split())

@@ -172,7 +172,7 @@ def test_a_class_that_nobody_has_is_learnt_as_rare(two, quick):
         ({"sites": 301}, "at most as many sites as rows, 300"),
         ({"graph": "moebius"}, "a graph among"),
         ({"graph": 7}, "the name of a graph, or a Graph"),
-        ({"algorithm": "adam"}, "algorithm='ipadmm'"),
+        ({"algorithm": "adam"}, "algorithm among masked, ipadmm"),
         ({"epsilon": 0.0}, "epsilon > 0"),
         ({"delta": 1.0}, "0 < delta < 1"),
         ({"lam": -1.0}, "lam >= 0"),

@@ -204,7 +204,9 @@ def test_nothing_but_the_release_is_kept(two, quick):
 
 def test_a_plan_follows_from_public_numbers_only(two):
     X, y = two
-    model = PrivateLogisticRegression(2.0, data_norm=3.0, classes=["no", "yes"], rounds=10, device="plain")
+    model = PrivateLogisticRegression(
+        2.0, data_norm=3.0, classes=["no", "yes"], algorithm="ipadmm", rounds=10, device="plain"
+    )
     settings_one = model.fit(X, y).plan_.settings
     assert settings_one["rounds"] == model.n_iter_ == 10
     assert model.fit(-5 * X, y[::-1]).plan_.settings == settings_one
@@ -229,12 +231,55 @@ def test_an_algorithm_gets_the_guarantee_of_the_estimator(two):
 
 def test_settings_that_nothing_would_use_are_refused(two):
     for change, message in (
-        ({"algorithm": IPADMM(rounds=5), "rounds": 7}, "rounds, local_steps, rho and diameter as fields"),
+        ({"algorithm": IPADMM(rounds=5), "rounds": 7}, "as fields of the algorithm, got rounds=7"),
         ({"algorithm": IPADMM(rounds=5, max_grad_norm=1.0)}, "max_grad_norm as a parameter"),
         ({"algorithm": ADMM(rounds=5)}, "a private algorithm"),
+        ({"algorithm": "masked", "rho": 0.1}, "settings of algorithm='masked', got rho=0.1"),
+        ({"algorithm": "ipadmm", "colluding": 1}, "settings of algorithm='ipadmm', got colluding=1"),
+        ({"algorithm": IPADMM(), "spare": 1}, "as fields of the algorithm, got spare=1"),
+        ({"rho": 0.1, "spare": 1}, "settings of algorithm='ipadmm', got spare=1"),
     ):
         with pytest.raises(InputError, match=message):
             PrivateLogisticRegression(data_norm=3.0, classes=["no", "yes"], **change).fit(*two)
+
+
+@pytest.mark.parametrize(
+    ("change", "masked"),
+    [({}, True), ({"sites": 3}, True), ({"sites": 3, "graph": "ring"}, False), ({"local_steps": 2}, False)],
+)
+def test_masked_sums_unless_something_speaks_against_them(two, change, masked):
+    model = PrivateLogisticRegression(1.0, data_norm=3.0, classes=["no", "yes"], device="plain", **change).fit(*two)
+    assert (model.plan_ is None) == masked
+    assert ("second moments" in model.privacy_.released) == masked
+    assert model.privacy_.epsilon <= 1.0
+
+
+def test_a_loss_with_a_kink_is_learnt_by_ipadmm(two):
+    svm = PrivateLinearSVC(1.0, loss="hinge", data_norm=3.0, classes=["no", "yes"], device="plain").fit(*two)
+    assert svm.plan_ is not None
+
+
+def test_what_masked_sums_assume_is_said_and_kept(two):
+    given = {"data_norm": 3.0, "classes": ["no", "yes"], "device": "plain"}
+    alone = PrivateLogisticRegression(1.0, **given).fit(*two).privacy_
+    assert "whoever holds its rows is trusted" in alone.prose()
+    several = PrivateLogisticRegression(
+        1.0, **given, sites=6, colluding=2, least_sites=5, spare=1, worst_case_epsilon=1.5
+    ).fit(*two)
+    told = several.privacy_.prose()
+    assert "at most 2 of the 6 sites collude" in told
+    assert "at least 5 sites" in told
+    assert "whoever runs it sees the rows of all sites" in told
+    assert len(several.privacy_.observers) == 6
+    assert several.privacy_.observers[-1].epsilon <= 1.5
+
+
+def test_the_number_of_exchanges_follows_from_public_numbers_only(two):
+    X, y = two
+    model = PrivateLogisticRegression(2.0, data_norm=3.0, classes=["no", "yes"], device="plain")
+    first = model.fit(X, y).n_iter_
+    assert model.fit(-5 * X, y[::-1]).n_iter_ == first
+    assert model.set_params(rounds=3).fit(X, y).n_iter_ == 3
 
 
 def test_gradients_can_be_clipped(two, quick):

@@ -136,6 +136,16 @@ def test_noise_that_the_price_does_not_know_is_refused(base, two):
         PrivateSearch(model, {"lam": [1e-4]}, runs=2).fit(*two)
 
 
+@pytest.mark.filterwarnings("error::sottovoce.errors.PrivacyLeakWarning")
+def test_who_is_trusted_is_a_note_and_no_leak(two):
+    """What masked sums rest on goes with the statement; nothing was given away that anyone must be warned of."""
+    masked = PrivateLogisticRegression(**PUBLIC, device="plain")
+    found = PrivateSearch(masked, {"lam": [1e-4, 1e-2]}, 2.0, runs=3).fit(*two)
+    assert found.best_estimator_.leaks_ == ()
+    assert "whoever holds its rows is trusted" in found.privacy_.prose()
+    assert found.privacy_.epsilon <= 2.0
+
+
 def test_leaks_are_said_once(base, two):
     model = base.set_params(data_norm=None)
     with pytest.warns(PrivacyLeakWarning, match="data_norm was read off") as caught:

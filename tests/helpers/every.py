@@ -104,6 +104,7 @@ SHAPED = [
     sv.losses.SmoothedHinge(0.3),
     sv.losses.Huber(0.3),
     sv.losses.Quantile(0.9),
+    sv.losses.SmoothedQuantile(0.9),
 ]
 SMOOTH = [loss for loss in LOSSES if loss.smoothness_bound is not None]
 KINKED = [loss for loss in LOSSES if loss.smoothness_bound is None]

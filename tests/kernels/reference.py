@@ -27,7 +27,7 @@ def problem(runs, loss, counts=(37, 1, 64, 5), d=11, l=3, seed=0):
     rows, nodes = sum(counts), len(counts)
     matrix = rng.normal(size=(rows, d)) * (rng.random((rows, d)) < 0.4)
     labels = np.where(rng.random(rows) < 0.5, -1.0, 1.0)
-    if loss.name in ("absolute", "huber", "quantile"):
+    if loss.name in ("absolute", "huber", "quantile", "smoothed-quantile"):
         labels = rng.normal(size=rows)
     shape = (nodes, d, runs)
     return Problem(

@@ -6,6 +6,7 @@ import mpmath
 import numba
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,17 @@ from sklearn.metrics import hinge_loss, mean_absolute_error, mean_pinball_loss
 from helpers import every
 from sottovoce import losses
 from sottovoce.errors import InputError
-from sottovoce.problem.losses import Absolute, Hinge, Huber, Logistic, Quantile, Reals, Signs, SmoothedHinge
+from sottovoce.problem.losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Quantile,
+    Reals,
+    Signs,
+    SmoothedHinge,
+    SmoothedQuantile,
+)
 
 ALL = every.LOSSES + every.SHAPED
 SMOOTH = [loss for loss in ALL if loss.smoothness_bound is not None]
@@ -63,6 +74,14 @@ def test_smoothed_hinge_is_the_moreau_envelope_of_the_hinge(width):
         assert SmoothedHinge.value(m, 1.0, width) == pytest.approx(envelope, abs=1e-8)
 
 
+@pytest.mark.parametrize("level", [0.05, 0.5, 0.9])
+def test_smoothed_quantile_is_the_mean_of_the_quantile_loss_over_shifts(level):
+    # An integral over the label, by quadrature: a definition that we do not use.
+    for z in np.linspace(-0.5, 0.5, 21):
+        mean, _ = scipy.integrate.quad(lambda t, z=z: float(Quantile.value(z, t, level)) / 0.2, -0.1, 0.1, points=[z])
+        assert SmoothedQuantile.value(z, 0.0, level) == pytest.approx(mean, abs=1e-9)
+
+
 @each
 def test_slope_is_the_derivative(loss):
     z, b = points(loss)
@@ -77,7 +96,11 @@ def test_slope_is_the_derivative(loss):
 def test_curvature_is_the_derivative_of_the_slope(loss):
     z, b = points(loss)
     h = 1e-6
-    joints = {"smoothed-hinge": [1 - b * z, 1 - b * z - loss.theta], "huber": [np.abs(z - b) - loss.theta]}
+    joints = {
+        "smoothed-hinge": [1 - b * z, 1 - b * z - loss.theta],
+        "huber": [np.abs(z - b) - loss.theta],
+        "smoothed-quantile": [np.abs(z - b) - 0.1],
+    }
     away = np.all([np.abs(x) > 2 * h for x in joints.get(loss.name, [np.ones_like(z)])], axis=0)
     difference = (loss.slope(z + h, b, loss.theta) - loss.slope(z - h, b, loss.theta)) / (2 * h)
     np.testing.assert_allclose(loss.curvature(z, b, loss.theta)[away], difference[away], atol=1e-6)
@@ -195,11 +218,12 @@ def test_label_sets():
         (lambda: Huber(math.inf), "threshold=inf"),
         (lambda: Huber(math.nan), "threshold=nan"),
         (lambda: Quantile(1.0), "level=1.0"),
+        (lambda: SmoothedQuantile(0.0), "level=0.0"),
         (lambda: Logistic().lipschitz(-1.0), "data_norm=-1.0"),
         (lambda: Logistic().smoothness(math.nan), "data_norm=nan"),
         (
             lambda: losses.by_name("squared"),
-            "logistic, hinge, smoothed-hinge, absolute, huber, quantile, softmax.*'squared'",
+            "logistic, hinge, smoothed-hinge, absolute, huber, quantile, smoothed-quantile, softmax.*'squared'",
         ),
         (lambda: losses.by_name("huber", width=1.0), "options of huber, got 'width'. Known: threshold"),
         (lambda: losses.by_name("hinge", width=1.0), "options of hinge, got 'width'. Known: none"),

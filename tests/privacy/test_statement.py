@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import dp_accounting
 import pytest
 
 from sottovoce.errors import InputError
 from sottovoce.privacy import Gaussian, NonPrivate, PrivacyStatement, PureRelease, Repeated, epsilon
+from sottovoce.privacy.observers import Sight
 
 
 def statement(event, target=1.0, delta=1e-5):
@@ -101,3 +103,12 @@ def test_a_pure_total_is_read_back():
 def test_a_note_is_taken_once():
     assert PRIVATE.noting("One.", "Two.", "One.").noting("Two.").notes == ("Simulated.", "One.", "Two.")
     assert PRIVATE.noting() == PRIVATE
+
+
+def test_the_assumption_fits_into_a_line():
+    alone, everybody = (replace(PRIVATE, observers=(Sight(k, 1.0, 1.0),)) for k in (0, 4))
+    table = replace(PRIVATE, observers=(Sight(0, 1.2, 0.8), Sight(1, 1.0, 1.0), Sight(2, 0.5, 2.3456)))
+    assert alone.assumption() == "holds against all who do not hold the rows"
+    assert everybody.assumption() == "holds against all 4 other sites"
+    assert table.assumption() == "holds against 1 colluding sites; epsilon 2.346 against all 2"
+    assert PRIVATE.assumption() == NAKED.assumption() == ""

@@ -66,6 +66,15 @@ def test_everything_is_there_and_nothing_is_fetched(run):
         assert words.replace("&", "&amp;") in text, words
 
 
+def test_where_the_guarantee_depends_on_who_colludes_that_is_drawn(run, tmp_path):
+    config = TrainConfig(algorithm="masked", nodes=5, colluding=1, rounds=3, runs=1, record=1)
+    folder.write(train(config), tmp_path / "masked")
+    seen = Seen(run_page(folder.read(tmp_path / "masked")))
+    assert {*SECTIONS, "colluding"} <= set(seen.ids)
+    assert len(seen.ids) == len(set(seen.ids))
+    assert "colluding" not in Seen((run / "report.html").read_text()).ids
+
+
 def test_numbers_are_those_of_the_run(run):
     text, summary = (run / "report.html").read_text(), folder.read(run).summary
     assert f"{summary['risk']['consensus']:.4f}" in text

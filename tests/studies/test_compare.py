@@ -3,7 +3,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+import sottovoce as sv
 from sottovoce.studies import cells
+from sottovoce.studies.cells import ProblemSpec, cell
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "how-to" / "compare.toml"
 SMALL = """
@@ -86,3 +88,14 @@ def test_no_such_file(cli, tmp_path, monkeypatch):
     code, _, err = cli("compare", "none.toml")
     assert (code, err.count("\n")) == (2, 1)
     assert "none.toml" in err
+
+
+def test_masked_sums_take_their_own_number_of_exchanges_unless_told():
+    spec, common = ProblemSpec(nodes=9, every=20), {"rounds": 100, "epsilon": 1.0, "delta": 1e-5}
+    rows, features, nodes = spec.shape()
+    assert (features, nodes) == (104, 9)
+    assert 0 <= rows - len(spec.build().sites.labels) < nodes  # an even deal leaves some out
+    own = cell("masked", spec, common, runs=2, seed=0)
+    assert own.rounds == sv.MaskedNewton(epsilon=1.0).exchanges(rows, features, nodes) < 20
+    assert cell("masked", spec, common, {"rounds": 4}, runs=2, seed=0).rounds == 4
+    assert cell("ipadmm", spec, common, runs=2, seed=0).rounds == 100

@@ -55,6 +55,9 @@ LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
 RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
 LEAST_GROWTH, MOST_GROWTH = -0.5, 1.0
+# Gradients that are asked for where nobody says how many: FEW noise^-FALL, at least WALK sqrt(p), within the bounds.
+FEW, FALL, WALK = 2.5, 0.2, 1.2
+FEWEST, MOST_WALKED, MOST, UNTROUBLED = 4, 9, 16, 299  # the last without noise, where only time is lost
 FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
 
 WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
@@ -85,7 +88,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
     """Newton-like descent on masked sums: the noise of a trusted curator, without one.
 
     Args:
-        rounds: exchanges in all: one of second moments, the rest of gradients.
+        rounds: exchanges in all: one of second moments, the rest of gradients. Estimators and `sottovoce train` take
+            `exchanges`, if they are not told.
         epsilon: of the total guarantee, against the relay and `colluding` sites together.
         colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them,
             but at least one, since every site looks on.
@@ -310,6 +314,28 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """u - c."""
         return self.members(site.n) - self.colluders(site.n)
 
+    def exchanges(self, rows: int, features: int, sites: int) -> int:
+        """How many `rounds` there should be, from public numbers alone; for whoever was not told.
+
+        The more of a gradient is noise, the fewer: each has noise sqrt(T) times that of a single release, and in
+        directions that M^ says nothing about the steps add up like a walk, whose length grows with T. That walk costs
+        about T^2 / p, so wide tables bear more of it.
+
+        Args:
+            rows: N, over all sites.
+            features: p.
+            sites: n.
+        """
+        _expect(rows >= 1 and features >= 1 and sites >= 1, "rows, features and sites", "Count all", rows=rows)
+        if math.isinf(self.epsilon):
+            return UNTROUBLED + 1
+        share = sites / max(1, self.members(sites) - self.colluders(sites))
+        numbers = features * self.loss.outputs
+        noise = math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta))
+        walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
+        wanted = round(FEW * math.pow(noise, -FALL))
+        return 1 + min(max(walked, wanted), MOST)
+
     def noise_seen(self, site: Oracle, observer: Observer) -> float:
         """What an observer does not know of the noise, over what c colluding sites do not."""
         return math.sqrt(shares_left(self.members(site.n), observer.colluding) / self._honest(site))
@@ -324,11 +350,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """The first k exchanges, and all spare attempts, each as dear as the dearest."""
         if math.isinf(self.epsilon):
             return NonPrivate()
-        dearest = Gaussian(self.sigma(site) * self.noise_seen(site, observer))
-        parts: list[Event] = [self.cost(1, site, observer)]
-        parts += [Repeated(self.cost(2, site, observer), k - 1)] if k > 1 else []
-        parts += [Repeated(dearest, self.spare)] if self.spare else []
-        return Sequence(tuple(parts))
+        noise, sigmas = self.noise_seen(site, observer), self.sigmas(site)
+        return _opened(sigmas[0] * noise, sigmas[1] * noise, k - 1, self.sigma(site) * noise, self.spare)
 
     def agreed(self, site: Oracle) -> Observer:
         """Against whom epsilon was asked for."""
@@ -393,12 +416,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """Refuse what cannot be kept, before a row is touched."""
         refuse_incomplete(site, type(self).__name__)
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
-        _expect(u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", least_sites=u)
-        _expect(c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", colluding=c)
-        _expect(
-            2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
-            "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
-        )  # fmt: skip
+        expect_members(n, c, u)
         _expect(
             math.isfinite(site.sites.data_norm), "a bound on the norm of rows", "Declare it, and clip to it",
             data_norm=site.sites.data_norm,
@@ -427,6 +445,16 @@ class MaskedNewton(PrivateAlgorithm[State]):
             )
 
 
+def expect_members(n: int, c: int, u: int) -> None:
+    """Refuse numbers of sites, of colluding ones and of those in a sum with which no sum is safe."""
+    _expect(u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", least_sites=u)
+    _expect(c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", colluding=c)
+    _expect(
+        2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
+        "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
+    )  # fmt: skip
+
+
 def _expect(condition: bool, expected: str, advice: str, **came: object) -> None:
     if not condition:
         values = ", ".join(f"{name}={value!r}" for name, value in came.items())
@@ -436,6 +464,14 @@ def _expect(condition: bool, expected: str, advice: str, **came: object) -> None
 def weights(rounds: int) -> Floats:
     """How mu^2 is dealt out over the exchanges. They add up to 1."""
     return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
+
+
+def _opened(first: float, later: float, times: int, dearest: float, spare: int) -> Event:
+    """One release, `times` others, and spare attempts."""
+    parts: list[Event] = [Gaussian(first)]
+    parts += [Repeated(Gaussian(later), times)] if times else []
+    parts += [Repeated(Gaussian(dearest), spare)] if spare else []
+    return Sequence(tuple(parts))
 
 
 @lru_cache(maxsize=256)
@@ -450,8 +486,9 @@ def _sigmas(target: float, delta: float, rounds: int, spare: int, worst: tuple[f
     step = 2.0**-52
     while True:
         sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
-        parts = (*map(Gaussian, sigmas), Repeated(Gaussian(min(sigmas)), spare))
-        enough = epsilon(Sequence(parts), delta) <= target
-        if enough and (worst is None or seen(Sequence(parts), 1 / math.sqrt(worst[1]), delta) <= worst[0]):
+        # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
+        made = _opened(sigmas[0], sigmas[1], rounds - 1, min(sigmas), spare)
+        enough = epsilon(made, delta) <= target
+        if enough and (worst is None or seen(made, math.sqrt(1 / worst[1]), delta) <= worst[0]):
             return sigmas
         mu, step = mu * (1 - step), 2 * step  # rounding may leave the target missed by a hair

@@ -14,8 +14,10 @@ from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
     from sottovoce.privacy import Calibration, Event, Sampling, Scheme
+    from sottovoce.privacy.observers import Sight
 
 _ANY_TWO, _BATCH, _HOW = "Any two give the third; all three are checked", "Sampled steps", "How"
+_MASKED = "Masked sums: epsilon over the number of colluding sites"
 # Beyond these the number of steps no longer fits a float exactly.
 _MOST_SIGMA, _MOST_STEPS = 1e8, 10**15
 
@@ -32,6 +34,11 @@ class Question:
     rows: int | None = option(None, _BATCH, "Rows of the site that has the fewest.")
     batch_size: int | None = option(None, _BATCH, "Rows of a batch.")
     sampling: str | None = option(None, _BATCH, "How a batch is drawn.")
+    sites: int | None = option(None, _MASKED, "Sites whose sums the steps open.")
+    colluding: int | None = option(
+        None, _MASKED, "Sites that epsilon and sigma reckon with. Left out: fewer than half, at least one."
+    )
+    least_sites: int | None = option(None, _MASKED, "Sites that a sum must hold. Left out: all.")
 
     def __post_init__(self) -> None:
         three = {"epsilon": self.epsilon, "sigma": self.sigma, "steps": self.steps}
@@ -57,6 +64,7 @@ class PricedSteps(NamedTuple):
     calibration: str | None
     sampling: "Sampling | None"
     found: str | None  # which of the three was computed; None if all were given
+    observers: "tuple[Sight, ...]"  # of masked sums: what holds against how many colluding sites
 
     @property
     def holds(self) -> bool:
@@ -110,10 +118,11 @@ def solve(q: Question) -> PricedSteps:
         found, steps = "steps", steps_for(epsilon, delta, sigma, sampling)
     assert sigma is not None
     assert steps is not None
-    spent = price(_event(sigma, steps, sampling), delta)
+    event = _event(sigma, steps, sampling)
+    spent = price(event, delta)
     if epsilon is None:
         found, epsilon = "epsilon", spent
-    return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found)
+    return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found, _observers(q, event, delta))
 
 
 def _sampling(q: Question) -> "Sampling | None":
@@ -130,6 +139,29 @@ def _sampling(q: Question) -> "Sampling | None":
     return None
 
 
+def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
+    """A line for every number of colluding sites, where sums over sites are what is opened."""
+    from sottovoce.algorithms import MaskedNewton
+    from sottovoce.algorithms.masked import expect_members
+    from sottovoce.privacy.observers import MOST_LINES, Sight, seen, shares_left
+
+    own = {"colluding": q.colluding, "least_sites": q.least_sites}
+    if q.sites is None:
+        if any(value is not None for value in own.values()):
+            raise InputError(f"Expected --sites for masked sums, got {_given(own)}. Say how many there are.")
+        return ()
+    expect(1 <= q.sites <= MOST_LINES, f"1 <= sites <= {MOST_LINES}", sites=q.sites)
+    if q.batch_size is not None:
+        raise InputError(
+            f"Expected sums over all rows with sites={q.sites}, got batch_size={q.batch_size}. Leave it out."
+        )
+    masked = MaskedNewton(colluding=q.colluding, least_sites=q.least_sites)
+    c, u = masked.colluders(q.sites), masked.members(q.sites)
+    expect_members(q.sites, c, u)
+    factors = {k: math.sqrt(shares_left(u, k) / (u - c)) for k in range(q.sites)}
+    return tuple(Sight(k, noise, seen(event, noise, delta)) for k, noise in factors.items())
+
+
 def _event(sigma: float, steps: int, sampling: "Sampling | None") -> "Event":
     from sottovoce.privacy import Gaussian, Repeated, SampledGaussian
 
@@ -144,7 +176,10 @@ def _as_dict(budget: PricedSteps) -> dict[str, Any]:
     from sottovoce.studies.run import jsonable
 
     sampling = None if budget.sampling is None else budget.sampling.to_dict()
-    data: dict[str, Any] = jsonable({**budget._asdict(), "sampling": sampling, "holds": budget.holds})
+    lines = [line.to_dict() for line in budget.observers]
+    data: dict[str, Any] = jsonable(
+        {**budget._asdict(), "sampling": sampling, "holds": budget.holds, "observers": lines}
+    )
     return data
 
 
@@ -153,6 +188,7 @@ def _show(b: PricedSteps) -> None:
     from rich.table import Table
 
     from sottovoce.cli.output import exactly, up
+    from sottovoce.cli.results import observed
 
     table = Table(box=None, pad_edge=False, show_header=False)
     how = "computed" if b.calibration is None else f"computed, {b.calibration} calibration"
@@ -163,6 +199,8 @@ def _show(b: PricedSteps) -> None:
         table.add_row(name, text, how if computed else "")
     console = Console(highlight=False)
     console.print(table)
+    if (lines := observed(b.observers)) is not None:
+        console.print(lines)
     if b.sampling is not None:
         console.print(f"Each step looks at {b.sampling.describe()}.")
     if b.found is None:

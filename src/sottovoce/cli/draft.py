@@ -19,7 +19,7 @@ _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "Whe
 _SETTINGS = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius")
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
-_NUMBERS = ("huber", "absolute", "quantile")
+_NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sottovoce.algorithms import registry
 from sottovoce.arrays import Array
 from sottovoce.cli.output import counted, exactly, up
-from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.accounting.accountant import leaves
+from sottovoce.privacy.observers import Sight
 from sottovoce.privacy.statement import milestones
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
@@ -33,14 +34,14 @@ _KEPT = "consensus"  # the model of the file
 _NOTHING = "-"
 
 
-def show(trained: Trained, out: Path | None) -> None:
-    """Scores, promise, where it was written, how long it took."""
+def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> None:
+    """Scores, promise, where it was written, how long it took. `beside` is another algorithm on the same problem."""
     console = Console(highlight=False)
     console.print(_title(trained))
     for rows, scores in {"On the rows learnt from": trained.learnt, "On the test rows": trained.tested}.items():
         if scores is not None:
             console.print(rows if trained.tested is not None else "", end="\n" if trained.tested is not None else "")
-            console.print(_table(trained, scores))
+            console.print(_table(trained, scores, beside))
     console.print(_marked(trained, out), soft_wrap=True)
     for line in _remarks(trained):
         console.print(line)
@@ -49,8 +50,11 @@ def show(trained: Trained, out: Path | None) -> None:
         console.print(Text(trained.holder_only, style="bold"))
     for line in _promise(trained):
         console.print(line)
-    if (observers := observers_table(trained.result.privacy)) is not None:
+    if (observers := observed(trained.result.privacy.observers)) is not None:
         console.print(observers)
+    for one in () if beside is None else (trained, beside):
+        asked = exactly(one.result.privacy.target_epsilon)
+        console.print(Text(f"{_name(one)}: epsilon = {asked} {one.result.privacy.assumption()}."))
     if out is not None:
         console.print(Text(f"Written to {out}."), soft_wrap=True)
     console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
@@ -63,8 +67,8 @@ def _title(trained: Trained) -> Text:
     return Text(f"{c.algorithm} on {data}: {counted(nodes, 'node')}, {c.graph} graph, {rounds}{steps}, {runs}")
 
 
-def _table(trained: Trained, scores: Scores) -> Table:
-    """One line per output, the one of the file marked, then the yardsticks."""
+def _table(trained: Trained, scores: Scores, beside: Trained | None) -> Table:
+    """One line per output, the one of the file marked, one of the algorithm beside it, then the yardsticks."""
     lines = _lines(trained, scores)
     columns = {"model": [f"{name} *" if name == _KEPT else name for name in lines], **_columns(trained, scores, lines)}
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -72,7 +76,16 @@ def _table(trained: Trained, scores: Scores) -> Table:
         table.add_column(heading, no_wrap=True)
     for name, *cells in zip(lines, *columns.values(), strict=True):
         table.add_row(*cells, end_section=name == _KEPT)
+        if name == _KEPT and beside is not None:
+            theirs = beside.learnt if scores is trained.learnt else beside.tested
+            found = {} if theirs is None else _columns(beside, theirs, [_KEPT])
+            its = [found[heading][0] if heading in found else _NOTHING for heading in list(columns)[1:]]
+            table.add_row(_name(beside).lower(), *its, end_section=True)
     return table
+
+
+def _name(trained: Trained) -> str:
+    return registry.entry(trained.config.algorithm).label
 
 
 def _lines(trained: Trained, scores: Scores) -> list[str]:
@@ -200,13 +213,13 @@ def _promise(trained: Trained) -> list[Text]:
     ]
 
 
-def observers_table(privacy: PrivacyStatement) -> Table | None:
+def observed(lines: tuple[Sight, ...]) -> Table | None:
     """What holds against how many colluding sites, where that depends on it."""
-    if len(privacy.observers) < 2:
+    if len(lines) < 2:
         return None
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("colluding sites, with the relay", justify="right")
     table.add_column("epsilon", justify="right")
-    for line in milestones(privacy.observers):
+    for line in milestones(lines):
         table.add_row(str(line.colluding), up(line.epsilon))
     return table

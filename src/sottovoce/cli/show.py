@@ -47,13 +47,13 @@ def _facts(model: "Model") -> dict[str, Any]:
 
 def _show(model: "Model", every: bool) -> None:
     from sottovoce.cli.output import console, say
-    from sottovoce.cli.results import observers_table
+    from sottovoce.cli.results import observed
 
     shown = console()
     say(shown, _predicts(model))
     say(shown, "")
     say(shown, model.privacy.prose())
-    if (table := observers_table(model.privacy)) is not None:
+    if (table := observed(model.privacy.observers)) is not None:
         shown.print(table)
     for output, name in enumerate(_outputs(model)):
         _show_coefficients(model, output, name, every)

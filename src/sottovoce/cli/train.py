@@ -35,6 +35,7 @@ def train(
     budget: Path | None = None,
     yardstick: bool | None = None,
     force: bool = False,
+    beside: str | None = None,
     json: bool = False,
     quiet: bool = False,
     verbose: bool = False,
@@ -54,6 +55,7 @@ def train(
         from sottovoce.studies import folder
 
         folder.check_free(out)
+    other = None if beside is None else run.beside(chosen, beside)
     private, paid = chosen.data is not None, _Paid(None if budget is None else charging(budget))
     tell = None if quiet or json else output.note
     if private:
@@ -76,7 +78,8 @@ def train(
         if not _in_the_rounds(trained):
             if out is not None:
                 folder.add_scores(trained, out)
-            _print(trained, out, json, quiet)
+            second = None if other is None else run.train(other)
+            _print(trained, out, json, quiet, second)
     except KeyboardInterrupt:
         trained = replace(trained, unfinished=_SCORING)
     if trained.unfinished is not None:
@@ -123,14 +126,15 @@ def _in_the_rounds(trained: Any) -> bool:
     return bool(trained.result.rounds < trained.solved.algorithm.rounds)
 
 
-def _print(trained: Any, out: Path | None, json: bool, quiet: bool) -> None:
+def _print(trained: Any, out: Path | None, json: bool, quiet: bool, beside: Any) -> None:
     if json:
         model = {"model": trained.model().to_dict()} if out is None and trained.problem.private else {}
-        print(json_module.dumps({**trained.summary(), **model}, indent=2, allow_nan=False))
+        also = {} if beside is None else {"beside": beside.summary()}
+        print(json_module.dumps({**trained.summary(), **model, **also}, indent=2, allow_nan=False))
     elif not quiet:
         from sottovoce.cli import results
 
-        results.show(trained, out)
+        results.show(trained, out, beside)
 
 
 def _where(trained: Any, out: Path | None) -> str:
@@ -156,6 +160,10 @@ _YARDSTICK = typer.Option(
 _FORCE = typer.Option(
     "--force", help="Accept a delta above 0.01 or an epsilon above 20 for private rows.", rich_help_panel="Privacy"
 )
+_BESIDE = typer.Option(
+    help="Run this algorithm too, on the same rows at the same epsilon, and show its scores in the same table.",
+    rich_help_panel=_PANEL,
+)
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
 _VERBOSE = typer.Option("--verbose", "-v", help="Say what was planned, and why.", rich_help_panel=_PANEL)
@@ -168,6 +176,7 @@ train.__signature__ = signature_of(  # type: ignore[attr-defined]
     budget=Annotated[Path | None, _BUDGET],
     yardstick=Annotated[bool | None, _YARDSTICK],
     force=Annotated[bool, _FORCE],
+    beside=Annotated[str | None, _BESIDE],
     json=Annotated[bool, _JSON],
     quiet=Annotated[bool, _QUIET],
     verbose=Annotated[bool, _VERBOSE],

@@ -75,6 +75,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     intercept_: Any
     loss_: Loss
     privacy_: PrivacyStatement
+    leaks_: tuple[str, ...]
     n_features_in_: int
 
     # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
@@ -88,6 +89,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     local_steps: int | None
     rho: float | None
     diameter: float | None
+    colluding: int | None
+    least_sites: int | None
+    spare: int | None
+    worst_case_epsilon: float | None
     lam: float
     fit_intercept: bool
     max_grad_norm: float | None
@@ -157,6 +162,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         solved = training.train(problem, algorithm, accountant, draws, self.device)
         self.privacy_, self.loss_, self.plan_ = solved.result.privacy, target.loss, plan
+        self.leaks_ = problem.notes
         self.n_iter_, self.n_sites_ = algorithm.rounds, problem.sites.n
         self.site_rows_ = tuple(problem.sites.counts.tolist())
         for name, value in target.attributes.items():
@@ -234,7 +240,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return Scale(longest if longest > 0 else 1.0, constant)
 
     def _choose(self, loss: Loss, delta: float, problem: Problem) -> training.Chosen:
-        given = {name: getattr(self, name) for name in training.PLANNED}
+        given = {name: getattr(self, name) for name in (*training.PLANNED, *training.MASKED)}
         objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon")}
         objective |= {"delta": delta, "loss": loss}
         return training.choose(self.algorithm, given, objective, problem)

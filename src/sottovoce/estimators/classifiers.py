@@ -99,12 +99,19 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         classes: all labels that there may be. None reads them off y, with a `PrivacyLeakWarning`.
         sites: how many sites the rows are dealt out to. Or give their labels to `fit`.
         graph: which sites hear each other: a name, such as "complete" or "ring", or a Graph with a node for each site.
-        algorithm: None or "ipadmm"; or a private algorithm of `sottovoce.algorithms`, of which loss, lam,
-            max_grad_norm, epsilon and delta are replaced by this estimator's.
-        rounds: of IPADMM. None, here and in the next three: planned from public numbers.
-        local_steps: noisy steps in each round.
-        rho: the penalty that holds sites together.
-        diameter: of the domain of models, which scales the steps.
+        algorithm: "masked" (sums over all sites, of which nothing else is seen), "ipadmm" (every site's messages are
+            private by themselves), or a private algorithm of `sottovoce.algorithms`, of which loss, lam, max_grad_norm,
+            epsilon and delta are replaced by this estimator's. None: masked sums if the loss is smooth, the graph
+            complete and no setting of IPADMM given; else IPADMM.
+        rounds: of exchange. None, here and in the next three: from public numbers.
+        local_steps: of IPADMM: noisy steps in each round.
+        rho: of IPADMM: the penalty that holds sites together.
+        diameter: of IPADMM: of the domain of models, which scales the steps.
+        colluding: of masked sums: how many sites may tell each other and the relay all. None: fewer than half of them,
+            but at least one.
+        least_sites: of masked sums: how many sites a sum must hold. None: all.
+        spare: of masked sums: attempts that are paid for beforehand, if sites are lost. None: none.
+        worst_case_epsilon: of masked sums: what must hold against all other sites together. None: what follows.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
             holds the intercept too.
         fit_intercept: learn a constant. It counts as a feature, so it costs some noise.
@@ -118,7 +125,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         intercept_: (1,), or (classes,).
         classes_: sorted.
         privacy_: the `PrivacyStatement` of the fit.
-        plan_: the plan; None if nothing was left to plan.
+        leaks_: what it does not cover because it was wanted so, one sentence each; also among its notes.
+        plan_: the plan of IPADMM; None if nothing was left to plan, and of masked sums, which need none.
         n_iter_: rounds.
         n_sites_: how many sites there were.
         site_rows_: the numbers of their rows.
@@ -126,6 +134,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
     """
 
     def __init__(
@@ -142,6 +151,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         local_steps: int | None = None,
         rho: float | None = None,
         diameter: float | None = None,
+        colluding: int | None = None,
+        least_sites: int | None = None,
+        spare: int | None = None,
+        worst_case_epsilon: float | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
         max_grad_norm: float | None = None,
@@ -193,6 +206,10 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         local_steps: int | None = None,
         rho: float | None = None,
         diameter: float | None = None,
+        colluding: int | None = None,
+        least_sites: int | None = None,
+        spare: int | None = None,
+        worst_case_epsilon: float | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
         max_grad_norm: float | None = None,

@@ -7,7 +7,7 @@ Labels are clipped to public bounds and scaled to -1..1, about their middle if t
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -26,7 +26,7 @@ from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Answers
 from sottovoce.simulation.engine import DeviceName
 
-RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile"]
+RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile", "smoothed-quantile"]
 
 
 @final
@@ -34,10 +34,11 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
     """Linear regression with a robust loss, private for every single row.
 
     Args:
-        loss: "huber" (the mean, with outliers held back), "absolute" (the median) or "quantile".
+        loss: "huber" (the mean, with outliers held back), "absolute" (the median), "quantile", or "smoothed-quantile",
+            whose kink is rounded off over a tenth of the width of y_bounds, so that masked sums can learn it.
         threshold: of "huber": the residual at which squares turn into absolute values, in units of half the width of
             y_bounds. A smaller one needs less noise and takes more residuals for outliers.
-        quantile: of "quantile": which one to predict.
+        quantile: of "quantile" and "smoothed-quantile": which one to predict.
         y_bounds: (low, high) of labels, known without looking at them; what lies outside is clipped. None reads them
             off y, with a `PrivacyLeakWarning`.
 
@@ -47,6 +48,7 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
     """
 
     _label_checks: ClassVar[Mapping[str, Any]] = {"y_numeric": True}
@@ -69,6 +71,10 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         local_steps: int | None = None,
         rho: float | None = None,
         diameter: float | None = None,
+        colluding: int | None = None,
+        least_sites: int | None = None,
+        spare: int | None = None,
+        worst_case_epsilon: float | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
         max_grad_norm: float | None = None,
@@ -102,9 +108,10 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         return bounds[0], bounds[-1]
 
     def _loss(self) -> Loss:
-        known = ("huber", "absolute", "quantile")
+        known = get_args(RobustLoss)
         expect(self.loss in known, f"loss in {known}", loss=self.loss)
-        shapes = {"huber": {"threshold": self.threshold}, "quantile": {"level": self.quantile}}
+        level = {"level": self.quantile}
+        shapes = {"huber": {"threshold": self.threshold}, "quantile": level, "smoothed-quantile": level}
         return losses.by_name(self.loss, **shapes.get(self.loss, {}))
 
     def row_scores(self, X: Any, y: Any) -> Floats:

@@ -140,7 +140,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.best_estimator_, self.best_params_ = best.estimator, best.params
         self.best_score_ = best.score / len(y)
         self.privacy_ = self.best_estimator_.privacy_ = self._statement(costs, best.estimator)
-        for note in self.privacy_.notes:
+        for note in best.estimator.leaks_:
             warnings.warn(note, PrivacyLeakWarning, stacklevel=2)
         return self
 

@@ -10,18 +10,23 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, MaskedNewton, PrivateAlgorithm
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.estimators.draws import Draws
 from sottovoce.plan import Plan, plan
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
 from sottovoce.problem import graphs
-from sottovoce.problem.graphs import Graph
+from sottovoce.problem.graphs import CompleteGraph, Graph
+from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Problem
 from sottovoce.simulation.engine import DeviceName, Solved, solve
 
 AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
-PLANNED = ("rounds", "local_steps", "rho", "diameter")
+PLANNED = ("rounds", "local_steps", "rho", "diameter")  # settings of IPADMM
+MASKED = ("rounds", "colluding", "least_sites", "spare", "worst_case_epsilon")  # and of MaskedNewton
+
+
+KNOWN = {"masked": MASKED, "ipadmm": PLANNED}
 
 
 class Chosen(NamedTuple):
@@ -44,21 +49,43 @@ def graph_of(graph: Graph | str, n: int) -> Graph:
 def choose(
     algorithm: AlgorithmChoice, given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem
 ) -> Chosen:
-    """IPADMM, planned where nothing was given, or the caller's algorithm with our objective and guarantee.
+    """Masked sums where they can be had, else IPADMM, planned where nothing was given; or the caller's algorithm with
+    our objective and guarantee.
 
     `objective` are the fields of an algorithm that say what is minimised, and within which guarantee.
     """
     given = {name: value for name, value in given.items() if value is not None}
     if isinstance(algorithm, PrivateAlgorithm):
-        expect(not given, "rounds, local_steps, rho and diameter as fields of the algorithm", **given)
+        expect(not given, "what an algorithm is set to as fields of the algorithm", **given)
         own, wanted = algorithm.max_grad_norm, objective["max_grad_norm"]
         expect(own in (None, wanted), "max_grad_norm as a parameter of the estimator", algorithm=own)
         return Chosen(replace(algorithm, **objective), None)
-    if algorithm not in (None, "ipadmm"):
+    name = _suited(given, objective["loss"], problem) if algorithm is None else algorithm
+    if name not in KNOWN:
         raise InputError(
-            f"Expected algorithm='ipadmm', None, or a private algorithm such as IPADMM(rounds=50), got "
+            f"Expected algorithm among {', '.join(KNOWN)}, None, or a private algorithm such as IPADMM(rounds=50), got "
             f"algorithm={algorithm!r}."
         )
+    for setting, value in given.items():
+        if setting not in KNOWN[name]:
+            raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
+    return _masked(given, objective, problem) if name == "masked" else _ipadmm(given, objective, problem)
+
+
+def _suited(given: Mapping[str, Any], loss: Loss, problem: Problem) -> str:
+    """Masked sums, unless the loss has a kink, not all sites hear each other, or IPADMM's settings were given."""
+    smooth, all_hear = loss.smoothness_bound is not None, isinstance(problem.graph, CompleteGraph)
+    return "masked" if smooth and all_hear and set(given) <= set(MASKED) else "ipadmm"
+
+
+def _masked(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem) -> Chosen:
+    chosen, sites = MaskedNewton(**given, **objective), problem.sites
+    if "rounds" not in given:
+        chosen = replace(chosen, rounds=chosen.exchanges(int(sites.counts.sum()), sites.d, sites.n))
+    return Chosen(chosen, None)
+
+
+def _ipadmm(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem) -> Chosen:
     if set(given) == set(PLANNED):
         return Chosen(IPADMM(**given, **objective), None)
     sites = problem.sites

@@ -190,6 +190,17 @@ class PrivacyStatement:
         told = "; ".join(f"{line.colluding}: {_up(line.epsilon)}" for line in milestones(self.observers))
         return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {told}."]
 
+    def assumption(self) -> str:
+        """Against whom the promise holds, in a few words that fit into a table; nothing if nobody has said."""
+        if not self.observers or not self.private:
+            return ""
+        last = self.observers[-1]
+        if len(self.observers) == 1:
+            others = f"all {last.colluding} other sites" if last.colluding else "all who do not hold the rows"
+            return f"holds against {others}"
+        agreed = max(line.colluding for line in self.observers if line.noise >= 1)
+        return f"holds against {agreed} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
+
     def _asked(self) -> str:
         """What the run, or each of the runs, was asked to stay within."""
         if self.runs == 1:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sottovoce.algorithms import registry
+from sottovoce.algorithms import MaskedNewton, registry
 from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
@@ -51,6 +51,11 @@ class ProblemSpec:
         """The problem. The last few are kept: neighbouring cells mostly share them."""
         expect(self.dataset in BY_NAME, f"a data set among {', '.join(BY_NAME)}", dataset=self.dataset)
         return _build(self, _data(BY_NAME[self.dataset], self.every))
+
+    def shape(self) -> tuple[int, int, int]:
+        """Rows to deal out, features, sites: public numbers."""
+        data = _data(BY_NAME[self.dataset], self.every)
+        return len(data) if self.split == "all" else data.n_train, data.d, self.nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +114,10 @@ def cell(
     """A cell with the registry's settings filled in, so that equal work has equal names."""
     settings = registry.settings_of(name, form, common, own or {})
     algorithm = registry.make(name, settings)  # refuses bad values before any work is done
+    if isinstance(algorithm, MaskedNewton) and "rounds" not in (own or {}):
+        # The study's rounds are for messages that are private one by one; these know how many are good for them.
+        algorithm = replace(algorithm, rounds=algorithm.exchanges(*problem.shape()))
+        settings["rounds"] = algorithm.rounds
     last = algorithm.rounds
     rounds = tuple(sorted({k for k in record if k < last} | ({last} if record else set())))
     return Cell(

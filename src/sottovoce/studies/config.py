@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_IN_A_FILE = ("config", "out", "budget", "yardstick", "force", "json", "quiet", "verbose")
+NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose")
 
 
 def option(default: T, panel: str, text: str) -> T:

@@ -19,7 +19,7 @@ from sottovoce.studies.verdict import Claim, all_claims
 
 TUNED = "fig3b"
 # In the order of the report.
-NAMES = ("fig1", "fig2", "fig3", TUNED, "table", "diameter", "graph", "skew", "choices")
+NAMES = ("fig1", "fig2", "fig3", TUNED, "trust", "sites", "table", "diameter", "graph", "skew", "choices")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Algorithm, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, Algorithm, MaskedNewton, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import PrivacyError
+from sottovoce.errors import InputError, PrivacyError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
 from sottovoce.plan import FIXABLE, plan
@@ -45,6 +45,10 @@ SITE = "site"  # the output that a real site would end with, where it is not the
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
              "delta", "sigma", "calibration", "sensitivity", "schedule", "diameter", "rho", "lam", "weights", "loss",
              "regulariser", "batch_size", "runs", "seed")  # fmt: skip
+# What two algorithms side by side have in common.
+_SHARED = ("dataset", "split", "partition", "partition_alpha", "partition_column", "nodes", "graph", "graph_degree",
+           "graph_probability", "graph_rewire", "epsilon", "delta", "lam", "loss", "runs", "seed", "record", "device",
+           "dtype")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "metrics", "rare_class",
                 "worse_than_no_model", "optimum_risk", "test", "seconds", "seconds_total")  # fmt: skip
@@ -138,6 +142,9 @@ def _planned(
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
     open_ = [name for name in planned if getattr(config, name) is None]
+    if isinstance(algorithm, MaskedNewton) and config.rounds is None:
+        sites = problem.sites
+        return replace(algorithm, rounds=algorithm.exchanges(int(sites.counts.sum()), sites.d, sites.n))
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
         return algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
@@ -445,6 +452,19 @@ def _mean(runs: list[Figures]) -> Figures:
     columns = {field.name: [getattr(one, field.name) for one in runs] for field in fields(Figures)}
     means: dict[str, Any] = {n: None if None in values else float(np.mean(values)) for n, values in columns.items()}
     return Figures(**means)
+
+
+def beside(config: TrainConfig, name: str) -> TrainConfig:
+    """The same problem and guarantee for another algorithm, with its own settings for all else.
+
+    Refused with rows of a file: these are private, and a second run on them would have to be paid for.
+    """
+    if config.data is not None:
+        raise InputError(
+            f"Expected a packaged data set with beside={name!r}, got data={config.data!r}. Another algorithm on the "
+            "same private rows is another release: run it by itself, on the same budget."
+        )
+    return TrainConfig(**{kept: getattr(config, kept) for kept in _SHARED}, algorithm=name)
 
 
 def spread(values: Array) -> float | None:

@@ -216,6 +216,7 @@ _OURS = "IPADMM, exact noise, monotone steps"
 LINES = {"fair": _OURS, "published": _PRINTED}
 SMALL_DIAMETER = 30.0  # in Figure 2: a D that is too small for the noise, to see whether l makes up for it
 EPSILONS = (0.5, 1.0)  # of the paper's Figure 3
+COLLUDING = (0.0, 0.2, 0.5)  # of all sites, in the figures of masked sums
 
 
 def setting(scale: StudySize) -> str:
@@ -405,12 +406,84 @@ def choices(scale: StudySize) -> Panel:
     return panel
 
 
+def trust(scale: StudySize) -> Panel:
+    """Risk against epsilon, for whoever trusts nobody, most others, or a curator."""
+    panel = Panel(
+        name="trust",
+        title="What trust is worth",
+        caption=(
+            "IPADMM and its rivals hold against everybody: each site's messages are private by themselves. DP-DSGD "
+            "is drawn for them: without exact minimisation it had the lowest risk of them at epsilon 0.5. Masked sums "
+            "hold against the relay and so many colluding sites; where nobody colludes, they have the noise of a "
+            "curator who goes by the same rule. The trusted curator that is drawn takes plain gradient steps. "
+            + _consensus(scale)
+        ),
+        xlabel="epsilon (total, log scale)",
+        shape="sweep",
+        log_x=True,
+        column="risk_consensus",
+        ylabel="risk: mean loss of the mean of the last broadcasts",
+    )  # fmt: skip
+    values = (0.1, 1.0) if scale.quick else (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
+    for epsilon in values:
+        for name in ("ipadmm", "dp-dsgd", "trusted-curator"):
+            add_point(panel, scale, name, x=epsilon, epsilon=epsilon, scored=1)
+        for share in COLLUDING:
+            _add_masked(panel, scale, epsilon, epsilon, scale.nodes, share)
+    return panel
+
+
+def sites(scale: StudySize) -> Panel:
+    """Risk against the number of sites, which hold the same rows between them."""
+    panel = Panel(
+        name="sites",
+        title="The same rows at more sites",
+        caption=(
+            "epsilon = 1. All rows of Adult, dealt out to more and more sites. With noise of its own at every site the "
+            "risk grows with their number; a masked sum has the noise of one. One site is a curator. "
+            + _consensus(scale)
+        ),
+        xlabel="sites (log scale)",
+        shape="sweep",
+        log_x=True,
+        column="risk_consensus",
+        ylabel="risk: mean loss of the mean of the last broadcasts",
+    )  # fmt: skip
+    for nodes in (1, 9) if scale.quick else (1, 3, 10, 30, 100, 300, 1000):
+        problem = scale.problem(nodes=nodes)
+        for name in ("ipadmm", "dp-dsgd"):
+            add_point(panel, scale, name, x=float(nodes), epsilon=1.0, problem=problem, scored=1)
+        for share in COLLUDING:
+            _add_masked(panel, scale, float(nodes), 1.0, nodes, share)
+    return panel
+
+
+def _add_masked(panel: Panel, scale: StudySize, x: float, epsilon: float, nodes: int, share: float) -> None:
+    words = f"up to {100 * share:g} % of the sites collude" if share else "nobody colludes"
+    add_point(
+        panel, scale, "masked", x=x, epsilon=epsilon, problem=scale.problem(nodes=nodes), scored=1,
+        own={"colluding": int(share * nodes)}, series=f"Masked sums, {words}",
+    )  # fmt: skip
+
+
+def _consensus(scale: StudySize) -> str:
+    """The fixed part of a caption where models are judged by their mean."""
+    return (
+        f"Adult, {scale.nodes} nodes unless said, complete graph, delta = {scale.delta:g}, lambda / n = {scale.lam:g}; "
+        f"{scale.rounds} rounds, rho = {scale.rho:g}, but masked sums take as many exchanges as follow from public "
+        f"numbers, about ten. Risk: the mean loss, on all rows and without regulariser, of the mean of all last "
+        f"broadcasts. Lines are means of {scale.runs} runs, bands their 5 % to 95 % quantiles."
+    )
+
+
 def _light() -> list[str]:
     """Who can be swept: no exact minimisation per round, no other trust than the paper's."""
     return [name for name in in_group("paper", "beyond") if not registry.entry(name).exact]
 
 
 PANELS: dict[str, Callable[[StudySize], Panel]] = {
+    "trust": trust,
+    "sites": sites,
     "fig1": figure_1,
     "fig2": figure_2,
     "fig3": figure_3,

@@ -57,6 +57,11 @@ struct Quantile {
     return T((z > b) - (z < b) + 1) / 2 - theta;
   }
 };
+struct SmoothedQuantile {
+  template <typename T> __device__ static T slope(T z, T b, T theta) {
+    return 5 * least(most(z - b, T(-0.1)), T(0.1)) + T(0.5) - theta;
+  }
+};
 
 // ---- Philox4x32-10 and normals, as in kernels/philox.py ------------------------------------------------------------
 

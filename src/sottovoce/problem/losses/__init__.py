@@ -6,10 +6,18 @@ whose bound is wrong is a privacy fault, not a numerical one.
 
 from sottovoce import settings
 from sottovoce.problem.losses.base import Classes, LabelSet, Loss, Reals, Signs, expect_one_output
-from sottovoce.problem.losses.scalar import Absolute, Hinge, Huber, Logistic, Quantile, SmoothedHinge
+from sottovoce.problem.losses.scalar import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Quantile,
+    SmoothedHinge,
+    SmoothedQuantile,
+)
 from sottovoce.problem.losses.softmax import Softmax
 
-_SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile)
+_SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile, SmoothedQuantile)
 _ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax)
 _BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
 # The losses of one prediction per row. Their name alone is enough; softmax needs a number of classes.
@@ -37,6 +45,7 @@ __all__ = [
     "Reals",
     "Signs",
     "SmoothedHinge",
+    "SmoothedQuantile",
     "Softmax",
     "by_name",
     "expect_one_output",

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from sottovoce.arrays import Floats
 from sottovoce.files.models import Model
 from sottovoce.files.models.coefficients import coefficients
+from sottovoce.privacy.observers import Sight
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
 from sottovoce.studies.report.page import TextTable, inline, picture, render_page
@@ -59,6 +60,23 @@ def spending(history: Columns, target: float) -> Figure:
                 right.set_ylim(top=1.15 * max(target, *map(float, history["epsilon"])))
         right.set_ylim(bottom=0)
         right.set_title("epsilon spent")
+    return figure
+
+
+def colluding(observers: Sequence[Sight]) -> Figure:
+    """Epsilon over the number of sites that collude, of a run whose guarantee depends on it."""
+    with style():
+        figure = Figure(figsize=(_WIDE, 2.6))
+        axes = figure.add_subplot()
+        axes.plot([line.colluding for line in observers], [line.epsilon for line in observers], color=CYCLE[0])
+        agreed = max((line for line in observers if line.noise >= 1), key=lambda line: line.colluding)
+        axes.plot(agreed.colluding, agreed.epsilon, "o", color=CYCLE[0])
+        axes.annotate("assumed", (agreed.colluding, agreed.epsilon), xytext=(4, -4), textcoords="offset points",
+                      ha="left", va="top", fontsize=7.5)  # fmt: skip
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("colluding sites, with the relay")
+        axes.set_ylabel("epsilon")
     return figure
 
 
@@ -142,11 +160,12 @@ def run_page(run: Run) -> str:
     summary, model = run.summary, run.model
     classes = model.classes if model.weights.shape[1] > 1 else None
     outputs = [("coefficients" if i == 0 else f"coefficients-{i}") for i in range(model.weights.shape[1])]
-    named = summary.get("optimum", "pooled, no privacy")
+    named, observers = summary.get("optimum", "pooled, no privacy"), model.privacy.observers
     figures = {
         "learning": learning(run.history, summary["optimum_risk"], named),
         "spending": spending(run.history, model.privacy.promised),
         **({} if run.sites is None else {"sites": by_site(run.sites)}),
+        **({"colluding": colluding(observers)} if len(observers) > 1 else {}),
         **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
     }
     return render_page(
