@@ -154,7 +154,9 @@ _YARDSTICK = typer.Option(
     rich_help_panel=_PANEL,
 )
 _FORCE = typer.Option(
-    "--force", help="Accept a delta above 0.01 or an epsilon above 20 for private rows.", rich_help_panel="Privacy"
+    "--force",
+    help="Accept a delta above 0.01, an epsilon above 20 or no noise at all for private rows.",
+    rich_help_panel="Privacy",
 )
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
