@@ -184,7 +184,9 @@ def cell_of(
     facts = {"algorithm": options.algorithm, "table": table.name, "sites": sites, "epsilon": epsilon}
     started = time.perf_counter()
     try:
-        config = TrainConfig(**files, nodes=sites, epsilon=epsilon, algorithm=options.algorithm, runs=options.runs)
+        # The same delta for tables of every size: what is compared is algorithms.
+        settings = {"epsilon": epsilon, "delta": 1e-5, "algorithm": options.algorithm, "runs": options.runs}
+        config = TrainConfig(**files, nodes=sites, **settings)
         trained = train(config)
     except ValueError as refusal:
         return facts | {"refused": str(refusal), "seconds": time.perf_counter() - started}

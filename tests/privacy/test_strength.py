@@ -78,6 +78,15 @@ def test_no_guarantee_to_speak_of_is_refused_and_costs_nothing(rows, capsys, wea
     assert run(rows, capsys, *weak, "--force", "--out", rows / "run")[0] == 0
 
 
+def test_an_algorithm_without_noise_is_refused_too(rows, capsys):
+    files = ["--data", str(rows / "rows.csv"), "--schema", str(rows / "schema.toml"), "--nodes", "2"]
+    plain = ["train", *files, "--algorithm", "admm", "--rounds", "2", "--out", str(rows / "run")]
+    assert main(plain) == 2
+    assert "epsilon=inf" in capsys.readouterr().err
+    assert main([*plain, "--force"]) == 0
+    assert "NOT PRIVATE" in capsys.readouterr().out
+
+
 def test_a_large_delta_is_warned_of(rows, capsys):
     code, _, err = run(rows, capsys, "--delta", 1e-3)
     assert code == 0

@@ -158,7 +158,9 @@ _YARDSTICK = typer.Option(
     rich_help_panel=_PANEL,
 )
 _FORCE = typer.Option(
-    "--force", help="Accept a delta above 0.01 or an epsilon above 20 for private rows.", rich_help_panel="Privacy"
+    "--force",
+    help="Accept a delta above 0.01, an epsilon above 20 or no noise at all for private rows.",
+    rich_help_panel="Privacy",
 )
 _BESIDE = typer.Option(
     help="Run this algorithm too, on the same rows at the same epsilon, and show its scores in the same table.",

@@ -369,13 +369,15 @@ def train(
 
 def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[str, ...]:
     """What to say of the settings, from public numbers. A guarantee that is none is refused, for private rows."""
-    if not problem.private or not isinstance(algorithm, PrivateAlgorithm):
+    if not problem.private:
         return ()
     counts = problem.sites.counts
-    weak = [doubt for doubt in (no_delta(algorithm.delta), no_epsilon(algorithm.epsilon)) if doubt is not None]
+    # An algorithm without noise is one with an infinite epsilon.
+    asked = (algorithm.epsilon, algorithm.delta) if isinstance(algorithm, PrivateAlgorithm) else (math.inf, 0.0)
+    weak = [doubt for doubt in (no_delta(asked[1]), no_epsilon(asked[0])) if doubt is not None]
     if weak and not force:
         raise PrivacyError(f"{refusal(weak[0])} To have it all the same, say --force (force=True).")
-    large = large_delta(algorithm.delta, int(counts.sum()))
+    large = large_delta(asked[1], int(counts.sum()))
     found = [str(doubt) for doubt in (*weak, large) if doubt is not None]
     few = int(np.count_nonzero(counts < FEW_ROWS))
     if few and problem.sites.n > 1:
