@@ -8,7 +8,7 @@ from sottovoce.cli.account import AccountCommand, account
 from sottovoce.cli.apply import evaluate, predict
 from sottovoce.cli.budget import budget_app
 from sottovoce.cli.dataset import dataset
-from sottovoce.cli.federation import federation_app, site_keygen
+from sottovoce.cli.federation import federation_app, site_keygen, site_seed
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
 from sottovoce.cli.schema import schema_app
@@ -84,6 +84,7 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(federation_app, name="federation")
 site_app = typer.Typer(no_args_is_help=True, help="What one site of a federation does.")
 site_app.command("keygen")(site_keygen)
+site_app.command("seed")(site_seed)
 site_app.command("commit")(site_commit)
 site_app.command("run", epilog=epilog())(site_run)
 site_app.command("verify")(site_verify)

@@ -1,4 +1,4 @@
-"""`sottovoce federation` and `sottovoce site keygen`: how real sites get to know each other and agree."""
+"""`sottovoce federation`, and `site keygen` and `site seed`: how real sites get to know each other and agree."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce.algorithms import IPADMM
+from sottovoce.algorithms import IPADMM, MaskedNewton
 from sottovoce.cli.demo.demo import demo
 from sottovoce.cli.draft import Draft
 from sottovoce.cli.options import signature_of, values
-from sottovoce.cli.output import exactly, up
+from sottovoce.cli.output import exactly, observers, up
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import terms
-from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour
+from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.signing import Standing
 from sottovoce.privacy import PrivacyStatement
 
@@ -50,6 +50,31 @@ def site_keygen(
     print(f"Public key:  {public}. Give it to the others, and read them the fingerprint: {key.public.fingerprint}.")
 
 
+def site_seed(
+    site: Annotated[str, typer.Argument(help="Name of the site, as in the agreement.", metavar="NAME")],
+    key: Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.")],
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
+) -> None:
+    """Make a site's secret for one agreement on masked sums, and the line that goes into it."""
+    from sottovoce.federation.agreement.exchange import Seed
+    from sottovoce.federation.agreement.identity import SigningKey, check_site_name
+
+    check_site_name(site)
+    secret, public = out / f"{site}.seed", out / f"{site}.mask"
+    # Checked before a secret is written, so that neither is left without the other.
+    if public.exists():
+        raise InputError(
+            f"Expected no mask key of {site} yet, got {str(public)!r}. Every agreement has one of its own: choose "
+            "another folder."
+        )
+    seed = Seed.generate()
+    line = seed.mask_key(site, SigningKey.load(key))
+    seed.save(secret)
+    line.save(public)
+    print(f"Seed:     {secret}. Keep it here, as secret as the rows, for one agreement.")
+    print(f"Mask key: {public}. Give it to whoever writes the agreement.")
+
+
 def new_agreement(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
     """Write an agreement: who takes part, what is computed, and what it costs. All of it is public.
 
@@ -59,7 +84,7 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     from sottovoce.federation.agreement import signing
     from sottovoce.settings.toml import load
 
-    lists = {"site": given.pop("site"), "edge": given.pop("edge")}
+    lists = {name: given.pop(name) for name in ("site", "edge", "mask_key")}
     agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))
     path = _FEDERATION if out is None else out
     signing.save(agreement, path)
@@ -75,11 +100,15 @@ _SITE = typer.Option(
     "sottovoce site commit. Repeat.",
     metavar="NAME=KEY_FILE:ROWS[:COMMITMENT]",
 )
+_MASK_KEY = typer.Option(
+    help="With masked sums: a site's mask key, from: sottovoce site seed. Repeat.", metavar="NAME=MASK_FILE"
+)
 _EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
 new_agreement.__signature__ = signature_of(  # type: ignore[attr-defined]
     Draft,
     site=Annotated[list[str] | None, _SITE],
     edge=Annotated[list[str] | None, _EDGE],
+    mask_key=Annotated[list[str] | None, _MASK_KEY],
     draft=Annotated[Path | None, _DRAFT],
     out=Annotated[Path | None, _OUT],
 )
@@ -202,6 +231,7 @@ def open_on_server(
     from sottovoce.federation.site import seat
 
     agreement, operator = signing.load(federation), TLSFiles.within(certificates, OPERATOR)
+    terms.expect_runnable(agreement.algorithm)
     told = PlainLines().server_away
     opened = seat.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)
@@ -232,6 +262,8 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
     console.print(Text(f"{agreement.name or 'Federation'}: run {agreement.run}, written {agreement.created}"))
     console.print(Text(f"Digest {agreement.digest().hex()}"), soft_wrap=True)
     console.print(_sites(agreement, privacy, standings))
+    if (table := observers(privacy)) is not None:
+        console.print(table)
     for line in _lines(agreement, privacy):
         console.print(Text(line))
     missing = [name for name, standing in standings.items() if standing is not Standing.SIGNED]
@@ -243,22 +275,27 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
 def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[str, Standing]) -> Table:
     """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", "key", "consent"):
+    masked = isinstance(agreement.algorithm, MaskedNewton)
+    keys = ("key", "mask key") if masked else ("key",)
+    for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", *keys, "consent"):
         table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
     for member in agreement.sites:
+        hears = "everyone" if masked else ", ".join(agreement.neighbours(member.name))
+        shown = [member.public_key.fingerprint, *([] if member.mask_key is None else [member.mask_key.fingerprint])]
         table.add_row(
-            member.name, str(member.rows), ", ".join(agreement.neighbours(member.name)), up(privacy.epsilon),
-            exactly(privacy.delta), f"{_noise(agreement, member.name, privacy):.3g}", member.public_key.fingerprint,
-            standings[member.name].value,
+            member.name, str(member.rows), hears, up(privacy.epsilon), exactly(privacy.delta),
+            f"{_noise(agreement, member.name, privacy):.3g}", *shown, standings[member.name].value,
         )  # fmt: skip
     return table
 
 
 def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
-    """The standard deviation in one coordinate of a site's gradient."""
-    algorithm = agreement.algorithm
+    """The standard deviation in one coordinate of a site's gradient; of masked sums, of what it adds at the start."""
+    algorithm, oracle = agreement.algorithm, agreement.public_oracle(site)
+    if isinstance(algorithm, MaskedNewton):
+        return algorithm.share_std(2, algorithm.start(oracle, 1), oracle)
     batch = algorithm.batch if isinstance(algorithm, IPADMM) else None
-    return (privacy.sigma or 0.0) * float(agreement.public_oracle(site).sensitivity(batch).item())
+    return (privacy.sigma or 0.0) * float(oracle.sensitivity(batch).item())
 
 
 def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
@@ -267,17 +304,21 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
     settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
     lines = [
-        f"Promise to every site: epsilon = {exactly(algorithm.epsilon)}, delta = {exactly(algorithm.delta)}, "
-        f"for {privacy.unit}.",
+        f"Promise to every site{_condition(agreement)}: epsilon = {exactly(algorithm.epsilon)}, "
+        f"delta = {exactly(algorithm.delta)}, for {privacy.unit}.",
         f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in each coordinate of a "
-        f"gradient. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} to delta.",
+        f"gradient{_share(agreement)}. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} "
+        "to delta.",
         f"What leaves a site: {privacy.released}.",
         f"What everyone knows: {', '.join(privacy.public)}.",
         f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
-        f"Messages of a norm above {exactly(agreement.reach)} are refused.",
+        *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
-        f"When a neighbour falls silent: {_policy(agreement.lost_neighbour)}.",
+        f"When a neighbour falls silent: {_policy(agreement)}.",
+        *privacy.notes,
     ]
+    if (reason := terms.why_not_run(algorithm)) is not None:
+        lines += [f"Beware: it can be signed, and not be run by this version: {reason}."]
     return lines + [
         f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
         for site in agreement.sites
@@ -293,9 +334,30 @@ def _shown(value: object) -> str:
     return exactly(value) if isinstance(value, float) else str(value)
 
 
-def _policy(lost: LostNeighbour) -> str:
+def _condition(agreement: Agreement) -> str:
+    """What the promise rests on; the table above it says what holds if that fails."""
+    algorithm = agreement.algorithm
+    return f", if at most {algorithm.colluding} sites collude" if isinstance(algorithm, MaskedNewton) else ""
+
+
+def _share(agreement: Agreement) -> str:
+    """Of masked sums, that the noise is one of several shares, which only together are what was promised."""
+    algorithm = agreement.algorithm
+    if not isinstance(algorithm, MaskedNewton):
+        return ""
+    shares = algorithm.honest(len(agreement.sites))
+    return f" before the first step: one of at least {shares} shares that those who collude do not know"
+
+
+def _policy(agreement: Agreement) -> str:
     """What a site does about a silent neighbour, in words."""
+    lost, algorithm = agreement.lost_neighbour, agreement.algorithm
     seconds = exactly(lost.wait_seconds)
+    if isinstance(algorithm, MaskedNewton) and lost.policy == "go-on":
+        return (
+            f"after {seconds} s, make the sum again without it, with fresh noise, at most {algorithm.spare} times in "
+            f"all and with at least {algorithm.least_sites} sites; then stop"
+        )
     return {
         "wait": f"wait for it, and say so every {seconds} s",
         "stop": f"stop after {seconds} s",

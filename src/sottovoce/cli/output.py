@@ -16,7 +16,7 @@ from rich.text import Text
 
 from sottovoce.arrays import Array
 from sottovoce.privacy.accounting.accountant import leaves
-from sottovoce.privacy.statement import milestones
+from sottovoce.privacy.statement import PrivacyStatement, milestones
 from sottovoce.simulation import engine
 from sottovoce.simulation.optimum import name_of_optimum
 from sottovoce.studies.run import Scores, Trained, spread
@@ -94,8 +94,8 @@ def show(trained: Trained, out: Path | None) -> None:
         console.print(Text(trained.holder_only, style="bold"))
     for line in _promise(trained):
         console.print(line)
-    if (observers := _observers(trained)) is not None:
-        console.print(observers)
+    if (table := observers(trained.result.privacy)) is not None:
+        console.print(table)
     if out is not None:
         console.print(Text(f"Written to {out}."), soft_wrap=True)
     console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
@@ -184,9 +184,9 @@ def _promise(trained: Trained) -> list[Text]:
     ]
 
 
-def _observers(trained: Trained) -> Table | None:
+def observers(privacy: PrivacyStatement) -> Table | None:
     """What holds against how many colluding sites, where that depends on it."""
-    lines = trained.result.privacy.observers
+    lines = privacy.observers
     if len(lines) < 2:
         return None
     table = Table(box=SIMPLE_HEAD, pad_edge=False)

@@ -40,7 +40,7 @@ class SecureNoise(Noise):
     """The noise of one site: a function of its key, of what it has heard, and of the value that it hides.
 
     Args:
-        key: the site's secret noise key, 32 bytes, one for each agreement; see `sottovoce.noise.sampler.new_noise_key`.
+        key: the site's secret noise key, 32 bytes, one for each agreement: `federation.agreement.exchange.Seed`.
             To whoever has it, what was sent has no noise: delete it with the end of the run.
         d: coordinates of a model.
         terms: the most terms that one gradient sums: the site's rows, or the batch size if that is more.

@@ -76,7 +76,7 @@ def site_run(
     """
     from sottovoce.cli.site import files
     from sottovoce.cli.site.view import watching_run
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import signing, terms
     from sottovoce.federation.agreement.identity import SigningKey
     from sottovoce.federation.site.events import LogWatcher, Watchers
     from sottovoce.federation.site.mail import Pace
@@ -86,6 +86,7 @@ def site_run(
     pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
     agreement = signing.load(federation)
     agreement.member(site)
+    terms.expect_runnable(agreement.algorithm)
     signing.verify_signatures(agreement, federation, signatures)
     own_key, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
     books = state / "rows.ledger" if ledger is None else ledger

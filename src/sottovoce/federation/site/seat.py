@@ -14,6 +14,7 @@ import numpy as np
 from sottovoce.algorithms import IPADMM
 from sottovoce.arrays import Array
 from sottovoce.errors import BudgetError, InputError, PrivacyError
+from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR, SigningKey
@@ -147,6 +148,7 @@ class Seat:
     for_tests: bool = False
 
     def __post_init__(self) -> None:
+        terms.expect_runnable(self.agreement.algorithm)
         agreed = self.agreement.member(self.site).public_key
         if self.key.public != agreed:
             raise InputError(
