@@ -50,10 +50,21 @@ def test_everything_that_the_promise_rests_on_changes_the_digest():
     fixed = {"regulariser", "calibration", "weights", "least_sites", "total_rows"}
     assert set(values) | fixed == {f.name for f in fields(sv.MaskedNewton)}
     variants = [replace(a, algorithm=replace(a.algorithm, **{key: value})) for key, value in values.items()]
-    least = sv.MaskedNewton(rounds=4, epsilon=1.5, delta=1e-5, colluding=0, least_sites=3, spare=2, total_rows=125)
-    variants += [replace(a, algorithm=least), replace(a, algorithm=replace(least, least_sites=4))]
     digests = {a.digest(), *(variant.digest() for variant in variants)}
     assert len(digests) == 1 + len(variants)
+
+
+@pytest.fixture(scope="module")
+def seven():
+    return masked_members([f"site-{i}" for i in range(7)], range(10, 17))[2]
+
+
+def test_how_many_sites_a_sum_must_hold_changes_the_digest(seven):
+    digests = {
+        masked_agreement(seven, algorithm={"least_sites": u, "spare": 1}, lost_neighbour=GO_ON, run="cd" * 16).digest()
+        for u in (5, 6)
+    }
+    assert len(digests) == 2
 
 
 # -- nothing odd gets in ----------------------------------------------------------------------------------------------
@@ -67,13 +78,14 @@ def test_everything_that_the_promise_rests_on_changes_the_digest():
         ({"total_rows": None}, {}, "Expected total_rows, which must be"),
         ({"total_rows": 76}, {}, "total_rows=75, the sum of all sites' rows, got total_rows=76"),
         ({"epsilon": inf}, {}, "a finite epsilon at real sites"),
+        ({"colluding": 0}, {}, "colluding >= 1 at real sites, got colluding=0"),
+        ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 16777216 numbers in a message"),
         ({"colluding": 3}, {}, r"colluding < least_sites=3, got colluding=3"),
         ({"least_sites": 4}, {}, "least_sites <= n=3 sites"),
         ({"least_sites": 2, "spare": 1}, {"lost_neighbour": GO_ON}, r"2 least_sites > n \+ colluding = 4, got"),
         ({"spare": 1}, {}, "policy='go-on', spare > 0 and least_sites < 3 together"),
         ({"spare": 1}, {"lost_neighbour": GO_ON}, "together with masked sums, or none of them"),
         ({}, {"lost_neighbour": GO_ON}, "together with masked sums, or none of them"),
-        ({"least_sites": 2, "colluding": 0}, {}, "together with masked sums, or none of them"),
         ({}, {"radius": 5.0}, "no radius with masked sums"),
         ({}, {"grid_bits": 31}, "grid_bits=30 with masked sums, got grid_bits=31"),
         ({}, {"edges": (("berlin", "paris"), ("paris", "rome"))}, "a complete graph for masked sums.*edges=2 of 3"),
@@ -82,6 +94,11 @@ def test_everything_that_the_promise_rests_on_changes_the_digest():
 def test_what_would_hide_less_is_refused(algorithm, changes, message):
     with pytest.raises(InputError, match=message):
         masked_agreement(algorithm=algorithm, **changes)
+
+
+def test_losing_sites_without_an_attempt_to_spare_is_refused(seven):
+    with pytest.raises(InputError, match=r"together with masked sums, or none of them, got .*least_sites=5"):
+        masked_agreement(seven, algorithm={"least_sites": 5})
 
 
 def test_an_epsilon_that_no_grid_can_hold_is_refused():
@@ -257,6 +274,9 @@ def test_attempts_are_told_before_anyone_signs(place):
     told = run("show", "federation.toml").replace("\n", " ")
     assert "after 60 s, make the sum again without it, with fresh noise, at most 2 times in all" in told
     assert "and with at least 3 sites; then stop" in told
+    given[3] = "2"
+    run("new", *masked, *sites_given(), *ARRAYS, *given, "--out", "later.toml")
+    assert "wait in the first 2 exchanges; later, after 60 s, make" in run("show", "later.toml").replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ NEVER = 1e-9  # the chance with which a statistical test may fail by itself
 
 
 @cache
-def federation(n, colluding=0, spare=0, least=None):
+def federation(n, colluding=1, spare=0, least=None):
     """An agreement of n sites, and the masks of each by name."""
     names = tuple(f"site-{i}" for i in range(n))
     _, seeds, sites = masked_members(names, (10 + i for i in range(n)))

@@ -140,16 +140,21 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """The sum of the messages of all sites here, (1, numbers, runs): of one site, its message. More than that sum
         is never needed, and its noise is drawn as a whole, which has the same law as the sum of the shares.
         """
-        runs = state.w.shape[2]
-        if k == 1:
-            exact = site.moments(self._full(site))
-            sums = np.repeat(exact[None, :, None], runs, axis=2)
-        else:
-            sums = site.gradient_sum(self._point(state)).astype(np.float64)
+        sums = self.exact(k, state, site)
         if math.isfinite(self.epsilon):
             unit, normals = self._unit(k, state, site), self._normals(k, sums.shape[1], site, noise)
             sums = sums + math.sqrt(site.sites.n / self.honest(site.n)) * unit * normals
         return sums, state
+
+    def exact(self, k: int, state: State, site: Oracle) -> Array:
+        """What the noise of exchange k is to hide, (1, numbers, runs): it must not leave a site."""
+        if k == 1:
+            return np.repeat(site.moments(self._full(site))[None, :, None], state.w.shape[2], axis=2)
+        return site.gradient_sum(self._point(state)).astype(np.float64)
+
+    def query(self, k: int, state: State) -> Array:
+        """The public point that exchange k asks about, (1, d, runs); none in the first."""
+        return self._point(state) if k > 1 else state.w[:, :0]
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
         """The second moments, or a step."""
@@ -276,11 +281,20 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return np.concatenate(parts, axis=1)[:, :size].astype(np.float64, copy=False)
 
     def _unit(self, k: int, state: State, site: Oracle) -> Floats:
-        """sigma_k Delta_k: the noise of the shares of u - c sites together. The point is public, so it may count."""
+        """sigma_k Delta_k: the noise of the shares of u - c sites together."""
+        return self.sigmas(site)[k - 1] * self.sensitivity(k, state, site)
+
+    def sensitivity(self, k: int, state: State, site: Oracle) -> Floats:
+        """Delta_k, (1, 1, runs): by how much replacing one row moves `exact`. The point is public, so it may count."""
         rows = self._rows(site)
         if k == 1:
-            return np.full((1, 1, 1), self.sigmas(site)[0] * site.moments_sensitivity(rows))
-        return self.sigmas(site)[k - 1] * site.gradient_sum_sensitivity(self._point(state), rows)
+            return np.full((1, 1, 1), site.moments_sensitivity(rows))
+        return site.gradient_sum_sensitivity(self._point(state), rows)
+
+    def largest_part(self, k: int, site: Oracle) -> float:
+        """What one row adds at most to a number of `exact`, in size."""
+        # Off the diagonal, sqrt(2) |a_i a_j| <= B^2 / sqrt(2).
+        return float((site.sites.data_norm**2 if k == 1 else site.c1) * (1 + 1e-6))
 
     def share_std(self, k: int, state: State, site: Oracle) -> float:
         """The standard deviation of the noise that one site adds to each of its numbers in exchange k of one run."""
@@ -412,7 +426,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             math.isfinite(site.sites.data_norm), "a bound on the norm of rows", "Declare it, and clip to it",
             data_norm=site.sites.data_norm,
         )  # fmt: skip
-        _expect(site.d <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=site.d)
+        self.expect_message(site.sites.d)
         _expect(
             self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",
             "Give the number of all rows", sites_here=site.sites.n,
@@ -434,6 +448,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
             2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
             "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
         )  # fmt: skip
+
+    def expect_message(self, features: int) -> None:
+        """Refuse messages that no wire takes."""
+        most = max(self.numbers(k, features) for k in (1, 2))
+        _expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
 
     def expect_grid(self, n: int, most_rows: int) -> None:
         """The exact share of the largest site, in grid steps, must fit: the noise is 2^30 of them or more, so it may

@@ -354,9 +354,10 @@ def _policy(agreement: Agreement) -> str:
     lost, algorithm = agreement.lost_neighbour, agreement.algorithm
     seconds = exactly(lost.wait_seconds)
     if isinstance(algorithm, MaskedNewton) and lost.policy == "go-on":
+        first = f"wait in the first {lost.go_on_after_round} exchanges; later, " if lost.go_on_after_round else ""
         return (
-            f"after {seconds} s, make the sum again without it, with fresh noise, at most {algorithm.spare} times in "
-            f"all and with at least {algorithm.least_sites} sites; then stop"
+            f"{first}after {seconds} s, make the sum again without it, with fresh noise, at most {algorithm.spare} "
+            f"times in all and with at least {algorithm.least_sites} sites; then stop"
         )
     return {
         "wait": f"wait for it, and say so every {seconds} s",

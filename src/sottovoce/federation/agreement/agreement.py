@@ -432,7 +432,10 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
     expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
     total = algorithm.total_rows
     expect(total == rows, f"total_rows={rows}, the sum of all sites' rows", total_rows=total)
+    # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
+    expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
     algorithm.expect_sites(n)
+    algorithm.expect_message(a.features)
     algorithm.expect_grid(n, max(site.rows for site in a.sites))
     _check_attempts(a, algorithm)
 
