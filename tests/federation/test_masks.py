@@ -19,6 +19,7 @@ from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed, hkdf
 from sottovoce.federation.site import masks as module
+from sottovoce.federation.site.letters import Heading, Sighting, SumWords, read_sum, sum_size
 from sottovoce.federation.site.masks import (
     Context,
     Grid,
@@ -34,6 +35,7 @@ from sottovoce.federation.site.masks import (
     pair_key,
 )
 from sottovoce.federation.site.stops import SpoiledError
+from sottovoce.federation.transport.wire import BadMessageError, Refusal
 from sottovoce.noise.sampler import discrete_gaussian, keyed
 from sottovoce.noise.secure import on_grid
 
@@ -499,3 +501,64 @@ def test_the_recipe_of_a_mask_is_the_published_one():
     paris = pairs["paris", "rome"] - pairs["berlin", "paris"]
     np.testing.assert_array_equal(sites["paris"]._mask(ctx), paris)
     assert isinstance(module.masked_terms(a), sv.MaskedNewton)
+
+
+# -- as bytes ---------------------------------------------------------------------------------------------------------
+
+
+def said_in(a, masks, ctx, rounds=0):
+    words = masks.words(ctx, np.zeros(ctx.numbers), SCALE, FRESH)
+    testimony = tuple(Sighting(rounds, bytes([i]) * 32) for i in range(len(a.sites)))
+    return SumWords(words, Heading.of(ctx), b"b" * 32, testimony)
+
+
+def test_a_message_reads_back_as_it_was_written():
+    a, sites = federation(3, colluding=1)
+    ctx = context(a, turn=Turn(3, 0), point=bits(np.arange(3.0)))
+    said = said_in(a, sites["site-1"], ctx, rounds=2)
+    payload = said.to_bytes()
+    assert len(payload) == sum_size(3, ctx.numbers)
+    came = read_sum(payload, 3, 3)
+    np.testing.assert_array_equal(came.words, said.words)
+    assert came[1:] == said[1:]
+    assert came.heading.turn == ctx.turn
+    came.heading.refuse_other("site-1", ctx)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"turn": Turn(2, 1)}, "release=1, got release=2"),
+        ({"turn": Turn(1, 1)}, "attempt=0, got attempt=1"),
+        ({"members": ("site-0", "site-1", "site-2", "site-3")}, "a sum over the same sites as here"),
+        ({"notices": b"n" * 32}, "the same notices"),
+        ({"transcript": b"t" * 32}, "the same words of everyone before"),
+        ({"point": bits(np.zeros(3))}, "the same point and grid"),
+        ({"grid": 2 * GRID}, "the same point and grid"),
+    ],
+)
+def test_a_message_from_another_context_is_refused_with_where_they_part(change, message):
+    a, _ = federation(5, spare=1, least=4)
+    ours = context(a)
+    with pytest.raises(BadMessageError, match=message) as raised:
+        Heading.of(replace(ours, **change)).refuse_other("site-2", ours)
+    assert raised.value.refusal is Refusal.OTHER_CONTEXT
+    assert "site='site-2' has masked" in str(raised.value)
+
+
+def test_news_of_the_future_and_another_number_are_refused():
+    a, sites = federation(3, colluding=1)
+    payload = said_in(a, sites["site-0"], context(a, turn=Turn(3, 0)), rounds=3).to_bytes()
+    with pytest.raises(BadMessageError, match="expected news of rounds before 3, got some of round=3"):
+        read_sum(payload, 3, 3)
+    with pytest.raises(BadMessageError, match=r"expected release \+ attempt = 4, got 3 \+ 0"):
+        read_sum(payload, 4, 3)
+
+
+def test_only_words_go_into_a_message():
+    a, sites = federation(3, colluding=1)
+    said = said_in(a, sites["site-0"], context(a))
+    with pytest.raises(InputError, match="a vector of uint64"):
+        said._replace(words=said.words.astype(np.int64)).to_bytes()
+    with pytest.raises(InputError, match="a binding of 32 bytes"):
+        said._replace(binding=b"").to_bytes()

@@ -93,6 +93,10 @@ class Context:
             self.notices, self.transcript, self.point, float(self.grid), int(self.numbers),
         )  # fmt: skip
 
+    def members_digest(self) -> bytes:
+        """32 bytes that stand for U."""
+        return sha256(encode_fields(_CONTEXT, *self.members)).digest()
+
     def digest(self) -> bytes:
         """32 bytes that stand for exactly this context."""
         return sha256(self.to_bytes()).digest()

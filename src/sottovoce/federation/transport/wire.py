@@ -103,6 +103,7 @@ class Refusal(Enum):
     NOT_FINITE = "not finite"
     TOO_LARGE = "too large"
     OTHER_ROWS = "other rows"
+    OTHER_CONTEXT = "other context"
 
 
 class BadMessageError(SottovoceError):
