@@ -132,9 +132,9 @@ TEXT = signing.dumps(agreement(name="study"))
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("format = 3", "format = 2", r"of format=3, got format=2, where lam may mean another number\. Use"),
-        ("format = 3", "format = true", "got format=True"),
-        ("format = 3\n", "", "got format=None"),
+        ("format = 4", "format = 3", r"of format=4, got format=3, where settings may mean other things\. Use"),
+        ("format = 4", "format = true", "got format=True"),
+        ("format = 4\n", "", "got format=None"),
         ('name = "study"', 'name = "study"\nsecret = 1', "Expected an agreement, got 'secret'"),
         ('name = "study"\n', "", "an agreement in full, got no name. Add it"),
         ('name = "study"', 'name = "study"\nname = "other"', "Expected TOML, got a mistake"),
@@ -175,6 +175,7 @@ TEXT = signing.dumps(agreement(name="study"))
         ("radius = 1000.0", "radius = -1.0", "a radius > 0, got radius=-1.0"),
         ("radius = 1000.0", "radius = 1e13", "0 < radius <= 1e.12 of messages"),
         ("radius = 1000.0", "radius = inf", "radius"),
+        ("[messages]\nradius = 1000.0\n", "", "a radius of messages in full, and none with masked sums"),
         ("rounds = 3", "rounds = 1000000000000", "rounds <= 1000000 at real sites"),
         ("grid_bits = 30", "grid_bits = 8", r"adds at most 0.001 delta .* got grid_bits=8, which adds .* more bits"),
         ('policy = "wait"', 'policy = "hope"', "policy among wait, stop, go-on"),
@@ -257,12 +258,12 @@ def test_runs_are_never_the_same():
     ],
 )
 def test_other_algorithms_are_refused_with_the_reason(name, reason):
-    with pytest.raises(InputError, match=f"{reason}.*Choose among ipadmm, dpadmm, ryu-kim, dp-dsgd"):
+    with pytest.raises(InputError, match=f"{reason}.*Choose among ipadmm, dpadmm, ryu-kim, dp-dsgd, masked"):
         signing.loads(changed(TEXT, 'name = "ipadmm"', f'name = "{name}"'))
 
 
 def test_an_algorithm_that_does_not_say_so_is_not_for_real_sites():
-    assert terms.ALLOWED == ("ipadmm", "dpadmm", "ryu-kim", "dp-dsgd")
+    assert terms.ALLOWED == ("ipadmm", "dpadmm", "ryu-kim", "dp-dsgd", "masked")
     silent = registry.Entry(at="pvp.PVP", label="", colour="", group="paper", grid={})
     assert silent.not_at_sites is not None
 

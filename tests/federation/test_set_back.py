@@ -264,12 +264,13 @@ def test_a_run_goes_on_under_the_software_that_it_began_with(federation, monkeyp
 
 def test_the_noise_key_is_deleted_at_the_end_and_the_result_stays(federation):
     world = LyingWorld()
-    keys = {}
+    keys, seeds = {}, {}
 
     async def scene():
         for name in NAMES:
             with federation.journal(name) as journal:
-                keys[name] = journal.noise_key
+                keys[name], seeds[name] = journal.noise_key, journal.seed.raw
+                assert any(seeds[name] in file.read_bytes() for file in federation.folder.glob(f"{name}.journal*"))
         return await federation.finish(world)
 
     ends = play(scene())
@@ -277,10 +278,11 @@ def test_the_noise_key_is_deleted_at_the_end_and_the_result_stays(federation):
     for name in NAMES:
         for file in federation.folder.glob(f"{name}.journal*"):
             assert keys[name] not in file.read_bytes()
+            assert seeds[name] not in file.read_bytes()
         with ExitStack() as stack:
             seat = federation.seat(name, stack)
             np.testing.assert_array_equal(result_of(seat).model, ends[name].model)
-            with pytest.raises(PrivacyError, match="its noise key was deleted"):
+            with pytest.raises(PrivacyError, match="its seed and keys were deleted"):
                 _ = seat.journal.noise_key
 
 
@@ -290,7 +292,7 @@ def test_a_changed_noise_key_is_noticed(federation):
     async def scene():
         await dies(federation, world, "checkpointed", 3)
         connection = sqlite3.connect(federation.folder / "berlin.journal")
-        connection.execute("UPDATE secret SET noise_key = zeroblob(32)")
+        connection.execute("UPDATE secret SET seed = zeroblob(32)")
         connection.commit()
         connection.close()
         await federation.site("berlin", world)

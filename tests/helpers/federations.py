@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import sottovoce as sv
 from helpers import every
 from sottovoce.algorithms import DPADMM, IPADMM
 from sottovoce.federation.agreement.agreement import Agreement, Member, new_run
+from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.letters import Sighting, Words, read_words, words_size
 from sottovoce.federation.transport.wire import Envelope, Slot, seal, unseal
@@ -29,7 +31,9 @@ COMMON = {"rounds": 3, "epsilon": 1.5, "delta": 1e-5, "diameter": 10.0, "lam": 0
 REGRESSION = IPADMM(**COMMON, max_grad_norm=0.5, loss=Huber(0.7), regulariser=ElasticNet(0.3))
 SOFTMAX = IPADMM(**COMMON, loss=Softmax(3))
 ALGORITHMS = [
-    *every.algorithms(COMMON | {"local_steps": 3, "largest_degree": 2}, every.may_run_at_sites, ("fair",)).values(),
+    *every.algorithms(
+        COMMON | {"local_steps": 3, "largest_degree": 2}, every.has_own_noise_at_sites, ("fair",)
+    ).values(),
     IPADMM(**COMMON, local_steps=2, batch_size=4, sampling="poisson", radius=3.0, schedule="constant"),
     REGRESSION,
     SOFTMAX,
@@ -55,6 +59,26 @@ def agreement(sites=None, **changes):
         "algorithm": sv.IPADMM(rounds=3, local_steps=2, epsilon=1.5, delta=1e-5, diameter=10.0),
     }
     return Agreement(**(terms | changes))
+
+
+def masked_members(names=NAMES, sizes=SIZES):
+    """Members with mask keys; also their signing keys and seeds, by name."""
+    keys, sites = members(names, sizes)
+    seeds = {name: Seed.generate() for name in names}
+    return keys, seeds, tuple(replace(s, mask_key=seeds[s.name].mask_key(s.name, keys[s.name])) for s in sites)
+
+
+def masked_agreement(sites=None, *, algorithm=None, **changes):
+    """Everyone with everyone, five features, masked sums against one colluding site; with some fields changed."""
+    chosen = masked_members()[2] if sites is None else sites
+    names = [site.name for site in chosen]
+    settings = {
+        "rounds": 4, "epsilon": 1.5, "delta": 1e-5, "colluding": 1, "least_sites": len(names),
+        "total_rows": sum(site.rows for site in chosen),
+    }  # fmt: skip
+    edges = tuple((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
+    made = sv.MaskedNewton(**(settings | (algorithm or {})))
+    return agreement(chosen, **({"edges": edges, "algorithm": made} | changes))
 
 
 def seal_words(a, k, site, vector, key, testimony=None, run=None, digest=None):

@@ -401,7 +401,7 @@ def test_bad_settings_are_refused():
         SecureNoise(KEY[1:], 3, 5)
     with pytest.raises(sv.InputError, match="a context of bytes, got context='str'"):
         SecureNoise(KEY, 3, 5).within("heard")
-    with pytest.raises(sv.InputError, match="sigma sensitivity"):
+    with pytest.raises(sv.InputError, match="noise of a standard deviation between 1e-200 and 1e200, got std=1e-250"):
         added(SecureNoise(KEY, D, 5), np.zeros((1, D, 1)), s=1e-250)
 
 

@@ -26,7 +26,7 @@ from sottovoce.privacy import (
 )
 from sottovoce.privacy.books import store as store
 from sottovoce.privacy.books.filter import Filter
-from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.privacy.books.ledger import Cost, Ledger
 
 
 @pytest.fixture
@@ -37,6 +37,23 @@ def ledger(tmp_path):
 
 def test_a_new_ledger_has_spent_nothing(ledger):
     assert (ledger.total(), ledger.slack(), ledger.head.entries, ledger.reservations()) == (0.0, 0.0, 0, ())
+
+
+def test_rounds_that_cost_differently_are_checked_as_one_run(ledger):
+    """A first round that costs little, and others that share the rest, as masked sums have them."""
+    mu = 1 / sigma_for(1.0, 1e-5, 1)
+    costs = [Cost(Gaussian(1 / (mu * sqrt(part)))) for part in (0.03, *(0.97 / 4,) * 4)]
+    assert ledger.check_rounds("run", costs) == pytest.approx(1.0, abs=1e-9)
+    with pytest.raises(BudgetError, match=r"run='long' of 6 rounds.*Nothing was reserved"):
+        ledger.check_rounds("long", [*costs, costs[0]])
+    for k, cost in enumerate(costs[:3], 1):
+        ledger.reserve("run", k, *cost)
+    assert ledger.check_rounds("run", costs) == pytest.approx(1.0, abs=1e-9)  # what was reserved is counted once
+    with pytest.raises(PrivacyError, match=r"Expected the cost that run='run', round=1 was reserved with"):
+        ledger.check_rounds("run", costs[::-1])
+    for k, cost in enumerate(costs[3:], 4):
+        ledger.reserve("run", k, *cost)
+    assert ledger.total() == pytest.approx(1.0, abs=1e-9)
 
 
 def test_total_against_an_independent_accountant(tmp_path):
@@ -289,6 +306,7 @@ def test_the_cap_is_never_passed(tmp_path_factory, costs, cap):
         (lambda ledger: ledger.reserve("run", 1, Gaussian(9.0), -1.0), "divergence=-1.0"),
         (lambda ledger: ledger.reserve("run", 1, Gaussian(9.0), float("nan")), "divergence=nan"),
         (lambda ledger: ledger.check_run("run", Gaussian(9.0), 0), "rounds=0"),
+        (lambda ledger: ledger.check_rounds("run", []), "rounds=0"),
         (lambda ledger: ledger.bind_message("run", 1, ""), "message_digest=''"),
         (lambda ledger: ledger.note(" "), "a note with text"),
     ],

@@ -144,15 +144,21 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """The sum of the messages of all sites here, (1, numbers, runs): of one site, its message. More than that sum
         is never needed, and its noise is drawn as a whole, which has the same law as the sum of the shares.
         """
-        runs = state.w.shape[2]
-        if k == 1:
-            exact = site.moments(self._full(site))
-            sums = np.repeat(exact[None, :, None], runs, axis=2)
-        else:
-            sums = site.gradient_sum(self._point(state)).astype(np.float64)
+        sums = self.exact(k, state, site)
         if math.isfinite(self.epsilon):
-            sums = sums + self._share(site) * self._unit(k, state, site) * self._normals(k, sums.shape[1], site, noise)
+            unit, normals = self._unit(k, state, site), self._normals(k, sums.shape[1], site, noise)
+            sums = sums + math.sqrt(site.sites.n / self.honest(site.n)) * unit * normals
         return sums, state
+
+    def exact(self, k: int, state: State, site: Oracle) -> Array:
+        """What the noise of exchange k is to hide, (1, numbers, runs): it must not leave a site."""
+        if k == 1:
+            return np.repeat(site.moments(self._full(site))[None, :, None], state.w.shape[2], axis=2)
+        return site.gradient_sum(self._point(state)).astype(np.float64)
+
+    def query(self, k: int, state: State) -> Array:
+        """The public point that exchange k asks about, (1, d, runs); none in the first."""
+        return self._point(state) if k > 1 else state.w[:, :0]
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
         """The second moments, or a step."""
@@ -226,7 +232,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """The standard deviation of the noise in what was heard in exchange k, over N: (1, 1, runs)."""
         if math.isinf(self.epsilon):
             return np.zeros((1, 1, 1))
-        return self._unit(k, state, site) * (math.sqrt(site.n / self._honest(site)) / self._rows(site))
+        return self._unit(k, state, site) * (math.sqrt(site.n / self.honest(site.n)) / self._rows(site))
 
     def _turned(self, state: State, site: Oracle, v: Array, back: bool) -> Array:
         """A model (1, d, runs) in the eigenbasis of M^, or back from there: (p, outputs, runs)."""
@@ -268,7 +274,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return 0.0
         rows, p = self._rows(site), site.sites.d
-        std = self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self._honest(site))
+        std = self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self.honest(site.n))
         return std * math.sqrt(p if self._full(site) else 2 * math.log(2 * p))
 
     # -- noise ----------------------------------------------------------------------------------------------------
@@ -279,21 +285,34 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return np.concatenate(parts, axis=1)[:, :size].astype(np.float64, copy=False)
 
     def _unit(self, k: int, state: State, site: Oracle) -> Floats:
-        """sigma_k Delta_k: the noise of the shares of u - c sites together. The point is public, so it may count."""
+        """sigma_k Delta_k: the noise of the shares of u - c sites together."""
+        return self.sigmas(site)[k - 1] * self.sensitivity(k, state, site)
+
+    def sensitivity(self, k: int, state: State, site: Oracle) -> Floats:
+        """Delta_k, (1, 1, runs): by how much replacing one row moves `exact`. The point is public, so it may count."""
         rows = self._rows(site)
         if k == 1:
-            return np.full((1, 1, 1), self.sigmas(site)[0] * site.moments_sensitivity(rows))
-        return self.sigmas(site)[k - 1] * site.gradient_sum_sensitivity(self._point(state), rows)
+            return np.full((1, 1, 1), site.moments_sensitivity(rows))
+        return site.gradient_sum_sensitivity(self._point(state), rows)
 
-    def _share(self, site: Oracle) -> float:
-        """The noise of the sites here, of which each adds one of the u - c shares."""
-        return math.sqrt(site.sites.n / self._honest(site))
+    def largest_part(self, k: int, site: Oracle) -> float:
+        """What one row adds at most to a number of `exact`, in size."""
+        # Off the diagonal, sqrt(2) |a_i a_j| <= B^2 / sqrt(2).
+        return float((site.sites.data_norm**2 if k == 1 else site.c1) * (1 + 1e-6))
+
+    def share_std(self, k: int, state: State, site: Oracle) -> float:
+        """The standard deviation of the noise that one site adds to each of its numbers in exchange k of one run."""
+        return float(self._unit(k, state, site).item()) / math.sqrt(self.honest(site.n))
 
     def sigmas(self, site: Oracle) -> tuple[float, ...]:
         """The noise multiplier of every exchange, against c colluding sites and the relay."""
+        return self.multipliers(site.n)
+
+    def multipliers(self, n: int) -> tuple[float, ...]:
+        """The same for n sites: no more of a network is needed."""
         if math.isinf(self.epsilon):
             return (0.0,) * self.rounds
-        worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self._honest(site))
+        worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
         return _sigmas(self.epsilon, self.delta, self.rounds, self.spare, worst)
 
     def sigma(self, site: Oracle) -> float:
@@ -310,9 +329,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """u: given, or all."""
         return n if self.least_sites is None else self.least_sites
 
-    def _honest(self, site: Oracle) -> int:
-        """u - c."""
-        return self.members(site.n) - self.colluders(site.n)
+    def honest(self, n: int) -> int:
+        """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
+        return self.members(n) - self.colluders(n)
 
     def exchanges(self, rows: int, features: int, sites: int) -> int:
         """How many `rounds` there should be, from public numbers alone; for whoever was not told.
@@ -338,7 +357,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def noise_seen(self, site: Oracle, observer: Observer) -> float:
         """What an observer does not know of the noise, over what c colluding sites do not."""
-        return math.sqrt(shares_left(self.members(site.n), observer.colluding) / self._honest(site))
+        return math.sqrt(shares_left(self.members(site.n), observer.colluding) / self.honest(site.n))
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
         """A Gaussian release whose noise is that of the shares which the observer does not know."""
@@ -394,13 +413,16 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if n == 1:
             return ("There is one site, and nothing is masked: whoever holds its rows is trusted with them.",)
         assumed = f"at most {c} of the {n} sites collude" if c else f"none of the {n} sites colludes with another"
-        return (
+        rests = (
             f"It is assumed that {assumed}, the relay with them, and that every sum holds at least {u} sites. Masks"
             " come from keys that two sites share, so this guarantee is computational: it holds against whoever cannot"
-            " break them. One member can spoil a sum, and is not found out.",
-            "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
-            " rows of all sites.",
+            " break them. One member can spoil a sum, and is not found out."
         )
+        simulated = (
+            "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
+            " rows of all sites."
+        )
+        return (rests, simulated) if site.sites.n == n else (rests,)
 
     # -- public numbers -------------------------------------------------------------------------------------------
 
@@ -412,16 +434,22 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """Whether a message holds the half of a p x p matrix."""
         return site.sites.d <= WIDEST_MATRIX
 
+    def numbers(self, k: int, features: int) -> int:
+        """How many numbers the messages of exchange k hold."""
+        if k > 1:
+            return features * self.loss.outputs
+        return features * (features + 1) // 2 if features <= WIDEST_MATRIX else features
+
     def _check(self, site: Oracle) -> None:
         """Refuse what cannot be kept, before a row is touched."""
         refuse_incomplete(site, type(self).__name__)
-        n, c, u = site.n, self.colluders(site.n), self.members(site.n)
-        expect_members(n, c, u)
+        n = site.n
+        self.expect_sites(n)
         _expect(
             math.isfinite(site.sites.data_norm), "a bound on the norm of rows", "Declare it, and clip to it",
             data_norm=site.sites.data_norm,
         )  # fmt: skip
-        _expect(site.d <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=site.d)
+        self.expect_message(site.sites.d)
         _expect(
             self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",
             "Give the number of all rows", sites_here=site.sites.n,
@@ -432,12 +460,25 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 self.total_rows >= held, f"total_rows >= {held}, held here", "Count all", total_rows=self.total_rows
             )
         if math.isfinite(self.epsilon):
-            self._expect_grid(site)
+            self.expect_grid(n, int(site.m.max()))
 
-    def _expect_grid(self, site: Oracle) -> None:
-        """A site's exact share, in grid steps, must fit: the noise is 2^30 of them, so it may not be too small."""
-        # Second moments and gradients of m rows are at most m times as long as what one row moves them by.
-        steps = float(site.m.max()) * 2.0**GRID_BITS * math.sqrt(self._honest(site)) / self.sigma(site)
+    def expect_sites(self, n: int) -> None:
+        """Refuse numbers of sites with which nothing could be promised."""
+        expect_members(n, self.colluders(n), self.members(n))
+
+    def expect_message(self, features: int) -> None:
+        """Refuse messages that no wire takes."""
+        most = max(self.numbers(k, features) for k in (1, 2))
+        _expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
+
+    def expect_grid(self, n: int, most_rows: int) -> None:
+        """The exact share of the largest site, in grid steps, must fit: the noise is 2^30 of them or more, so it may
+        not be too small.
+        """
+        # Second moments and gradients of m rows are at most m times as long as what one row moves them by. The grid is
+        # a power of two, so the noise may be nearly twice as many steps as it has to be.
+        most = 2.0 ** (GRID_BITS + 1)
+        steps = float(most_rows) * most * math.sqrt(self.honest(n)) / min(self.multipliers(n))
         if steps > MOST_STEPS:
             raise PrivacyError(
                 f"Expected noise that a grid of {GRID_BITS} bits can hold, got epsilon={self.epsilon:g}, for which a "

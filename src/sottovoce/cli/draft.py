@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
     from sottovoce.problem.losses import Loss
 
+MASKED = "masked"
 _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
-_SETTINGS = ("rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius")
+_SETTINGS = (
+    "rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius",
+    "colluding", "least_sites", "spare", "worst_case_epsilon",
+)  # fmt: skip
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
 _NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
@@ -41,7 +45,18 @@ class Draft:
         None, _PRIVACY, "Largest norm of a message. Left out: 100 times the diameter."
     )
 
-    algorithm: str | None = option(None, _HOW, "What every site does: ipadmm, dpadmm, ryu-kim or dp-dsgd.")
+    colluding: int | None = option(None, _PRIVACY, "Of masked sums: sites that may tell each other and the relay all.")
+    least_sites: int | None = option(None, _PRIVACY, "Of masked sums: sites that a sum must hold. Left out: all.")
+    spare: int | None = option(None, _PRIVACY, "Of masked sums: attempts paid for beforehand, if sites are lost.")
+    worst_case_epsilon: float | None = option(
+        None, _PRIVACY, "Of masked sums: what must hold against all other sites together. Left out: what follows."
+    )
+
+    algorithm: str | None = option(
+        None,
+        _HOW,
+        "What every site does: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.",
+    )
     rounds: int | None = option(None, _HOW, "Rounds of exchange. Left out: planned.")
     local_steps: int | None = option(None, _HOW, "Noisy steps per round. Left out: planned.")
     rho: float | None = option(None, _HOW, "Penalty of ADMM. Left out: planned.")
@@ -63,6 +78,7 @@ class Draft:
 
     site: tuple[str, ...] = ()
     edge: tuple[str, ...] = ()
+    mask_key: tuple[str, ...] = ()
 
 
 def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
@@ -90,7 +106,7 @@ def agreement(draft: Draft) -> "Agreement":
         created=timestamp(),
         name=draft.name or "",
         sites=members,
-        edges=_edges([member.name for member in members], draft.graph, draft.edge),
+        edges=_edges([member.name for member in members], _graph(draft), draft.edge),
         features=features,
         data_norm=data_norm,
         schema=None if schema is None else schema.dumps(),
@@ -98,8 +114,31 @@ def agreement(draft: Draft) -> "Agreement":
         lost_neighbour=LostNeighbour(**_given(draft, ("policy", "wait_seconds", "go_on_after_round"))),
         **_given(draft, ("grid_bits",)),
     )
-    # The radius follows from the diameter, which is known only now.
-    return replace(open_terms, algorithm=_algorithm(draft, open_terms), radius=draft.message_radius)
+    # The radius follows from the diameter, which is known only now; mask keys go with masked sums alone.
+    algorithm, masked = _algorithm(draft, open_terms), _masking(members, draft.mask_key)
+    return replace(open_terms, sites=masked, algorithm=algorithm, radius=draft.message_radius)
+
+
+def _graph(draft: Draft) -> str | None:
+    """The graph's name: with masked sums there is one that goes."""
+    unsaid = draft.graph is None and not draft.edge
+    return "complete" if draft.algorithm == MASKED and unsaid else draft.graph
+
+
+def _masking(members: "Sequence[Member]", texts: Sequence[str]) -> "tuple[Member, ...]":
+    """The members with their mask keys, NAME=FILE or NAME= and the key itself."""
+    from sottovoce.federation.agreement.exchange import PREFIX, MaskKey
+
+    found: dict[str, MaskKey] = {}
+    names = [member.name for member in members]
+    for text in texts:
+        name, _, key = text.partition("=")
+        if not (name in names and key) or name in found:
+            raise InputError(
+                f"Expected --mask-key NAME=MASK_FILE once for each site, such as berlin=berlin.mask, got {text[:80]!r}."
+            )
+        found[name] = MaskKey.from_text(key) if key.startswith(PREFIX) else MaskKey.load(Path(key))
+    return tuple(replace(member, mask_key=found.get(member.name)) for member in members)
 
 
 def _member(text: str) -> "Member":
@@ -192,8 +231,22 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]"
         given |= {key: found[key] for key in planned}
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
+    if name == MASKED:
+        given |= _assumed(draft, open_terms)
     shared = {key: getattr(promise, key) for key in _PROMISED}
     return kind(**given, **shared)
+
+
+def _assumed(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
+    """What masked sums rest on, all of it written down: how many may collude is for people to say."""
+    if draft.colluding is None:
+        raise InputError(
+            "Expected --colluding with masked sums: how many sites may tell each other and the relay all they know is "
+            "for people to say, got none. Epsilon holds against that many, and no more."
+        )
+    sites = open_terms.sites
+    least = len(sites) if draft.least_sites is None else draft.least_sites
+    return {"least_sites": least, "total_rows": sum(site.rows for site in sites)}
 
 
 def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""`sottovoce federation` and `sottovoce site keygen`: how real sites get to know each other and agree."""
+"""`sottovoce federation`, and `site keygen` and `site seed`: how real sites get to know each other and agree."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,6 +39,31 @@ def site_keygen(
     print(f"Public key:  {public}. Give it to the others, and read them the fingerprint: {key.public.fingerprint}.")
 
 
+def site_seed(
+    site: Annotated[str, typer.Argument(help="Name of the site, as in the agreement.", metavar="NAME")],
+    key: Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.")],
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
+) -> None:
+    """Make a site's secret for one agreement on masked sums, and the line that goes into it."""
+    from sottovoce.federation.agreement.exchange import Seed
+    from sottovoce.federation.agreement.identity import SigningKey, check_site_name
+
+    check_site_name(site)
+    secret, public = out / f"{site}.seed", out / f"{site}.mask"
+    # Checked before a secret is written, so that neither is left without the other.
+    if public.exists():
+        raise InputError(
+            f"Expected no mask key of {site} yet, got {str(public)!r}. Every agreement has one of its own: choose "
+            "another folder."
+        )
+    seed = Seed.generate()
+    line = seed.mask_key(site, SigningKey.load(key))
+    seed.save(secret)
+    line.save(public)
+    print(f"Seed:     {secret}. Keep it here, as secret as the rows, for one agreement.")
+    print(f"Mask key: {public}. Give it to whoever writes the agreement.")
+
+
 def new_agreement(draft: Path | None = None, out: Path | None = None, **given: Any) -> None:
     """Write an agreement: who takes part, what is computed, and what it costs. All of it is public.
 
@@ -48,7 +73,7 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     from sottovoce.federation.agreement import signing
     from sottovoce.settings.toml import load
 
-    lists = {"site": given.pop("site"), "edge": given.pop("edge")}
+    lists = {name: given.pop(name) for name in ("site", "edge", "mask_key")}
     agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))
     path = _FEDERATION if out is None else out
     signing.save(agreement, path)
@@ -64,11 +89,15 @@ _SITE = typer.Option(
     "sottovoce site commit. Repeat.",
     metavar="NAME=KEY_FILE:ROWS[:COMMITMENT]",
 )
+_MASK_KEY = typer.Option(
+    help="With masked sums: a site's mask key, from: sottovoce site seed. Repeat.", metavar="NAME=MASK_FILE"
+)
 _EDGE = typer.Option(help="Two sites that hear each other, instead of --graph. Repeat.", metavar="NAME:NAME")
 new_agreement.__signature__ = signature_of(  # type: ignore[attr-defined]
     Draft,
     site=Annotated[list[str] | None, _SITE],
     edge=Annotated[list[str] | None, _EDGE],
+    mask_key=Annotated[list[str] | None, _MASK_KEY],
     draft=Annotated[Path | None, _DRAFT],
     out=Annotated[Path | None, _OUT],
 )
@@ -189,9 +218,11 @@ def open_on_server(
     from sottovoce.federation.agreement import signing
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR
+    from sottovoce.federation.agreement.terms import expect_runnable
     from sottovoce.federation.site import seat
 
     agreement, operator = signing.load(federation), TLSFiles.within(certificates, OPERATOR)
+    expect_runnable(agreement.algorithm)
     told = PlainLines().server_away
     opened = seat.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)

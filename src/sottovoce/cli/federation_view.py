@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce.algorithms import IPADMM
+from sottovoce.algorithms import IPADMM, MaskedNewton
 from sottovoce.cli.output import exactly, up
+from sottovoce.cli.results import observed
 from sottovoce.federation.agreement import terms
-from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour
+from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.signing import Standing
 from sottovoce.privacy import PrivacyStatement
 
@@ -23,6 +24,8 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
     console.print(Text(f"{agreement.name or 'Federation'}: run {agreement.run}, written {agreement.created}"))
     console.print(Text(f"Digest {agreement.digest().hex()}"), soft_wrap=True)
     console.print(_sites(agreement, privacy, standings))
+    if (table := observed(privacy.observers)) is not None:
+        console.print(table)
     for line in _lines(agreement, privacy):
         console.print(Text(line))
     missing = [name for name, standing in standings.items() if standing is not Standing.SIGNED]
@@ -34,22 +37,27 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
 def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[str, Standing]) -> Table:
     """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", "key", "consent"):
+    masked = isinstance(agreement.algorithm, MaskedNewton)
+    keys = ("key", "mask key") if masked else ("key",)
+    for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", *keys, "consent"):
         table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
     for member in agreement.sites:
+        hears = "everyone" if masked else ", ".join(agreement.neighbours(member.name))
+        shown = [member.public_key.fingerprint, *([] if member.mask_key is None else [member.mask_key.fingerprint])]
         table.add_row(
-            member.name, str(member.rows), ", ".join(agreement.neighbours(member.name)), up(privacy.epsilon),
-            exactly(privacy.delta), f"{_noise(agreement, member.name, privacy):.3g}", member.public_key.fingerprint,
-            standings[member.name].value,
+            member.name, str(member.rows), hears, up(privacy.epsilon), exactly(privacy.delta),
+            f"{_noise(agreement, member.name, privacy):.3g}", *shown, standings[member.name].value,
         )  # fmt: skip
     return table
 
 
 def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
-    """The standard deviation in one coordinate of a site's gradient."""
-    algorithm = agreement.algorithm
+    """The standard deviation in one coordinate of a site's gradient; of masked sums, of what it adds at the start."""
+    algorithm, oracle = agreement.algorithm, agreement.public_oracle(site)
+    if isinstance(algorithm, MaskedNewton):
+        return algorithm.share_std(2, algorithm.start(oracle, 1), oracle)
     batch = algorithm.batch if isinstance(algorithm, IPADMM) else None
-    return (privacy.sigma or 0.0) * float(agreement.public_oracle(site).sensitivity(batch).item())
+    return (privacy.sigma or 0.0) * float(oracle.sensitivity(batch).item())
 
 
 def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
@@ -58,17 +66,21 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
     settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
     lines = [
-        f"Promise to every site: epsilon = {exactly(algorithm.epsilon)}, delta = {exactly(algorithm.delta)}, "
-        f"for {privacy.unit}.",
+        f"Promise to every site{_condition(agreement)}: epsilon = {exactly(algorithm.epsilon)}, "
+        f"delta = {exactly(algorithm.delta)}, for {privacy.unit}.",
         f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in each coordinate of a "
-        f"gradient. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} to delta.",
+        f"gradient{_share(agreement)}. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} "
+        "to delta.",
         f"What leaves a site: {privacy.released}.",
         f"What everyone knows: {', '.join(privacy.public)}.",
         f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
-        f"Messages of a norm above {exactly(agreement.reach)} are refused.",
+        *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
-        f"When a neighbour falls silent: {_policy(agreement.lost_neighbour)}.",
+        f"When a neighbour falls silent: {_policy(agreement)}.",
+        *privacy.notes,
     ]
+    if (reason := terms.why_not_run(algorithm)) is not None:
+        lines += [f"Beware: it can be signed, and not be run by this version: {reason}."]
     return lines + [
         f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
         for site in agreement.sites
@@ -84,9 +96,31 @@ def _shown(value: object) -> str:
     return exactly(value) if isinstance(value, float) else str(value)
 
 
-def _policy(lost: LostNeighbour) -> str:
+def _condition(agreement: Agreement) -> str:
+    """What the promise rests on; the table above it says what holds if that fails."""
+    algorithm = agreement.algorithm
+    return f", if at most {algorithm.colluding} sites collude" if isinstance(algorithm, MaskedNewton) else ""
+
+
+def _share(agreement: Agreement) -> str:
+    """Of masked sums, that the noise is one of several shares, which only together are what was promised."""
+    algorithm = agreement.algorithm
+    if not isinstance(algorithm, MaskedNewton):
+        return ""
+    shares = algorithm.honest(len(agreement.sites))
+    return f" before the first step: one of at least {shares} shares that those who collude do not know"
+
+
+def _policy(agreement: Agreement) -> str:
     """What a site does about a silent neighbour, in words."""
+    lost, algorithm = agreement.lost_neighbour, agreement.algorithm
     seconds = exactly(lost.wait_seconds)
+    if isinstance(algorithm, MaskedNewton) and lost.policy == "go-on":
+        first = f"wait in the first {lost.go_on_after_round} exchanges; later, " if lost.go_on_after_round else ""
+        return (
+            f"{first}after {seconds} s, make the sum again without it, with fresh noise, at most {algorithm.spare} "
+            f"times in all and with at least {algorithm.least_sites} sites; then stop"
+        )
     return {
         "wait": f"wait for it, and say so every {seconds} s",
         "stop": f"stop after {seconds} s",

@@ -26,7 +26,6 @@ test vectors are in tests/noise/test_sampler.py.
 """
 
 import hmac
-import secrets
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -74,11 +73,6 @@ class Stream:
         taken = self.ahead(count)[:count]
         self._ahead = self._ahead[count:]
         return taken
-
-
-def new_noise_key() -> bytes:
-    """A new secret key, from the operating system's cryptographic source."""
-    return secrets.token_bytes(KEY_BYTES)
 
 
 def keyed(key: bytes) -> Callable[[bytes], Stream]:

@@ -40,7 +40,7 @@ class SecureNoise(Noise):
     """The noise of one site: a function of its key, of what it has heard, and of the value that it hides.
 
     Args:
-        key: the site's secret noise key, 32 bytes, one for each agreement; see `sottovoce.noise.sampler.new_noise_key`.
+        key: the site's secret noise key, 32 bytes, one for each agreement: `federation.agreement.exchange.Seed`.
             To whoever has it, what was sent has no noise: delete it with the end of the run.
         d: coordinates of a model.
         terms: the most terms that one gradient sums: the site's rows, or the batch size if that is more.
@@ -105,7 +105,7 @@ class SecureNoise(Noise):
         s = float(np.asarray(sensitivity).reshape(()))
         grid, scale = self.grid(sigma, s), self.scale(sigma, s)
         value = on_grid(gradient, grid)
-        stream = self._stream("gaussian", k, r, float(sigma), scale, grid, self.d, _digest(value))
+        stream = self._stream("gaussian", k, r, float(sigma), scale, grid, self.d, value_digest(value))
         noise = discrete_gaussian(stream, scale, self.d)
         # Clipped after the noise: that is post-processing, and tells nothing about the gradient.
         released = np.clip(value - noise.reshape(value.shape), -_WIDEST, _WIDEST)
@@ -134,9 +134,7 @@ class SecureNoise(Noise):
 
     def grid(self, sigma: float, sensitivity: float) -> float:
         """g, the largest power of two with 2^grid_bits g <= sigma sensitivity."""
-        std = sigma * sensitivity
-        expect(1e-200 < std < 1e200, "1e-200 < sigma sensitivity < 1e200", sigma=sigma, sensitivity=sensitivity)
-        return ldexp(1.0, frexp(std)[1] - 1 - self.grid_bits)
+        return finest_grid(sigma * sensitivity, self.grid_bits)
 
     def scale(self, sigma: float, sensitivity: float) -> int:
         """The noise's scale in grid units, a whole number."""
@@ -196,6 +194,12 @@ def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
         )
 
 
+def finest_grid(std: float, bits: int) -> float:
+    """The largest power of two of which 2^bits are at most `std`."""
+    expect(1e-200 < std < 1e200, "noise of a standard deviation between 1e-200 and 1e200", std=std)
+    return ldexp(1.0, frexp(std)[1] - 1 - bits)
+
+
 def on_grid(gradient: Array, grid: float) -> Ints:
     """The nearest multiples of the grid, in grid units, clamped to 2^52; NaN is 0. Defined for every gradient.
 
@@ -212,6 +216,6 @@ def on_grid(gradient: Array, grid: float) -> Ints:
     return units
 
 
-def _digest(value: Ints) -> bytes:
+def value_digest(value: Ints) -> bytes:
     """32 bytes for the value that the noise hides, so that another value gets other noise."""
     return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

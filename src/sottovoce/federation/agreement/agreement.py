@@ -21,24 +21,26 @@ from typing import Any, Literal, TypeAlias, final, get_args
 import numpy as np
 from scipy import sparse
 
-from sottovoce.algorithms import DPDSGD, PrivateAlgorithm
+from sottovoce.algorithms import DPDSGD, MaskedNewton, PrivateAlgorithm
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement import terms
+from sottovoce.federation.agreement.exchange import MaskKey
 from sottovoce.federation.agreement.identity import PublicKey, check_site_name
 from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy.accounting.gaussian import discretisation_delta
+from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Reals
 from sottovoce.problem.sites import Sites
 
-FORMAT = 3  # 2 divided lam by the number of sites, and had no weights
+FORMAT = 4  # 3 knew no masked sums; 2 divided lam by the number of sites, and had no weights
 MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
 # With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
 # A hundred diameters are far outside of where honest models go.
 LARGEST_RADIUS, DIAMETERS = 1e12, 100
+MOST_MASKED = 200  # sites with a secret for every two of them: each makes 199 masks for every message
 LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
 # The most that a coarse grid may add to delta, as a part of it.
 GRID_SHARE = 1e-3
@@ -58,12 +60,15 @@ class Member:
         rows: m_i, how many rows it brings. Public: noise is set by it.
         data_commitment: "sha256:..." of a secret salt and the rows, to prove later which rows were used. Without a
             secret salt it would reveal something about the rows, and no guarantee covers that.
+        mask_key: what it makes secrets with, one with every other site, in federations of masked sums. The site has
+            signed it: another's key cannot be put forward as one's own.
     """
 
     name: str
     public_key: PublicKey
     rows: int
     data_commitment: str | None = None
+    mask_key: MaskKey | None = None
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
@@ -73,11 +78,17 @@ class Member:
             f"a data_commitment of site {self.name} such as sha256:<64 hexadecimal digits>",
             data_commitment=self.data_commitment,
         )
+        if self.mask_key is not None and not self.mask_key.is_of(self.name, self.public_key):
+            raise InputError(
+                f"Expected a mask key that site {self.name} has signed with the key {self.public_key.fingerprint}, got "
+                "one that it has not. Ask the site for the line that it made with: sottovoce site seed."
+            )
 
     def to_dict(self) -> dict[str, object]:
         """As in the file."""
         table: dict[str, object] = {"name": self.name, "public_key": str(self.public_key), "rows": int(self.rows)}
-        return table if self.data_commitment is None else table | {"data_commitment": self.data_commitment}
+        table |= {} if self.data_commitment is None else {"data_commitment": self.data_commitment}
+        return table if self.mask_key is None else table | {"mask_key": str(self.mask_key)}
 
 
 @final
@@ -132,8 +143,10 @@ class Agreement:
             arrays.
         grid_bits: how fine the noise's grid is, see `sottovoce.noise.secure`.
         radius: the largest norm of a message. A longer one is refused, and counts as silence of its sender. None: 100
-            times the algorithm's diameter, far outside of where honest models go.
-        lost_neighbour: what to do when a site falls silent.
+            times the algorithm's diameter, far outside of where honest models go. Masked words have no norm, and no
+            radius.
+        lost_neighbour: what to do when a site falls silent. With masked sums, "go-on" is to make the sum again without
+            it, as long as spare attempts and least_sites allow.
     """
 
     run: str
@@ -158,9 +171,14 @@ class Agreement:
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
         terms.check(self.algorithm)
-        # Written down even where it was left out: a later version with another default must not change what was signed.
-        object.__setattr__(self, "radius", self.reach)
-        expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
+        if isinstance(self.algorithm, MaskedNewton):
+            _check_masked(self, self.algorithm)
+        else:
+            # Written down even where it was left out: a later version with another default must not change what was
+            # signed.
+            object.__setattr__(self, "radius", self.reach)
+            expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
+            _expect_no_mask_keys(self)
         _check_algorithm(self)
         _check_schema(self)
 
@@ -215,8 +233,13 @@ class Agreement:
     @property
     def grid_delta(self) -> float:
         """What drawing noise on a grid adds to delta at every site, at most; see `privacy.accounting.gaussian`."""
-        draws = self.algorithm.rounds * self.algorithm.draws_per_round * self.model_size
-        return discretisation_delta(draws, 2.0**self.grid_bits, self.algorithm.epsilon)
+        a = self.algorithm
+        if isinstance(a, MaskedNewton):
+            sizes = [a.numbers(k, self.features) for k in range(1, a.rounds + 1)]
+            draws = sum(sizes) + a.spare * max(sizes)
+            return shared_delta(draws, 2.0**self.grid_bits, a.honest(len(self.sites)), a.epsilon)
+        draws = a.rounds * a.draws_per_round * self.model_size
+        return discretisation_delta(draws, 2.0**self.grid_bits, a.epsilon)
 
     # -- what a site computes with ------------------------------------------------------------------------------------
 
@@ -247,7 +270,7 @@ class Agreement:
     def to_dict(self) -> dict[str, object]:
         """The content, as in the file."""
         data: dict[str, object] = {"features": int(self.features), "data_norm": float(self.data_norm)}
-        return {
+        table: dict[str, object] = {
             "format": FORMAT,
             "run": self.run,
             "name": self.name,
@@ -257,9 +280,9 @@ class Agreement:
             "data": data if self.schema is None else data | {"schema": self.schema},
             "algorithm": terms.describe(self.algorithm),
             "noise": {"kind": "discrete", "grid_bits": self.grid_bits},
-            "messages": {"radius": self.reach},
             "lost_neighbour": self.lost_neighbour.to_dict(),
         }
+        return table if self.radius is None else table | {"messages": {"radius": self.reach}}
 
     def digest(self) -> bytes:
         """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
@@ -310,12 +333,22 @@ def _check_members(sites: Sequence[Member]) -> None:
     expect(2 <= len(sites) <= MOST_SITES, f"2 to {MOST_SITES} sites", sites=len(sites))
     name, count = Counter(site.name for site in sites).most_common(1)[0]
     expect(count == 1, "every site's name once", name=name, times=count)
-    key, count = Counter(site.public_key for site in sites).most_common(1)[0]
+    _expect_own_keys([(site.name, site.public_key.raw) for site in sites], "sottovoce site keygen")
+    masks = [(site.name, site.mask_key) for site in sites if site.mask_key is not None]
+    # As X25519 sees them: with another's key under another spelling a site could cancel a third one's masks.
+    _expect_own_keys([(name, key.point) for name, key in masks], "sottovoce site seed")
+    # Nor may a key be used for both purposes, by one site or by two.
+    every = [(site.name, site.public_key.raw) for site in sites] + [(name, key.raw) for name, key in masks]
+    _expect_own_keys(every, "sottovoce site seed")
+
+
+def _expect_own_keys(keys: Sequence[tuple[str, bytes]], command: str) -> None:
+    """Refuse a key that comes twice, and name those who share it."""
+    key, count = Counter(key for _, key in keys).most_common(1)[0] if keys else (b"", 0)
     if count > 1:
-        shared = [site.name for site in sites if site.public_key == key]
+        shared = ", ".join(dict.fromkeys(name for name, other in keys if other == key))
         raise InputError(
-            f"Expected a key of its own for every site, got one key for {', '.join(shared)}. "
-            "Let each make one with: sottovoce site keygen."
+            f"Expected a key of its own for every site, got one key for {shared}. Let each make one with: {command}."
         )
 
 
@@ -363,11 +396,58 @@ def _check_algorithm(a: Agreement) -> None:
     if a.grid_delta > GRID_SHARE * a.algorithm.delta:
         raise InputError(
             f"Expected a grid that adds at most {GRID_SHARE:g} delta to delta={a.algorithm.delta:g}, got "
-            f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits."
+            f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits, or for a smaller epsilon."
         )
     first, rounds = a.lost_neighbour.go_on_after_round, a.algorithm.rounds
     expect(rounds <= MOST_ROUNDS, f"rounds <= {MOST_ROUNDS} at real sites", rounds=rounds)
     expect(first is None or first < rounds, f"go_on_after_round < rounds={rounds}", go_on_after_round=first)
+
+
+def _expect_no_mask_keys(a: Agreement) -> None:
+    """A key that is there for nothing would be taken for a promise."""
+    given = [site.name for site in a.sites if site.mask_key is not None]
+    expect(not given, "mask keys where sums are masked, and only there", sites=given[:5])
+
+
+def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
+    """Refuse masked sums that would hide less than they say, or that these sites could never make."""
+    n, rows = len(a.sites), sum(site.rows for site in a.sites)
+    if n > MOST_MASKED:
+        raise InputError(
+            f"Expected at most {MOST_MASKED} sites for masked sums, where every two share a key, got sites={n}. Let "
+            "several organisations be one site, or agree on an algorithm with noise of its own at every site."
+        )
+    if any(site.mask_key is None for site in a.sites):
+        without = [site.name for site in a.sites if site.mask_key is None]
+        raise InputError(
+            f"Expected a mask key of every site for masked sums, got none of {_some(without)}. Let each make one with: "
+            "sottovoce site seed."
+        )
+    if len(a.edges) != n * (n - 1) // 2:
+        raise InputError(
+            f"Expected a complete graph for masked sums, which everyone reads and everyone masks, got "
+            f"edges={len(a.edges)} of {n * (n - 1) // 2}. Use the graph complete."
+        )
+    expect(a.radius is None, "no radius with masked sums, whose words have no norm", radius=a.radius)
+    expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
+    total = algorithm.total_rows
+    expect(total == rows, f"total_rows={rows}, the sum of all sites' rows", total_rows=total)
+    # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
+    expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
+    algorithm.expect_sites(n)
+    algorithm.expect_message(a.features)
+    algorithm.expect_grid(n, max(site.rows for site in a.sites))
+    _check_attempts(a, algorithm)
+
+
+def _check_attempts(a: Agreement, algorithm: MaskedNewton) -> None:
+    """Refuse attempts that are paid for and can never be made, and losing sites without an attempt to spare."""
+    policy, u, spare = a.lost_neighbour.policy, algorithm.members(len(a.sites)), algorithm.spare
+    expect(
+        (policy == "go-on") == (spare > 0) == (u < len(a.sites)),
+        f"policy='go-on', spare > 0 and least_sites < {len(a.sites)} together with masked sums, or none of them",
+        policy=policy, spare=spare, least_sites=u,
+    )  # fmt: skip
 
 
 def _check_schema(a: Agreement) -> None:

@@ -44,6 +44,13 @@ def check_site_name(name: str) -> None:
     expect(name not in (AUTHORITY, SERVER, OPERATOR), "a name that nobody else has", name=name)
 
 
+def fingerprint_of(key: bytes) -> str:
+    """80 bits of the SHA-256 of a public key, in groups of four digits."""
+    # Finding a second key with the same 80 bits takes 2^80 keys: more than anyone can make.
+    digits = hashlib.sha256(key).hexdigest()[:20]
+    return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
+
+
 class Context(Enum):
     """What a signature is for."""
 
@@ -51,6 +58,7 @@ class Context(Enum):
     MESSAGE = b"sottovoce message v1"
     MODEL = b"sottovoce model v1"
     STATEMENT = b"sottovoce statement v1"
+    MASK_KEY = b"sottovoce mask key v1"
 
     def bind(self, data: bytes) -> bytes:
         """The bytes that are signed."""
@@ -88,11 +96,7 @@ class PublicKey:
     def load(cls, path: Path) -> "PublicKey":
         """The key in a one-line text file."""
         try:
-            text = _read(path).decode("ascii")
-        except UnicodeDecodeError:
-            text = "not a text file"
-        try:
-            return cls.from_text(text)
+            return cls.from_text(read_public(path))
         except InputError as error:
             raise InputError(f"{str(error).rstrip('.')}, in file {str(path)!r}.") from None
 
@@ -119,10 +123,8 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """Short enough to read out on the telephone: 80 bits of SHA-256, in groups of four."""
-        # Finding a second key with the same 80 bits takes 2^80 keys: more than anyone can make.
-        digits = hashlib.sha256(self.raw).hexdigest()[:20]
-        return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
+        """Short enough to read out on the telephone."""
+        return fingerprint_of(self.raw)
 
     def __str__(self) -> str:
         return PREFIX + base64.b64encode(self.raw).decode("ascii")
@@ -202,10 +204,14 @@ def read_secret(path: Path) -> bytes:
         return _limited(path, file.read(_LARGEST_KEY_FILE + 1))
 
 
-def _read(path: Path) -> bytes:
-    """A small public file."""
+def read_public(path: Path) -> str:
+    """The text of a small public file; of other bytes, words that are no key."""
     with path.open("rb") as file:
-        return _limited(path, file.read(_LARGEST_KEY_FILE + 1))
+        content = _limited(path, file.read(_LARGEST_KEY_FILE + 1))
+    try:
+        return content.decode("ascii")
+    except UnicodeDecodeError:
+        return "not a text file"
 
 
 def _limited(path: Path, content: bytes) -> bytes:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from sottovoce import settings
-from sottovoce.algorithms import PrivateAlgorithm
+from sottovoce.algorithms import MaskedNewton, PrivateAlgorithm
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
+from sottovoce.federation.agreement.exchange import MaskKey
 from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey, write_public
 from sottovoce.settings import toml
 
 settings.made_by(PublicKey, PublicKey.from_text)
+settings.made_by(MaskKey, MaskKey.from_text)
 
 _MOST_EDGES = 100_000
 
@@ -50,8 +52,8 @@ class _File:
     data: _Data
     algorithm: PrivateAlgorithm[Any]
     noise: _Noise
-    messages: _Messages
     lost_neighbour: LostNeighbour
+    messages: _Messages | None = None  # masked words have no radius
 
 
 def load(path: Path) -> Agreement:
@@ -77,14 +79,17 @@ def loads(text: str) -> Agreement:
     version = table.pop("format", None)
     if version != FORMAT or type(version) is not int:
         raise InputError(
-            f"Expected an agreement of format={FORMAT}, got format={version!r}, where lam may mean another number. "
+            f"Expected an agreement of format={FORMAT}, got format={version!r}, where settings may mean other things. "
             "Use the version of sottovoce that wrote it, or write the agreement again, and sign it again."
         )
     for name, most in (("sites", MOST_SITES), ("edges", _MOST_EDGES)):
         entries = len(table[name]) if isinstance(table.get(name), list) else 0
         expect(entries <= most, f"at most {most} entries of {name}", entries=entries)
     file = settings.read(_File, table, "an agreement", full=True)
-    expect(file.messages.radius > 0, "a radius > 0", radius=file.messages.radius)
+    radius = None if file.messages is None else file.messages.radius
+    masked = isinstance(file.algorithm, MaskedNewton)
+    expect(masked == (radius is None), "a radius of messages in full, and none with masked sums", radius=radius)
+    expect(radius is None or radius > 0, "a radius > 0", radius=radius)
     return Agreement(
         run=file.run,
         name=file.name,
@@ -96,7 +101,7 @@ def loads(text: str) -> Agreement:
         schema=file.data.schema,
         algorithm=file.algorithm,
         grid_bits=file.noise.grid_bits,
-        radius=file.messages.radius,
+        radius=radius,
         lost_neighbour=file.lost_neighbour,
     )
 
@@ -113,6 +118,8 @@ def dumps(agreement: Agreement) -> str:
     for site in content["sites"]:
         lines += ["", "[[sites]]", *toml.pairs(site)]
     for key in ("data", "algorithm", "noise", "messages", "lost_neighbour"):
+        if key not in content:
+            continue
         schema = content[key].pop("schema", None)
         lines += ["", f"[{key}]", *toml.pairs(content[key])]
         lines += [] if schema is None else [f"schema = {toml.multiline(schema)}"]

@@ -26,11 +26,11 @@ from safetensors.numpy import load, save
 from sottovoce.arrays import Array
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.agreement.exchange import SEED_BYTES, Seed
 from sottovoce.federation.site.commitment import SALT_BYTES
 from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import DIGEST_BYTES
-from sottovoce.noise.sampler import KEY_BYTES, new_noise_key
 from sottovoce.settings.disk import sync_folder
 
 _STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
@@ -135,7 +135,7 @@ def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
 #     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
 #     checkpoint  the state after the last round whose messages were all taken in
 #     absent      neighbours that the site goes on without, and from which round
-#     secret      the key that the site's noise of this run is made with, until the run is over
+#     secret      the seed of this run, from which the keys of noise and masks come, until the run is over
 #
 # A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages
 # stay on the server, so only the last few are kept here.
@@ -144,11 +144,11 @@ def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
 # from come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the
 # messages of that round are on the server, so that round is taken in again, with the same result.
 #
-# The file holds iterates and a key that must not leave the site; only its owner may read it. Whoever has the key and
+# The file holds iterates and a seed that must not leave the site; only its owner may read it. Whoever has the seed and
 # the messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows.
 # One process holds the file at a time.
 
-FORMAT = 2
+FORMAT = 3  # 2 held the noise key itself
 # The next round, the one before it, and one to spare: a crash never needs an older one.
 KEPT = 3  # rounds of the outbox
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
@@ -166,7 +166,7 @@ _TABLES = (
     "CREATE TABLE checkpoint (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, "
     "content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
     "CREATE TABLE absent (site TEXT PRIMARY KEY, round INTEGER NOT NULL) STRICT",
-    "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), noise_key BLOB NOT NULL) STRICT",
+    "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), seed BLOB NOT NULL) STRICT",
 )
 
 
@@ -213,11 +213,21 @@ class Journal:
         self.path, self._connection = path, connection
         self._round, self._absent = 0, dict[str, int]()
         self._waiting: Checkpoint | None = None  # not on the disk yet
-        self._noise_key: bytes | None = None
+        self._seed: Seed | None = None
+        self._agreement = ""
         self.salt, self.rows = b"", ""  # what the rows are committed to with, and the commitment
 
     @classmethod
-    def open(cls, path: Path, owner: Owner, commit: Commit, salt: bytes | None = None) -> "Journal":
+    def open(
+        cls,
+        path: Path,
+        owner: Owner,
+        commit: Commit,
+        salt: bytes | None = None,
+        seed: Seed | None = None,
+        *,
+        agreed_seed: bool = False,
+    ) -> "Journal":
         """The journal at that path, verified; a new one if there is none.
 
         Args:
@@ -225,14 +235,17 @@ class Journal:
             owner: whose it is.
             commit: from a secret salt to what binds the run to the site's rows. It may refuse.
             salt: 32 secret bytes for a new journal; None draws them.
+            seed: of this run, for a new journal; None draws one. A journal that has another is refused.
+            agreed_seed: the agreement holds its public half, so none can be drawn for a new journal.
         """
         journal = cls(path, _open_locked(path))
         try:
             with journal._reporting():
                 # A new journal is bound to the rows before anything else: `commit` may still refuse them.
-                journal._begin(owner, commit, salt)
+                journal._begin(owner, commit, salt, None if agreed_seed and seed is None else seed or Seed.generate())
                 journal._verify(owner, commit)
-                journal._load()
+                journal._load(owner)
+                journal._expect_seed(seed)
         except BaseException:
             journal.close()
             raise
@@ -246,11 +259,16 @@ class Journal:
         return self._round
 
     @property
+    def seed(self) -> Seed:
+        """The secret of this run, from its first moment to its end."""
+        if self._seed is None:
+            raise PrivacyError("Expected a run that goes on, got one that is over: its seed and keys were deleted.")
+        return self._seed
+
+    @property
     def noise_key(self) -> bytes:
-        """32 secret bytes, the same for the whole run."""
-        if self._noise_key is None:
-            raise PrivacyError("Expected a run that goes on, got one that is over: its noise key was deleted.")
-        return self._noise_key
+        """32 secret bytes, the same for the whole run: a function of its seed and its agreement."""
+        return self.seed.noise_key(self._agreement)
 
     def last_said(self) -> int:
         """The last round whose message may have been sent; 0 if there is none."""
@@ -326,13 +344,13 @@ class Journal:
                 pass
 
     def finish(self) -> None:
-        """The run is over: write what waits, and delete the noise key, also from the write-ahead log."""
+        """The run is over: write what waits, and delete the seed, also from the write-ahead log."""
         with self._writing():
             self._connection.execute("DELETE FROM secret")
         with self._reporting():
-            # Old pages of the log would still hold the key.
+            # Old pages of the log would still hold it.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._noise_key = None
+        self._seed = None
 
     def close(self) -> None:
         """Write what waits, and let other processes have the file."""
@@ -350,22 +368,27 @@ class Journal:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, owner: Owner, commit: Commit, salt: bytes | None) -> None:
-        """Make the tables, unless they are there; a crash leaves all of them or none."""
+    def _begin(self, owner: Owner, commit: Commit, salt: bytes | None, seed: Seed | None) -> None:
+        """Make the tables, unless they are there; a crash leaves all of them or none. A new journal needs a seed."""
         c = self._connection
         mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         c.execute("PRAGMA synchronous=FULL")
-        # A deleted key is overwritten, not merely unlinked.
+        # A deleted seed is overwritten, not merely unlinked.
         c.execute("PRAGMA secure_delete=ON")
         c.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
         expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
         if c.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            if seed is None:
+                raise InputError(
+                    f"Expected --seed: the file that the mask key of site {owner.site} was made with, got none, and "
+                    "the run has not begun. Give it, from: sottovoce site seed."
+                )
             with self._writing():
                 for table in _TABLES:
                     c.execute(table)
                 chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
                 c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
-                c.execute("INSERT INTO secret VALUES (1, ?)", (new_noise_key(),))
+                c.execute("INSERT INTO secret VALUES (1, ?)", (seed.raw,))
             # A new file is on the disk only once its folder is.
             sync_folder(self.path.parent)
 
@@ -387,19 +410,30 @@ class Journal:
                 )
         self.check_rows(commit)
 
-    def _load(self) -> None:
+    def _load(self, owner: Owner) -> None:
         """Where it stands. Every digest is checked."""
         c, last = self._connection, self.last()
+        self._agreement = owner.agreement
         self._round = 0 if last is None else last.round
         self._absent = dict(c.execute("SELECT site, round FROM absent ORDER BY round, site").fetchall())
-        secret = c.execute("SELECT noise_key FROM secret").fetchone()
-        self._noise_key = None if secret is None else secret[0]
-        if secret is not None and len(secret[0]) != KEY_BYTES:
-            self._damaged("the noise key was changed")
+        secret = c.execute("SELECT seed FROM secret").fetchone()
+        if secret is not None and len(secret[0]) != SEED_BYTES:
+            self._damaged("the seed was changed")
+        self._seed = None if secret is None else Seed(secret[0])
         for (k,) in c.execute("SELECT round FROM outbox").fetchall():
             self.said(k)
             if k > self._round + 1:
                 self._damaged(f"round {k} is in the outbox, and the checkpoint is of round {self._round}")
+
+    def _expect_seed(self, seed: Seed | None) -> None:
+        """Refuse another seed than the run began with: all words would come out differently. After the end there is
+        none to compare with, and none is needed.
+        """
+        if seed is not None and self._seed is not None and seed.raw != self._seed.raw:
+            raise InputError(
+                f"Expected the seed that the run of {str(self.path)!r} began with, got another. Give the seed file of "
+                "this agreement, or none: the journal keeps it."
+            )
 
     def _expect_next(self, k: int, what: str) -> None:
         """Refuse a round that is not the next one: rounds are neither skipped nor repeated."""

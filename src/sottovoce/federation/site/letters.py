@@ -1,11 +1,14 @@
 """What the payload of a message holds, by its kind.
 
     model    binding (32) | of every site, in order: round and flags (4), digest (32) | the vector, 8 bytes a number
+    sum      binding (32) | of every site, as above | release (4) | attempt (4) | digests of U, of the notices, of the
+             transcript and of the whole context (32 each) | the masked words, 8 bytes each
     notice   about (1) | round (8) | site (4) | nonce (32)
     answer   nonce (32) | round (8) | digest (32)
 
 `binding` stands for the sender's rows and noise key, see `commitment`: it never changes in a run. The list of sites is
-the sender's testimony: what it last heard of everyone, see `witness`.
+the sender's testimony: what it last heard of everyone, see `witness`. What a masked message was made for stands in it
+in the clear (`Heading`): so sites that were told different things can be told from a sum that was spoilt.
 """
 
 import struct
@@ -16,13 +19,16 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
+from sottovoce.federation.site.masks import Context, Turn
 from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Refusal
+from sottovoce.noise import sampler
 
 # Fresh for every question, so that an answer to an earlier one cannot be shown again.
 NONCE_BYTES = 32
 # The two highest bits of a sighting; rounds stay below both (`wire.MOST_NUMBER`).
 _GONE, _LEFT = 2**31, 2**30
 _SIGHTING = struct.Struct(f"<I{DIGEST_BYTES}s")
+_HEADING = struct.Struct(f"<II{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s")
 _NOTICE = struct.Struct(f"<BQI{NONCE_BYTES}s")
 _ANSWER = struct.Struct(f"<{NONCE_BYTES}sQ{DIGEST_BYTES}s")
 NOTICE_BYTES, ANSWER_BYTES = _NOTICE.size, _ANSWER.size
@@ -105,11 +111,107 @@ def read_words(payload: bytes, k: int, sites: int, radius: float) -> Words:
             Refusal.TOO_LARGE, f"expected a vector of norm at most {radius:g}, the agreed radius, got norm={norm:.6g}."
         )
     testimony = unpack_testimony(payload[DIGEST_BYTES:start])
-    # A message of round k was signed before anyone could hear one of round k.
+    _expect_news(testimony, k)
+    return Words(vector, payload[:DIGEST_BYTES], testimony)
+
+
+def _expect_news(testimony: Testimony, k: int) -> None:
+    """A message of round k was signed before anyone could hear one of round k."""
     latest = max(sighting.round for sighting in testimony)
     if latest >= k:
         raise BadMessageError(Refusal.MALFORMED, f"expected news of rounds before {k}, got some of round={latest}.")
-    return Words(vector, payload[:DIGEST_BYTES], testimony)
+
+
+# -- masked sums ------------------------------------------------------------------------------------------------------
+
+
+@final
+class Heading(NamedTuple):
+    """What a masked message says, in the clear, of the context that it was made in."""
+
+    release: int
+    attempt: int
+    members: bytes  # digest of U
+    notices: bytes
+    transcript: bytes
+    context: bytes  # digest of all of it, with the point and the grid
+
+    @classmethod
+    def of(cls, context: Context) -> "Heading":
+        """Of a message in this context."""
+        return cls(*context.turn, context.members_digest(), context.notices, context.transcript, context.digest())
+
+    @property
+    def turn(self) -> Turn:
+        """Which sum it is part of."""
+        return Turn(self.release, self.attempt)
+
+    def refuse_other(self, sender: str, context: Context) -> None:
+        """Refuse a message that was made in another context than ours, and say where they part."""
+        ours = Heading.of(context)
+        if self == ours:
+            return
+        part = next(name for name, theirs, own in zip(self._fields, self, ours, strict=True) if theirs != own)
+        words = {
+            "release": f"release={ours.release}, got release={self.release}",
+            "attempt": f"attempt={ours.attempt}, got attempt={self.attempt}",
+            "members": "a sum over the same sites as here, got others",
+            "notices": "the same notices of who was dropped as here, got others",
+            "transcript": "the same words of everyone before as were heard here, got others",
+            "context": "the same point and grid as here, got others: its numbers were rounded otherwise",
+        }[part]
+        raise BadMessageError(Refusal.OTHER_CONTEXT, f"site={sender!r} has masked {words}. Nothing opens with it.")
+
+
+@final
+class SumWords(NamedTuple):
+    """What a site says for a sum.
+
+    Args:
+        words: y_i, (numbers,) masked words of 64 bits. Alone they are random.
+        heading: what they were made for.
+        binding: 32 bytes that stand for its rows and noise key.
+        testimony: what it last heard of every site.
+    """
+
+    words: sampler.Words
+    heading: Heading
+    binding: bytes
+    testimony: Testimony
+
+    def to_bytes(self) -> bytes:
+        """As a payload."""
+        expect(self.words.ndim == 1 and self.words.dtype == np.uint64, "a vector of uint64",
+               shape=self.words.shape, dtype=self.words.dtype)  # fmt: skip
+        expect(len(self.binding) == DIGEST_BYTES, f"a binding of {DIGEST_BYTES} bytes", bytes=len(self.binding))
+        heading = _HEADING.pack(*self.heading)
+        return self.binding + pack_testimony(self.testimony) + heading + self.words.astype("<u8").tobytes()
+
+
+def sum_size(sites: int, numbers: int) -> int:
+    """Bytes of the payload of a masked message with so many numbers, in a federation of so many sites."""
+    return DIGEST_BYTES + sites * _SIGHTING.size + _HEADING.size + 8 * numbers
+
+
+def read_sum(payload: bytes, k: int, sites: int) -> SumWords:
+    """What a site says for the k-th sum of a run, attempts counted. Every word is as good as another: none is refused.
+
+    Args:
+        payload: of `sum_size` bytes.
+        k: the message's number, so that its testimony can be news of earlier ones only.
+        sites: in the agreement.
+    """
+    start = DIGEST_BYTES + sites * _SIGHTING.size
+    heading = Heading(*_HEADING.unpack_from(payload, start))
+    words = np.frombuffer(payload, dtype="<u8", offset=start + _HEADING.size).astype(np.uint64)
+    testimony = unpack_testimony(payload[DIGEST_BYTES:start])
+    _expect_news(testimony, k)
+    # A sum that is made again has a number of its own, so the two always go together.
+    if heading.release + heading.attempt != k:
+        raise BadMessageError(
+            Refusal.MALFORMED, f"expected release + attempt = {k}, got {heading.release} + {heading.attempt}."
+        )
+    return SumWords(words, heading, payload[:DIGEST_BYTES], testimony)
 
 
 def norm_of(vector: Floats) -> float:

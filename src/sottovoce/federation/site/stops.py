@@ -27,6 +27,10 @@ class ForkedError(SottovoceError):
     """Somebody tells different sites different things. What this run has learnt should not be used."""
 
 
+class SpoiledError(SottovoceError):
+    """A sum that honest sites cannot have made. What was learnt before it stands; the run cannot go on from it."""
+
+
 class DivergedError(SottovoceError):
     """The site's own noisy model has left the agreed radius. Nobody would take it."""
 

@@ -15,7 +15,7 @@ docs/explanation/ledger.md.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -222,12 +222,21 @@ class Ledger:
             rounds: how many there are.
             divergence: of one round's real noise from the ideal one, in nats.
         """
-        expect(rounds >= 1, "rounds >= 1", rounds=rounds)
-        cost = _checked(run, 1, event, divergence)
+        return self.check_rounds(run, [Cost(event, divergence)] * rounds)
+
+    def check_rounds(self, run: str, costs: Sequence[Cost]) -> float:
+        """The same for rounds that do not all cost the same.
+
+        Args:
+            run: the run's name.
+            costs: of every round, from the first on.
+        """
+        expect(len(costs) >= 1, "rounds >= 1", rounds=len(costs))
+        checked = {cost: _checked(run, 1, *cost) for cost in set(costs)}  # many rounds, few costs
+        booked = [checked[cost] for cost in costs]
         with self._lock:
-            done = sum(self._known(run, k, cost) is not None for k in range(1, rounds + 1))
-            left = Counter({cost: rounds - done})
-            self._afford(left, f"run={run!r} of {rounds} rounds")
+            left = Counter(cost for k, cost in enumerate(booked, 1) if self._known(run, k, cost) is None)
+            self._afford(left, f"run={run!r} of {len(costs)} rounds")
             return self._price(self._spent + left)
 
     # -- looking ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,304 @@
+"""Agreements on masked sums: what they rest on is written down, shown before anyone signs, and checked."""
+
+import re
+from dataclasses import fields, replace
+from math import inf
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import sottovoce as sv
+from helpers.federations import agreement, masked_agreement, masked_members, members
+from helpers.site_runs import FIVE, Federation
+from sottovoce.cli import main
+from sottovoce.cli.federation import federation_app
+from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
+from sottovoce.federation.agreement import signing, terms
+from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.agreement.exchange import MaskKey, Seed
+from sottovoce.federation.site.seat import Seat
+from sottovoce.privacy.accounting.gaussian import shared_delta
+from sottovoce.privacy.observers import Observer
+
+GO_ON = LostNeighbour(policy="go-on", wait_seconds=60, go_on_after_round=0)
+FIVE_SITES = masked_members(FIVE, (30, 20, 25, 40, 10))[2]
+SPARING = {"colluding": 1, "least_sites": 4, "spare": 2}
+
+
+# -- one content ------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_holds_all_of_it():
+    a = masked_agreement(FIVE_SITES, algorithm=SPARING | {"worst_case_epsilon": 4.0}, lost_neighbour=GO_ON)
+    text = signing.dumps(a)
+    assert signing.loads(text) == a
+    assert signing.loads(text).digest() == a.digest()
+    assert "[messages]" not in text
+    for line in ("colluding = 1", "least_sites = 4", "spare = 2", "worst_case_epsilon = 4.0", "total_rows = 125"):
+        assert line in text
+
+
+def test_everything_that_the_promise_rests_on_changes_the_digest():
+    a = masked_agreement(FIVE_SITES, algorithm=SPARING, run="ab" * 16, lost_neighbour=GO_ON)
+    values = {
+        "rounds": 5, "rho": 0.1, "lam": 0.2, "loss": sv.losses.SmoothedHinge(), "max_grad_norm": 1.0, "epsilon": 2.0,
+        "delta": 1e-6, "colluding": 2, "spare": 3, "worst_case_epsilon": 3.0,
+    }  # fmt: skip
+    fixed = {"regulariser", "calibration", "weights", "least_sites", "total_rows"}
+    assert set(values) | fixed == {f.name for f in fields(sv.MaskedNewton)}
+    variants = [replace(a, algorithm=replace(a.algorithm, **{key: value})) for key, value in values.items()]
+    digests = {a.digest(), *(variant.digest() for variant in variants)}
+    assert len(digests) == 1 + len(variants)
+
+
+@pytest.fixture(scope="module")
+def seven():
+    return masked_members([f"site-{i}" for i in range(7)], range(10, 17))[2]
+
+
+def test_how_many_sites_a_sum_must_hold_changes_the_digest(seven):
+    digests = {
+        masked_agreement(seven, algorithm={"least_sites": u, "spare": 1}, lost_neighbour=GO_ON, run="cd" * 16).digest()
+        for u in (5, 6)
+    }
+    assert len(digests) == 2
+
+
+# -- nothing odd gets in ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "message"),
+    [
+        ({"colluding": None}, {}, "Expected colluding, which must be the same number at all sites"),
+        ({"least_sites": None}, {}, "Expected least_sites, which must be"),
+        ({"total_rows": None}, {}, "Expected total_rows, which must be"),
+        ({"total_rows": 76}, {}, "total_rows=75, the sum of all sites' rows, got total_rows=76"),
+        ({"epsilon": inf}, {}, "a finite epsilon at real sites"),
+        ({"colluding": 0}, {}, "colluding >= 1 at real sites, got colluding=0"),
+        ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 16777216 numbers in a message"),
+        ({"colluding": 3}, {}, r"colluding < least_sites=3, got colluding=3"),
+        ({"least_sites": 4}, {}, "least_sites <= n=3 sites"),
+        ({"least_sites": 2, "spare": 1}, {"lost_neighbour": GO_ON}, r"2 least_sites > n \+ colluding = 4, got"),
+        ({"spare": 1}, {}, "policy='go-on', spare > 0 and least_sites < 3 together"),
+        ({"spare": 1}, {"lost_neighbour": GO_ON}, "together with masked sums, or none of them"),
+        ({}, {"lost_neighbour": GO_ON}, "together with masked sums, or none of them"),
+        ({}, {"radius": 5.0}, "no radius with masked sums"),
+        ({}, {"grid_bits": 31}, "grid_bits=30 with masked sums, got grid_bits=31"),
+        ({}, {"edges": (("berlin", "paris"), ("paris", "rome"))}, "a complete graph for masked sums.*edges=2 of 3"),
+    ],
+)  # fmt: skip
+def test_what_would_hide_less_is_refused(algorithm, changes, message):
+    with pytest.raises(InputError, match=message):
+        masked_agreement(algorithm=algorithm, **changes)
+
+
+def test_losing_sites_without_an_attempt_to_spare_is_refused(seven):
+    with pytest.raises(InputError, match=r"together with masked sums, or none of them, got .*least_sites=5"):
+        masked_agreement(seven, algorithm={"least_sites": 5})
+
+
+def test_an_epsilon_that_no_grid_can_hold_is_refused():
+    """Rows of the largest site count, whichever it is."""
+    names, rows = ("berlin", "paris", "rome"), (1, 10**8, 1)
+    sites = masked_members(names, rows)[2]
+    with pytest.raises(PrivacyError, match="Expected noise that a grid of 30 bits can hold, got epsilon=20"):
+        masked_agreement(sites, algorithm={"epsilon": 20.0})
+    masked_agreement(masked_members(names, (1, 10, 1))[2], algorithm={"epsilon": 20.0})
+
+
+def test_mask_keys_go_with_masked_sums_and_only_with_them():
+    _, _, sites = masked_members()
+    with pytest.raises(InputError, match=r"a mask key of every site for masked sums, got none of paris\. Let each"):
+        masked_agreement((sites[0], replace(sites[1], mask_key=None), sites[2]))
+    with pytest.raises(InputError, match=r"mask keys where sums are masked, and only there, got sites=\['berlin'"):
+        agreement(sites)
+
+
+def test_so_many_sites_are_refused_with_what_to_do():
+    names = [f"site-{i}" for i in range(201)]
+    sites = masked_members(names, (5,) * 201)[2]
+    with pytest.raises(InputError, match=r"at most 200 sites for masked sums.*got sites=201\. Let several"):
+        masked_agreement(sites)
+
+
+def test_a_radius_in_the_file_is_refused():
+    text = signing.dumps(masked_agreement())
+    with pytest.raises(InputError, match="a radius of messages in full, and none with masked sums, got radius=5"):
+        signing.loads(text.replace("[lost_neighbour]", "[messages]\nradius = 5.0\n\n[lost_neighbour]"))
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("site", FIVE)
+def test_the_statement_of_a_site_is_that_of_a_simulation_of_all(site):
+    """The same price against every number of colluding sites, whichever site states it."""
+    a = masked_agreement(FIVE_SITES, algorithm=SPARING, lost_neighbour=GO_ON)
+    said = a.algorithm.statement(a.public_oracle(site))
+    whole = sv.Sites([np.zeros((m.rows, 5)) for m in a.sites], [np.ones(m.rows) for m in a.sites])
+    every = replace(a.algorithm, total_rows=None)
+    simulated = every.statement(every.oracle(whole, sv.graphs.complete(5)))
+    assert said.observers == simulated.observers
+    assert (said.epsilon, said.sigma, said.event) == (simulated.epsilon, simulated.sigma, simulated.event)
+    assert said.epsilon <= 1.5
+    assert not any("simulation" in note for note in said.notes)
+    assert any("simulation" in note for note in simulated.notes)
+
+
+def test_the_grid_is_paid_for_in_every_attempt():
+    a = masked_agreement(FIVE_SITES, algorithm=SPARING, lost_neighbour=GO_ON)
+    numbers = 15 + 3 * 5  # second moments of five features, and three gradients
+    assert a.grid_delta == shared_delta(numbers + 2 * 15, 2.0**30, 3, 1.5)
+    assert 0 < a.grid_delta < 1e-9 * a.algorithm.delta
+
+
+def test_a_worst_case_holds_against_all_others():
+    a = masked_agreement(FIVE_SITES, algorithm={"worst_case_epsilon": 2.0})
+    site = a.public_oracle("berlin")
+    table = a.algorithm.statement(site).observers
+    assert [line.colluding for line in table] == [0, 1, 2, 3, 4]
+    assert table[-1].epsilon <= 2.0
+    free = masked_agreement(FIVE_SITES).algorithm
+    assert free.statement(site).observers[-1].epsilon > 2.0
+    assert a.algorithm.noise_seen(site, Observer(4)) == pytest.approx(0.5)
+
+
+# -- not run yet ------------------------------------------------------------------------------------------------------
+
+
+def test_sites_refuse_it_before_anything_is_made(tmp_path, monkeypatch, capsys):
+    """Signed by all, and refused by the site and by the operator: nothing is opened, drawn or written."""
+    monkeypatch.chdir(tmp_path)
+    keys, _, sites = masked_members(FIVE, (30, 20, 25, 40, 10))
+    a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
+    signing.save(a, tmp_path / "federation.toml")
+    for name in a.names:
+        keys[name].save(tmp_path / f"{name}.signing.pem")
+        signing.write_signature(a, name, keys[name], tmp_path / f"federation.{name}.sig")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    run = ["site", "run", "--federation=federation.toml", "--site=berlin", "--key=berlin.signing.pem", "--data=x.csv",
+           "--server=tls://127.0.0.1:1", "--state=state", "--certificates=certificates"]  # fmt: skip
+    assert main(run) == 2
+    said = capsys.readouterr().err
+    assert "Expected an agreement that sites of this version can run, got algorithm='masked'" in said
+    assert "agree on spare=0" in said
+    assert main(["federation", "open", "--federation=federation.toml", "--server=tls://127.0.0.1:1"]) == 2
+    assert "got algorithm='masked'" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_no_seat_is_taken():
+    with Federation(sv.graphs.complete(3), (5, 5, 5), sv.IPADMM(rounds=2, diameter=1.0)) as federation:
+        keys, _, sites = masked_members(FIVE, (5,) * 5)
+        a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
+        with pytest.raises(UnsupportedError, match="sites cannot make a masked sum again yet"):
+            Seat(agreement=a, site="berlin", rows=federation.sites(["berlin"]), key=keys["berlin"], ledger=None,
+                 journal=None)  # fmt: skip
+    terms.expect_runnable(masked_agreement().algorithm)
+    terms.expect_runnable(agreement().algorithm)
+
+
+# -- by the commands that people type ---------------------------------------------------------------------------------
+
+app = typer.Typer()
+app.add_typer(federation_app, name="federation")
+ARRAYS = ["--features", "5", "--data-norm", "1", "--epsilon", "1", "--delta", "1e-5"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, capsys):
+    """A folder with keys and mask keys of four sites."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for site in FIVE[:4]:
+        assert main(["site", "keygen", site]) == 0
+        assert main(["site", "seed", site, "--key", f"{site}.signing.pem"]) == 0
+    said = capsys.readouterr().out
+    assert "berlin.seed. Keep it here, as secret as the rows, for one agreement." in said
+    return tmp_path
+
+
+def run(*argv):
+    result = CliRunner().invoke(app, ["federation", *argv])
+    if isinstance(result.exception, Exception):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def sites_given(names=FIVE[:4], masked=FIVE[:4]):
+    given = [part for name in names for part in ("--site", f"{name}={name}.pub:300")]
+    return given + [part for name in masked for part in ("--mask-key", f"{name}={name}.mask")]
+
+
+def test_seeds_and_lines_belong_together(place, capsys):
+    seed, line = Seed.load(place / "berlin.seed"), MaskKey.load(place / "berlin.mask")
+    assert seed.is_of(line)
+    assert (place / "berlin.seed").stat().st_mode & 0o777 == 0o600
+    assert main(["site", "seed", "berlin", "--key", "berlin.signing.pem"]) == 2
+    assert "Every agreement has one of its own: choose another folder." in capsys.readouterr().err
+    (place / "berlin.mask").unlink()
+    assert main(["site", "seed", "berlin", "--key", "berlin.signing.pem"]) == 2
+    assert Seed.load(place / "berlin.seed").raw == seed.raw
+    assert not (place / "berlin.mask").exists()
+
+
+def test_from_keys_to_a_table_of_observers_and_signatures(place):
+    run("new", "--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS)
+    a = signing.load(place / "federation.toml")
+    assert (a.algorithm.colluding, a.algorithm.least_sites, a.algorithm.spare) == (1, 4, 0)
+    assert (a.algorithm.total_rows, len(a.edges)) == (1200, 6)
+    told = run("show", "federation.toml")
+    table = a.algorithm.statement(a.public_oracle("rome")).observers
+    shown = dict(re.findall(r"^ +(\d+) +([\d.]+) *$", told, re.MULTILINE))
+    assert list(shown) == ["0", "1", "2", "3"]
+    for line in table:
+        assert line.epsilon <= float(shown[str(line.colluding)]) <= line.epsilon * 1.0001
+    for fact in ("Promise to every site, if at most 1 sites collude", "every sum holds at least 4 sites",
+                 "one of at least 3 shares",
+                 a.member("rome").mask_key.fingerprint, a.member("rome").public_key.fingerprint):  # fmt: skip
+        assert fact in told.replace("\n", " "), fact
+    for name in a.names:
+        run("sign", "federation.toml", "--site", name, "--key", f"{name}.signing.pem")
+    assert "All sites have signed exactly this." in run("show", "federation.toml")
+
+
+def test_attempts_are_told_before_anyone_signs(place):
+    given = ["--policy", "go-on", "--go-on-after-round", "0", "--wait-seconds", "60"]
+    masked = ["--algorithm", "masked", "--colluding", "1", "--least-sites", "3", "--spare", "2"]
+    run("new", *masked, *sites_given(), *ARRAYS, *given, "--worst-case-epsilon", "3")
+    told = run("show", "federation.toml").replace("\n", " ")
+    assert "after 60 s, make the sum again without it, with fresh noise, at most 2 times in all" in told
+    assert "and with at least 3 sites; then stop" in told
+    assert "it can be signed, and not be run by this version: sites cannot make a masked sum again yet" in told
+    given[3] = "2"
+    run("new", *masked, *sites_given(), *ARRAYS, *given, "--out", "later.toml")
+    assert "wait in the first 2 exchanges; later, after 60 s, make" in run("show", "later.toml").replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--algorithm", "masked", *sites_given()], "Expected --colluding with masked sums"),
+        (["--algorithm", "masked", "--colluding", "1", *sites_given(masked=FIVE[:3])], "got none of rome"),
+        (["--algorithm", "masked", "--colluding", "1", *sites_given(masked=(*FIVE[:4], "oslo"))], "once for each site"),
+        (["--algorithm", "masked", "--colluding", "1", *sites_given(masked=("x",))], "once for each site"),
+        (["--algorithm", "masked", "--colluding", "4", *sites_given()], "colluding < least_sites=4"),
+        (["--algorithm", "masked", "--colluding", "1", "--graph", "ring", *sites_given()], "a complete graph"),
+        (["--algorithm", "dp-dsgd", "--diameter", "3", "--graph", "ring", *sites_given()], "and only there"),
+        (["--algorithm", "dp-dsgd", "--diameter", "3", "--graph", "ring", "--colluding", "1", *sites_given(masked=())],
+         "colluding"),
+    ],
+)  # fmt: skip
+def test_drafts_that_leave_something_open_are_refused(place, argv, message):
+    with pytest.raises(SottovoceError, match=message):
+        run("new", *argv, *ARRAYS)
+    assert not (place / "federation.toml").exists()
+
+
+def test_members_without_masks_stay_as_they_were():
+    _, sites = members()
+    assert "mask" not in signing.dumps(agreement(sites))

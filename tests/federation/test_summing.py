@@ -1,0 +1,192 @@
+"""Masked sums of several sites, each with its own rows and secrets: one model for all, and that of a simulation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sottovoce as sv
+from helpers.federations import masked_agreement, masked_members
+from helpers.problems import lists
+from helpers.site_runs import FIVE
+from sottovoce.errors import PrivacyError, UnsupportedError
+from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.site.masks import Masks, Past, Turn, from_steps
+from sottovoce.federation.site.stops import SpoiledError
+from sottovoce.federation.site.summing import Summing, _Everyone
+from sottovoce.federation.site.witness import digest_of
+
+SIZES, D = (30, 200, 17, 80, 25), 6
+SPARING = {"colluding": 1, "least_sites": 4, "spare": 1}
+GO_ON = LostNeighbour(policy="go-on", go_on_after_round=0)
+
+
+class Sums:
+    """Five sites that make sums side by side, without a network."""
+
+    def __init__(self, algorithm=None, data_norm=1.0, **changes):
+        _, self.seeds, sites = masked_members(FIVE, SIZES)
+        self.agreement = masked_agreement(sites, algorithm=algorithm, features=D, data_norm=data_norm, **changes)
+        self.features, self.labels = lists(np.random.default_rng(5), SIZES, D)
+        self.loss = self.agreement.algorithm.loss
+        if self.loss.outputs > 1:
+            self.labels = [np.arange(m) % self.loss.outputs for m in SIZES]
+        self.rows = {name: sv.Sites([f], [b], data_norm=data_norm) for name, f, b in
+                     zip(FIVE, self.features, self.labels, strict=True)}  # fmt: skip
+        self.site = {name: Summing(self.agreement, self.agreement.oracle_for(name, rows))
+                     for name, rows in self.rows.items()}  # fmt: skip
+        self.masks = {name: Masks(self.agreement, name, self.seeds[name]) for name in FIVE}
+        self.state = {name: site.algorithm.start(site.oracle, 1) for name, site in self.site.items()}
+        self.past = dict.fromkeys(FIVE, Past())
+        self.transcript, self.noise = self.agreement.digest(), []
+
+    def turn(self, q, attempt=0, members=FIVE, told=None):
+        """One sum among those, each with its own view; `told` is what single sites take for the transcript."""
+        contexts, said = {}, {}
+        for name in members:
+            transcript = (told or {}).get(name, self.transcript)
+            ctx = self.site[name].context(Turn(q, attempt), self.state[name], members, bytes(32), transcript)
+            said[name] = self.site[name].words(ctx, self.state[name], self.masks[name], self.past[name])
+            self.past[name] = Past(ctx.turn, ctx.digest(), ctx.turn)
+            contexts[name] = ctx
+        return contexts, said
+
+    def take(self, contexts, said):
+        total = sum(words.astype(object) for words in said.values()) % 2**64
+        steps = np.array([int(x) - 2**64 * (x >= 2**63) for x in total])
+        q = next(iter(contexts.values())).turn.release
+        exact = sum(self.site[n].algorithm.exact(q, self.state[n], self.site[n].oracle)[0, :, 0] for n in contexts)
+        self.noise.append(from_steps(steps, next(iter(contexts.values())).grid) - exact)
+        for name, ctx in contexts.items():
+            self.state[name] = self.site[name].absorbed(ctx, self.state[name], said)
+        self.transcript = digest_of(b"".join(said[name].tobytes() for name in contexts))
+
+
+def run(sums):
+    for q in range(1, sums.agreement.algorithm.rounds + 1):
+        sums.take(*sums.turn(q))
+    return sums
+
+
+def assert_same(states):
+    first, *others = states
+    for other in others:
+        for name in first._fields:
+            assert getattr(first, name).tobytes() == getattr(other, name).tobytes(), name
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {},
+        {"epsilon": 0.3, "max_grad_norm": 0.4, "lam": 0.1},
+        {"loss": sv.losses.Softmax(3)},
+        {"loss": sv.losses.SmoothedHinge(), "worst_case_epsilon": 2.0},
+    ],
+    ids=["logistic", "clipped", "softmax", "worst case"],
+)
+def test_all_sites_learn_the_model_of_a_simulation_with_the_same_noise(terms):
+    """Bit by bit the same at all sites; and the simulator's, if it is handed the noise that was in the sums."""
+    sums = run(Sums(terms))
+    assert_same(sums.state.values())
+    algorithm = replace(sums.agreement.algorithm, total_rows=None)
+    sites = sv.Sites(sums.features, sums.labels)
+    state = algorithm.start(oracle := algorithm.oracle(sites, sv.graphs.complete(5)), 1)
+    for q, noise in enumerate(sums.noise, 1):
+        total = algorithm.exact(q, state, oracle) + noise.reshape(1, -1, 1)
+        unit = float(algorithm.share_std(q, state, oracle)) * np.sqrt(5)
+        # As much noise as a simulation draws for a sum: neither a share less nor a factor more.
+        assert 0.2 < np.sqrt(np.mean(noise**2)) / unit < 2.5
+        state = algorithm.absorb(q, state, oracle, _Everyone(total))
+    own = sums.state["rome"]
+    assert np.abs(own.w).max() > 0.01
+    np.testing.assert_allclose(own.w, state.w, rtol=1e-6, atol=1e-6)
+
+
+def test_the_noise_of_many_sums_is_that_of_a_simulation():
+    """Second moments, forty times: the spread of the noise is sigma Delta sqrt(n / (u - c))."""
+    seen = []
+    for _ in range(40):
+        sums = Sums()
+        sums.take(*sums.turn(1))
+        oracle = sums.site["rome"].oracle
+        std = sums.agreement.algorithm.share_std(1, sums.site["rome"].algorithm.start(oracle, 1), oracle)
+        seen.append(sums.noise[0] / (std * np.sqrt(5)))
+    z = np.concatenate(seen)
+    assert len(z) == 40 * 21
+    assert abs(np.mean(z**2) - 1) < 6 * np.sqrt(2 / len(z))  # two thirds of it would be 0.44, a missing share 0.8
+    assert abs(np.mean(z)) < 6 / np.sqrt(len(z))
+
+
+def test_a_sum_is_made_again_without_a_site_that_is_lost():
+    """Fresh noise, a smaller U, fewer rows; the site that was dropped can no longer answer for the first attempt."""
+    sums = Sums(SPARING, lost_neighbour=GO_ON)
+    sums.take(*sums.turn(1))
+    first, said = sums.turn(2)
+    left = tuple(name for name in FIVE if name != "oslo")
+    again, fresh = sums.turn(2, attempt=1, members=left)
+    sums.take(again, fresh)
+    assert_same([sums.state[name] for name in left])
+    assert all(np.mean(fresh[name] == said[name]) < 0.5 for name in left)
+    knows = sums.past["oslo"]._replace(heard=Turn(2, 1))
+    with pytest.raises(PrivacyError, match=r"nothing before \(2, 1\)"):
+        sums.site["oslo"].words(first["oslo"], sums.state["oslo"], sums.masks["oslo"], knows)
+    with pytest.raises(PrivacyError, match=r"a turn after \(2, 1\)"):
+        sums.site["rome"].words(first["rome"], sums.state["rome"], sums.masks["rome"], sums.past["rome"])
+
+
+def test_the_same_site_says_the_same_words_again():
+    sums = Sums()
+    contexts, said = sums.turn(1)
+    for name, ctx in contexts.items():
+        again = sums.site[name].words(ctx, sums.state[name], sums.masks[name], sums.past[name])
+        np.testing.assert_array_equal(again, said[name])
+
+
+def test_a_site_that_was_told_something_else_stops_the_run_and_opens_nothing():
+    sums = Sums()
+    contexts, said = sums.turn(1, told={"paris": b"x" * 32})
+    with pytest.raises(SpoiledError, match="sites were told different things"):
+        sums.take(contexts, said)
+
+
+def test_a_point_that_differs_in_a_last_bit_opens_nothing():
+    """One site's processor rounds otherwise: its y has other bits, so its masks are others."""
+    sums = Sums()
+    sums.take(*sums.turn(1))
+    sums.take(*sums.turn(2))
+    odd = sums.state["oslo"]
+    sums.state["oslo"] = odd._replace(w=np.nextafter(odd.w, 1.0))
+    contexts, said = sums.turn(3)
+    assert contexts["oslo"].point != contexts["rome"].point
+    with pytest.raises(SpoiledError):
+        sums.take(contexts, said)
+
+
+def test_the_context_follows_from_public_numbers():
+    """With no rows at all it is the same: whoever refuses or reads by it learns nothing."""
+    sums = run(Sums())
+    for name in FIVE:
+        public = Summing(sums.agreement, sums.agreement.public_oracle(name))
+        for q in (1, 2):
+            args = Turn(q, 0), sums.state[name], FIVE, bytes(32), bytes(32)
+            assert public.context(*args) == sums.site[name].context(*args)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_honest_sums_are_within_what_is_accepted(q):
+    """Rows of the largest norm, all in one direction and all of one label: the largest sums that there are."""
+    sums = Sums()
+    for name, m in zip(FIVE, SIZES, strict=True):
+        rows = sv.Sites([np.eye(D)[[0] * m]], [np.ones(m)])
+        sums.site[name] = Summing(sums.agreement, sums.agreement.oracle_for(name, rows))
+    for k in range(1, q + 1):
+        sums.take(*sums.turn(k))
+    oracle = sums.site["rome"].oracle
+    part = sums.agreement.algorithm.exact(q, sums.state["rome"], oracle)
+    assert np.abs(part).max() <= 80 * sums.agreement.algorithm.largest_part(q, oracle)
+
+
+def test_single_messages_are_not_for_reading():
+    with pytest.raises(UnsupportedError, match="the sum over all sites"):
+        _Everyone(np.zeros((1, 1, 1))).neighbours()
