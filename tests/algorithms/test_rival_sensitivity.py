@@ -18,10 +18,11 @@ GRAPH = sv.graphs.complete(2)
 COMMON = {"rounds": 20, "rho": RHO, "lam": LAM, "epsilon": 2.0}
 OPTIONS = COMMON | {"local_steps": 1, "diameter": 5.0, "relaxation": 0.7}
 # The curator's messages are private only as an average, and objective perturbation moves the objective: both below.
+# Masked sums have pages of their own: test_masked_privacy.py and test_spread.py.
 ADDITIVE = {
     name: algorithm
     for name, algorithm in every.algorithms(OPTIONS, every.is_private_but_ipadmm).items()
-    if not isinstance(algorithm, (*harness.OBJECTIVE, al.TrustedCurator))
+    if not isinstance(algorithm, (*harness.OBJECTIVE, al.TrustedCurator, al.MaskedNewton))
 }
 
 

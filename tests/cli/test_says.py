@@ -13,7 +13,7 @@ from sklearn import metrics
 from cli.conftest import QUICK, SCHEMA, write
 from sottovoce import models
 from sottovoce.files.models.coefficients import coefficients
-from sottovoce.files.schema import Schema, encoding
+from sottovoce.files.schema import Schema, files
 from sottovoce.studies import run
 from sottovoce.studies.config import TrainConfig
 
@@ -51,7 +51,7 @@ def test_one_line_is_that_of_the_file(given, tmp_path, cli):
 def test_figures_are_those_of_the_model_in_the_file(given, clinic, tmp_path, answer):
     said = answer(*given, "--out", tmp_path / "run", "--test-data", clinic)
     model = models.load(tmp_path / "run" / "model.safetensors")
-    data = encoding.encode(clinic, model.schema)
+    data = files.encode(clinic, model.schema)
     z, ill = model.outputs(data.features)[:, 0], data.labels > 0
     found, none = said["metrics"]["consensus"], said["metrics"]["no_model"]
     assert found["auc"] == pytest.approx(metrics.roc_auc_score(ill, z))
@@ -75,7 +75,7 @@ def test_figures_are_those_of_the_model_in_the_file(given, clinic, tmp_path, ans
 def test_regression_is_in_the_unit_of_the_label(numbers, tmp_path, answer, cli):
     said = answer(*numbers, "--out", tmp_path / "run")
     model = models.load(tmp_path / "run" / "model.safetensors")
-    data = encoding.encode(numbers[2], model.schema)
+    data = files.encode(numbers[2], model.schema)
     z, y = model.outputs(data.features)[:, 0], data.labels
     found, none = said["metrics"]["consensus"], said["metrics"]["no_model"]
     assert found["mean_absolute_error"] == pytest.approx(metrics.mean_absolute_error(y, z))
@@ -161,7 +161,7 @@ def test_coefficients_are_in_the_units_of_the_columns(tmp_path, label, norm):
     (tmp_path / "rows.csv").write_text("age,dose,ward,smoker,y\n61,-2,south,yes,1\n25,7.5,east,no,0\n")
     (tmp_path / "rows.csv").write_text((tmp_path / "rows.csv").read_text().replace(",1\n", ",yes\n").replace(
         ",0\n", ",no\n") if label == CLASSES else (tmp_path / "rows.csv").read_text())  # fmt: skip
-    data = encoding.encode(tmp_path / "rows.csv", schema)
+    data = files.encode(tmp_path / "rows.csv", schema)
     draws = np.random.default_rng(0)
     from sottovoce import IPADMM, losses
 

@@ -10,6 +10,7 @@ from helpers import problems
 from sottovoce import graphs
 from sottovoce.estimators import training
 from sottovoce.problem.losses import Logistic
+from sottovoce.problem.problem import Problem
 
 UNEQUAL = {"north": 3000, "south": 200, "west": 60, "east": 40}
 
@@ -50,6 +51,7 @@ def test_unknown_weights_are_refused_in_one_line(cli):
 def test_estimators_plan_them():
     rng = np.random.default_rng(0)
     sites = problems.sites(rng, UNEQUAL.values(), d=4)
-    objective = training.Objective(Logistic(), 1e-4, None, 0.5, 1e-5)
-    chosen = training.choose(None, {"rounds": 10}, objective, sites, graphs.complete(4)).algorithm
+    objective = {"loss": Logistic(), "lam": 1e-4, "max_grad_norm": None, "epsilon": 0.5, "delta": 1e-5}
+    problem = Problem(sites, graphs.complete(4))
+    chosen = training.choose("ipadmm", {"rounds": 10}, objective, problem).algorithm
     assert (chosen.weights, chosen.lam) == ("squared", 1e-4)

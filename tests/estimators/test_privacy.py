@@ -186,8 +186,8 @@ def test_nothing_but_the_release_is_kept(two, quick):
     model = PrivateLogisticRegression(1.0, **quick, data_norm=3.0, classes=["no", "yes"], sites=3).fit(X, y)
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert fitted == {
-        "classes_", "coef_", "intercept_", "loss_", "n_features_in_", "n_iter_", "n_sites_", "plan_", "privacy_",
-        "site_rows_",
+        "classes_", "coef_", "intercept_", "leaks_", "loss_", "n_features_in_", "n_iter_", "n_sites_", "plan_",
+        "privacy_", "site_rows_",
     }  # fmt: skip
     content = pickle.dumps(model)
     for word in (

@@ -102,7 +102,7 @@ def test_row_scores_lie_between_0_and_1(numbers, quick, base, two):
 
 
 @SEEDED
-@pytest.mark.filterwarnings("ignore:epsilon=30 .*protects next to nothing:sottovoce.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore:epsilon=.*protects next to nothing:sottovoce.errors.PrivacyLeakWarning")
 def test_regression(numbers, quick, monkeypatch):
     monkeypatch.setattr(search, "repetitions", lambda *_: 8)
     model = PrivateRobustRegressor(**quick, data_norm=3.0, y_bounds=(0, 100))

@@ -68,7 +68,9 @@ def test_everything_is_there_and_nothing_is_fetched(run):
 
 def test_where_the_guarantee_depends_on_who_colludes_that_is_drawn(run, tmp_path):
     config = TrainConfig(algorithm="masked", nodes=5, colluding=1, rounds=3, runs=1, record=1)
-    folder.write(train(config), tmp_path / "masked")
+    trained = train(config)
+    folder.write(trained, tmp_path / "masked")
+    folder.add_scores(trained, tmp_path / "masked")
     seen = Seen(run_page(folder.read(tmp_path / "masked")))
     assert {*SECTIONS, "colluding"} <= set(seen.ids)
     assert len(seen.ids) == len(set(seen.ids))

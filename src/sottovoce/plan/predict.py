@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
-from sottovoce.algorithms import PrivateAlgorithm
+from sottovoce.algorithms.base import PrivateAlgorithm
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array
 from sottovoce.plan.choose import Setting, Task, as_algorithm

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.algorithms import PrivateAlgorithm
+from sottovoce.algorithms.base import PrivateAlgorithm
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array, Ints

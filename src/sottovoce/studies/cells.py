@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sottovoce.algorithms import MaskedNewton, registry
+from sottovoce.algorithms import registry
+from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
