@@ -299,7 +299,9 @@ def test_part_of_the_sites_need_the_number_of_all_rows():
 def test_no_bound_on_rows_is_refused():
     sites = sv.Sites([np.eye(3)], [np.ones(3)], data_norm=math.inf)
     algorithm = made(colluding=0, max_grad_norm=1.0)
-    with pytest.raises(sv.InputError, match=r"a bound on the norm of rows, got data_norm=inf\. Declare"):
+    with pytest.raises(
+        sv.InputError, match=r"a bound on the norm of rows, 1e-140 or more, got data_norm=inf\. Declare"
+    ):
         sv.simulate(algorithm, sites, sv.graphs.complete(1))
 
 
@@ -311,5 +313,13 @@ def test_an_epsilon_beyond_the_grid_is_refused():
 
 def test_more_numbers_than_a_message_holds_are_refused(monkeypatch):
     monkeypatch.setattr("sottovoce.algorithms.masked.MOST_NUMBERS", 4)
-    with pytest.raises(sv.InputError, match=r"at most 4 numbers in a message, got d=5\. Use fewer"):
+    with pytest.raises(sv.InputError, match=r"at most 4 numbers in a message, got d=15\. Use fewer"):
         made().statement(site_of(made()))
+
+
+def test_rows_whose_squares_vanish_are_refused():
+    """Their second moments would be moved by more than was reckoned with, as numbers that small have few digits."""
+    features = [np.full((3, 2), 1e-163)] * 3
+    sites = sv.Sites(features, [np.ones(3)] * 3, data_norm=1.6e-162)
+    with pytest.raises(sv.InputError, match="rows may be in a larger unit"):
+        sv.simulate(made(), sites, sv.graphs.complete(3))

@@ -95,6 +95,23 @@ def test_a_stranger_s_table_is_priced_anew(change, told):
         PrivacyStatement.from_dict(data)
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([(0, 1.0, 1.0), (3, 1e6, 1e-5)], "no more noise than those who collude less"),
+        ([(99, 0.1, 1e4)], "the event's own noise"),
+        ([(99, 0.1, 1e4), (0, 1.0, 1.0)], "in the order of colluding sites"),
+        ([(0, 1.0, 1.0), (0, 1.0, 1.0)], "each number once"),
+        ([(0, 0.5, 50.0), (3, 0.1, None)], "the event's own noise"),
+    ],
+)
+def test_a_stranger_s_table_cannot_promise_what_its_event_does_not(lines, told):
+    data = json.loads(statement().to_json())
+    data["observers"] = [dict(zip(("colluding", "noise", "epsilon"), line, strict=True)) for line in lines]
+    with pytest.raises(sv.InputError, match=told):
+        PrivacyStatement.from_dict(data)
+
+
 def test_a_statement_from_before_observers_is_read():
     data = json.loads(statement().to_json())
     del data["observers"]

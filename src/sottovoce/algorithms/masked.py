@@ -61,6 +61,7 @@ FEWEST, MOST_WALKED, MOST, UNTROUBLED = 4, 9, 16, 299  # the last without noise,
 FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
 
 WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
+SHORTEST_BOUND = 1e-140  # on the norm of rows: second moments of much shorter ones would lose digits, or vanish
 MOST_NUMBERS = 2**24  # in a message, which then is as long as one may be
 GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
 MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
@@ -445,9 +446,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
         refuse_incomplete(site, type(self).__name__)
         n = site.n
         self.expect_sites(n)
+        bound = site.sites.data_norm
         _expect(
-            math.isfinite(site.sites.data_norm), "a bound on the norm of rows", "Declare it, and clip to it",
-            data_norm=site.sites.data_norm,
+            SHORTEST_BOUND <= bound < math.inf, f"a bound on the norm of rows, {SHORTEST_BOUND:g} or more",
+            "Declare it, and clip to it; rows may be in a larger unit", data_norm=bound,
         )  # fmt: skip
         self.expect_message(site.sites.d)
         _expect(

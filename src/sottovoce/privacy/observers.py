@@ -7,7 +7,7 @@ leave max(1, u - k), since a site always knows that its own share is there. docs
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb, inf, isfinite
 from typing import TYPE_CHECKING, Any, final
 
@@ -70,6 +70,18 @@ class Sight:
         honest = line.epsilon >= cost * (1 - 1e-9)
         expect(honest, f"an epsilon of at least {cost:.6g} against {k} colluding sites", epsilon=line.epsilon)
         return line
+
+
+def check_table(lines: tuple[Sight, ...]) -> None:
+    """Refuse a stranger's table that no run can have: who collude more know more of the noise, and the event's own
+    noise is what is left of it in one of the lines. In a table of one line, that is the line.
+    """
+    numbers, noises = [line.colluding for line in lines], [line.noise for line in lines]
+    rising = all(a < b for a, b in pairwise(numbers))
+    expect(rising, "observers in the order of colluding sites, each number once", colluding=numbers[:20])
+    falling = all(a >= b for a, b in pairwise(noises))
+    expect(falling, "observers that see no more noise than those who collude less", noise=noises[:20])
+    expect(not lines or 1.0 in noises, "an observer who sees the event's own noise, noise=1", noise=noises[:20])
 
 
 def shares_left(shares: int, colluding: int) -> int:

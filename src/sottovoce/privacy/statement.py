@@ -14,7 +14,7 @@ from sottovoce.errors import expect
 from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
 from sottovoce.privacy.accounting.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated, event_from_dict
-from sottovoce.privacy.observers import MOST_LINES, Sight, seen
+from sottovoce.privacy.observers import MOST_LINES, Sight, check_table, seen
 from sottovoce.settings import check_keys, typed
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class PrivacyStatement:
         lines = typed("observers", table["observers"], tuple[Any, ...])
         expect(len(lines) <= MOST_LINES, f"at most {MOST_LINES} observers", observers=len(lines))
         made = replace(made, observers=tuple(Sight.from_dict(line, made.event, made.delta) for line in lines))
+        check_table(made.observers)
         for name in ("epsilon", "target_epsilon", "delta", "sigma"):
             number = getattr(made, name)
             expect(number is None or number >= 0, f"a number {name} >= 0", **{name: number})
