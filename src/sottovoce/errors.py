@@ -4,6 +4,9 @@ Every message says what was expected, what came (name=value) and, where it helps
 line prints such an error as one line; anything else that escapes is a bug.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SottovoceError(Exception):
     """Base of every error that this library raises on purpose."""
@@ -34,3 +37,13 @@ def expect(condition: bool, expected: str, **came: object) -> None:
     if not condition:
         values = ", ".join(f"{name}={value!r}" for name, value in came.items())
         raise InputError(f"Expected {expected}, got {values}.")
+
+
+@contextmanager
+def naming(**where: object) -> Iterator[None]:
+    """What was read in this block came from somewhere; an error about it names the place: ... In config='a.toml'."""
+    try:
+        yield
+    except InputError as error:
+        places = ", ".join(f"{name}={str(place)!r}" for name, place in where.items())
+        raise InputError(f"{error} In {places}.") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.cli.output import Stopped
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, naming
 
 if TYPE_CHECKING:
     from sottovoce.studies.reproduce import Study
@@ -63,16 +63,14 @@ def compare(
     from sottovoce.studies import compare as experiment
 
     settings = load(config)
-    try:
+    with naming(config=config):
         comparison = experiment.read_comparison(settings)
-    except InputError as error:
-        raise InputError(f"{str(error).rstrip('.')}, in config={str(config)!r}.") from error
 
     from sottovoce.studies.report.study_page import write_study
 
     with _watched(quiet) as watcher:
         study = experiment.run_comparison(
-            comparison, out, title=f"ComparisonFile: {config.stem}", command=f"sottovoce compare {config.name}",
+            comparison, out, title=f"Comparison: {config.stem}", command=f"sottovoce compare {config.name}",
             watcher=watcher,
         )  # fmt: skip
         write_study(study, out)

@@ -126,7 +126,7 @@ class Sites:
     def _refuse_not_finite(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.labels))
         if len(bad):
-            raise InputError(f"Expected finite labels, got {self.labels[bad[0]]} at {self.where(bad[0])}.")
+            raise InputError(f"Expected finite labels, got NaN or infinity at {self.where(bad[0])}.")
         if not self.rows.is_finite():
             norms = self.rows.norms()
             raise InputError(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError, expect, naming
 
 LARGEST_TEXT = 4_000_000
 _LONGEST_LINE = 100  # longer lists take one line per entry
@@ -30,11 +30,13 @@ def parse(text: str, what: str = "TOML", most: int = LARGEST_TEXT) -> dict[str, 
 def load(path: Path) -> dict[str, Any]:
     """The settings in a file of options. They may be spelt with - or _, and are named with _ here."""
     try:
-        return underscored(parse(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"Expected a TOML file, got config={str(path)!r}: {error.strerror}.") from error
-    except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{str(error).rstrip('.')}, in config={str(path)!r}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"Expected a TOML file in UTF-8, got config={str(path)!r}: {error}.") from error
+    with naming(config=path):
+        return underscored(parse(text))
 
 
 def underscored(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ is in `choices`, which is imported when a configuration is made; the objects tha
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -129,10 +129,6 @@ class TrainConfig:
     def from_toml(cls, text: str) -> "TrainConfig":
         """Read settings from TOML text: the option names at top level."""
         return cls.read(toml.parse(text))
-
-    def with_overrides(self, table: Mapping[str, Any]) -> "TrainConfig":
-        """The same with some settings changed."""
-        return replace(self, **_spelt(table))
 
     def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
         """The same with the defaults written out, so that it means the same when they change.

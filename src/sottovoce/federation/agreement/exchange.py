@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, final
 
-from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.errors import InputError, PrivacyError, expect, naming
 from sottovoce.federation.agreement.identity import (
     KEY_BYTES,
     SIGNATURE_BYTES,
@@ -84,10 +84,8 @@ class MaskKey:
     @classmethod
     def load(cls, path: Path) -> "MaskKey":
         """The key in a one-line text file."""
-        try:
+        with naming(file=path):
             return cls.from_text(read_public(path))
-        except InputError as error:
-            raise InputError(f"{str(error).rstrip('.')}, in file {str(path)!r}.") from None
 
     def save(self, path: Path) -> None:
         """Write the one-line text file; an existing file is never replaced."""

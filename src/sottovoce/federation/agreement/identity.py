@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.errors import InputError, PrivacyError, expect, naming
 from sottovoce.settings.disk import write_new
 
 if TYPE_CHECKING:
@@ -95,10 +95,8 @@ class PublicKey:
     @classmethod
     def load(cls, path: Path) -> "PublicKey":
         """The key in a one-line text file."""
-        try:
+        with naming(file=path):
             return cls.from_text(read_public(path))
-        except InputError as error:
-            raise InputError(f"{str(error).rstrip('.')}, in file {str(path)!r}.") from None
 
     def save(self, path: Path) -> None:
         """Write the one-line text file; an existing file is never replaced."""

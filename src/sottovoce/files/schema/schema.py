@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
 
 from sottovoce import settings
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError, expect, naming
 from sottovoce.files.schema import parse
 from sottovoce.files.schema.cells import brief, check_word
 from sottovoce.files.schema.columns import Column
@@ -177,7 +177,5 @@ class Schema:
     def load(cls, path: str | Path) -> "Schema":
         """From a schema file; errors name it."""
         text = parse.read_text(Path(path))
-        try:
+        with naming(schema=path):
             return cls.loads(text)
-        except InputError as error:
-            raise InputError(f"{str(error).rstrip('.')}, in schema={str(path)!r}.") from error

@@ -217,16 +217,10 @@ class Huber(Loss):
         return np.maximum(np.sign(theta - np.abs(z - b)), 0.0)
 
 
-@final
 @dataclass(frozen=True)
-class Quantile(_Kinked):
-    """The pinball loss, whose minimiser is the `level` quantile: level max(-r, 0) + (1 - level) max(r, 0).
+class _Pinball(Loss):
+    """What the two quantile losses share: the level, and how steep the sides are."""
 
-    Args:
-        level: strictly between 0 and 1; 1/2 is half of `Absolute`.
-    """
-
-    name = "quantile"
     labels = Reals()
     level: float = 0.5
 
@@ -242,6 +236,18 @@ class Quantile(_Kinked):
     def slope_bound(self) -> float:
         """The steeper of the two sides."""
         return max(self.level, 1 - self.level)
+
+
+@final
+@dataclass(frozen=True)
+class Quantile(_Pinball, _Kinked):
+    """The pinball loss, whose minimiser is the `level` quantile: level max(-r, 0) + (1 - level) max(r, 0).
+
+    Args:
+        level: strictly between 0 and 1; 1/2 is half of `Absolute`.
+    """
+
+    name = "quantile"
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:
@@ -257,7 +263,7 @@ class Quantile(_Kinked):
 
 @final
 @dataclass(frozen=True)
-class SmoothedQuantile(Loss):
+class SmoothedQuantile(_Pinball):
     """`Quantile` averaged over shifts of the label by up to 1/10: its slope rises from -level to 1 - level, evenly,
     between r = -1/10 and 1/10, and is the same beyond.
 
@@ -269,22 +275,7 @@ class SmoothedQuantile(Loss):
     """
 
     name = "smoothed-quantile"
-    labels = Reals()
     smoothness_bound = 5.0
-    level: float = 0.5
-
-    def __post_init__(self) -> None:
-        expect(0 < self.level < 1, "0 < level < 1", level=self.level)
-
-    @property
-    def theta(self) -> float:
-        """The level."""
-        return self.level
-
-    @property
-    def slope_bound(self) -> float:
-        """The steeper of the two sides."""
-        return max(self.level, 1 - self.level)
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:
