@@ -1,5 +1,6 @@
 """What `train` promises of a private file: by its own statement, its figures, its files and its refusals."""
 
+import errno
 import itertools
 import json
 import math
@@ -320,3 +321,21 @@ def test_a_pure_total_is_counted_and_can_be_read_back(given, clinic, tmp_path, a
     assert trained.result.privacy.epsilon == pytest.approx(50, rel=1e-6)
     models.save(trained.model(), tmp_path / "model.safetensors")
     assert models.load(tmp_path / "model.safetensors").privacy == trained.result.privacy
+
+
+# -- a disk that fills up -------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_cannot_be_written_is_printed(given, tmp_path, cli, monkeypatch):
+    def no_room(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", no_room)
+    code, out, err = cli(*given, "--nodes", 3, "--out", tmp_path / "run")
+    assert (code, (tmp_path / "run").exists()) == (2, False)
+    assert "No space left on device" in err
+    assert "keep what was printed" in err
+    printed = json.loads(out)
+    model = printed["model"]
+    assert len(model["weights"]) == len(model["features"])
+    assert printed["privacy"]["epsilon"] <= 8

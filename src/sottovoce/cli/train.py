@@ -12,6 +12,7 @@ import typer
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
 from sottovoce.cli.output import Stopped
+from sottovoce.errors import InputError
 from sottovoce.settings.toml import load
 from sottovoce.studies.config import TrainConfig
 
@@ -60,7 +61,7 @@ def train(
     tell = None if quiet or json else output.note
     if private:
         _warn(tell, out, budget, json, quiet)
-    keep = None if out is None else partial(folder.write, out=out)
+    keep = None if out is None else partial(_keep, out=out)
     try:
         with output.progress(quiet) as progress:
             trained = run.train(
@@ -100,6 +101,7 @@ class _Paid:
 
 
 _SCORING = "interrupted while the models were scored"
+_PRINTED = "Its cost is spent, so the model is printed instead, as JSON and with its guarantee: keep what was printed."
 _SPENT = "The whole run counts as spent: budgets were charged for all of its rounds."
 _ADDS_UP = (
     "Every run on the same rows costs, and costs add up: nobody counts them here. Start one budget for these rows "
@@ -119,6 +121,20 @@ def _warn(tell: Callable[[str], None] | None, out: Path | None, budget: Path | N
         output.note(_NOT_KEPT)
     if budget is None and tell is not None:
         tell(_ADDS_UP)
+
+
+def _keep(trained: Any, out: Path) -> None:
+    """Write the folder. If that fails, what private rows have paid for is printed: it cannot be computed again."""
+    from sottovoce.studies import folder
+
+    try:
+        folder.write(trained, out)
+    except InputError as error:
+        if not trained.problem.private:
+            raise
+        paid = {"model": trained.model().to_dict(), "privacy": trained.result.privacy.to_dict()}
+        print(json_module.dumps(paid, indent=2, allow_nan=False))
+        raise InputError(f"{error} {_PRINTED}") from error
 
 
 def _in_the_rounds(trained: Any) -> bool:
