@@ -255,7 +255,7 @@ class FormulasType(types.Opaque):
 
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
-        compiled = (loss.value, loss.slope, loss.curvature, base.sign)
+        compiled = (loss.value, loss.parts, loss.slope, loss.curvature, base.sign)
         # The name of the class alone would find a kernel that was compiled for an older formula.
         digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
@@ -315,6 +315,11 @@ def value(of: Any, z: Any, b: Any, theta: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
+def parts(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """The loss as (x, y), where it is x + ln(y) and 1 <= y <= 2."""
+    raise NotImplementedError("compiled code only")
+
+
 def curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
     """The loss's second derivative in z, almost everywhere."""
     raise NotImplementedError("compiled code only")
@@ -338,6 +343,18 @@ def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
         return formula(z, b, theta)
+
+    return call
+
+
+@overload(parts, jit_options={"forceinline": True})
+def _parts(of: Any, z: Any, b: Any, theta: Any) -> Any:
+    """`parts`: the class's own, or the value and no logarithm."""
+    made_so = of.loss.parts is not Loss.parts
+    formula = _compiled(of.loss.parts if made_so else of.loss.value)
+
+    def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
+        return formula(z, b, theta) if made_so else (formula(z, b, theta), 1.0)
 
     return call
 

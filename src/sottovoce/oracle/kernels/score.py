@@ -1,6 +1,8 @@
 """Sums over all rows of the loss and of the right answers, for many models at once. Lanes are models.
 
 These figures are read off rows without noise. They are for the holder of the rows, and no algorithm looks at them.
+
+Predictions are made in the precision of the models; sums over many rows are kept in double precision.
 """
 
 from typing import Any
@@ -8,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.oracle.kernels.formulas import formulas, sign, value
+from sottovoce.oracle.kernels.formulas import formulas, parts, sign
 from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, store, width
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, kernel, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
 # Rows of one item of work. Each item's sums are added up in order, so the total depends on this number alone.
 _BLOCK = 1024
-_NARROW, _WIDE = Lanes(16), Lanes(32)
+# Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
+# logarithm is taken: the product stays far below the largest number of single precision, 2^128.
+_FEW = 64
+_NARROW = Lanes(16)
+_WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
 @kernel
@@ -27,17 +33,23 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, of: Any, theta: flo
     tile = aligned(d * size, models)
     sums = np.empty(2 * size)
     item = claim(counter)
+    zero, one = models.dtype.type(0), models.dtype.type(1)
     while item < items:
         block, first = item // tiles, item % tiles * size
         count = min(size, models.shape[2] - first)
         copy_in(tile, lanes, models, 0, first, count)
-        # In double precision, whatever the models are in: a block has a thousand terms.
         loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
-        for j in range(block * _BLOCK, min((block + 1) * _BLOCK, len(labels))):
-            b = at(labels, j)
-            z = dot(rows, j, tile, lanes)
-            loss = loss + convert(value(of, z, b, theta), 0.0)
-            right = right + convert(sign(z) == b, 0.0)
+        end = min((block + 1) * _BLOCK, len(labels))
+        for start in range(block * _BLOCK, end, _FEW):
+            straight, product, found = broadcast(zero, lanes), broadcast(one, lanes), broadcast(zero, lanes)
+            for j in range(start, min(start + _FEW, end)):
+                b = at(labels, j)
+                z = dot(rows, j, tile, lanes)
+                x, y = parts(of, z, b, theta)
+                straight, product = straight + x, product * y
+                found = found + (sign(z) == b)
+            loss = loss + (convert(straight, 0.0) + np.log(convert(product, 0.0)))
+            right = right + convert(found, 0.0)
         store(sums, 0, loss)
         store(sums, size, right)
         for q in range(count):
@@ -50,8 +62,8 @@ def score(rows: Csr | Dense, labels: Array, loss: Loss, models: Array) -> tuple[
     """Sum of the losses, and number of rows whose label is the sign of the prediction, for each column of `models`.
 
     Args:
-        rows: all rows, in the precision of `models`.
-        labels: (rows,) in the precision of `models`.
+        rows: all rows, in either precision.
+        labels: (rows,) in either precision.
         loss: the loss.
         models: (d, models), C-contiguous.
 
@@ -61,7 +73,7 @@ def score(rows: Csr | Dense, labels: Array, loss: Loss, models: Array) -> tuple[
     expect_one_output(loss, "This kernel")
     blocks, count = -(-len(labels) // _BLOCK), models.shape[1]
     losses, hits = np.empty((blocks, count)), np.empty((blocks, count))
-    lanes = _WIDE if count > _NARROW.count else _NARROW
+    lanes = _WIDE[models.dtype] if count > _NARROW.count else _NARROW
     share_out(
         _score, blocks * -(-count // lanes.count), rows, labels, formulas(type(loss)), float(loss.theta),
         models[None], losses, hits, lanes,

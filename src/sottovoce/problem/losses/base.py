@@ -158,6 +158,13 @@ class Loss(ABC):
         """
 
     @staticmethod
+    def parts(z: Array, b: Array, theta: float) -> tuple[Array, Array]:
+        """(x, y) with loss = x + ln(y) and 1 <= y <= 2, for losses that are made so: a sum over many rows then takes
+        one logarithm, of the product of the y. Kernels ask for it only where it is overridden.
+        """
+        raise NotImplementedError
+
+    @staticmethod
     @abstractmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
         """Its derivative in z; one fixed subgradient at a kink."""

@@ -59,6 +59,12 @@ class Logistic(Loss):
         return np.maximum(-m, 0.0) + np.log1p(e)
 
     @staticmethod
+    def parts(z: Array, b: Array, theta: float) -> tuple[Array, Array]:
+        """max(-m, 0) and 1 + exp(-|m|)."""
+        m = b * z
+        return np.maximum(-m, 0.0), 1 + np.exp(-np.abs(m))
+
+    @staticmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
         """-b / (1 + exp(m)); the numerator is 1 for m < 0 and exp(-m) otherwise, so nothing overflows."""
         m = b * z

@@ -1,0 +1,57 @@
+"""Scores of the compiled oracle: in single precision where nobody can tell, in double where one could."""
+
+import numpy as np
+import pytest
+from scipy.special import xlogy
+
+from sottovoce import IPADMM
+from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.plain import Oracle
+from sottovoce.problem.graphs import complete
+from sottovoce.problem.losses import Logistic
+from sottovoce.problem.sites import Sites
+
+
+def oracles(scale):
+    draws = np.random.default_rng(3)
+    rows = draws.normal(size=(5_000, 20))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = np.where(rows @ draws.normal(size=20) + draws.normal(size=5_000) > 0, 1.0, -1.0)
+    sites = Sites([rows], [labels], data_norm=1.0)
+    models = draws.normal(size=(20, 40))
+    models *= scale / np.linalg.norm(models, axis=0)
+    made = (IPADMM().oracle(sites, complete(1), kind) for kind in (Oracle, CompiledOracle))
+    return *made, models
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 99.0])
+def test_single_precision_cannot_be_told(scale):
+    plain, compiled, models = oracles(scale)
+    expected, got = plain.score(models), compiled.score(models)
+    np.testing.assert_allclose(got.risk, expected.risk, rtol=0, atol=1e-6)
+    assert np.any(got.risk != expected.risk)  # it is single precision that was looked at
+    np.testing.assert_allclose(got.accuracy, expected.accuracy, rtol=0, atol=2 / 5_000)
+
+
+@pytest.mark.parametrize("scale", [101.0, 1e6, 1e300])
+def test_large_models_are_scored_in_double(scale):
+    plain, compiled, models = oracles(scale)
+    expected, got = plain.score(models), compiled.score(models)
+    np.testing.assert_allclose(got.risk, expected.risk, rtol=1e-13)
+    assert got.accuracy.tolist() == expected.accuracy.tolist()
+
+
+def test_a_model_that_is_no_number_has_no_score():
+    plain, compiled, models = oracles(1.0)
+    models[3, 7] = np.nan
+    for site in (plain, compiled):
+        risk = site.score(models).risk
+        assert np.flatnonzero(np.isnan(risk)).tolist() == [7]
+
+
+def test_a_logistic_loss_is_a_straight_part_and_a_logarithm():
+    z = np.concatenate([np.linspace(-40, 40, 1_001), [-700.0, 700.0]])
+    for b in (-1.0, 1.0):
+        straight, factor = Logistic.parts(z, b, 0.0)
+        assert np.all((factor >= 1) & (factor <= 2))
+        np.testing.assert_allclose(straight + xlogy(1, factor), np.logaddexp(0, -b * z), rtol=1e-15, atol=3e-16)
