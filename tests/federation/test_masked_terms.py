@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members, members
 from helpers.site_runs import FIVE, Federation
-from sottovoce.algorithms import registry
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
 from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
@@ -173,8 +172,8 @@ def test_a_worst_case_holds_against_all_others():
 def test_sites_refuse_it_before_anything_is_made(tmp_path, monkeypatch, capsys):
     """Signed by all, and refused by the site and by the operator: nothing is opened, drawn or written."""
     monkeypatch.chdir(tmp_path)
-    keys, _, sites = masked_members()
-    a = masked_agreement(sites)
+    keys, _, sites = masked_members(FIVE, (30, 20, 25, 40, 10))
+    a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
     signing.save(a, tmp_path / "federation.toml")
     for name in a.names:
         keys[name].save(tmp_path / f"{name}.signing.pem")
@@ -185,7 +184,7 @@ def test_sites_refuse_it_before_anything_is_made(tmp_path, monkeypatch, capsys):
     assert main(run) == 2
     said = capsys.readouterr().err
     assert "Expected an agreement that sites of this version can run, got algorithm='masked'" in said
-    assert "agree on another algorithm" in said
+    assert "agree on spare=0" in said
     assert main(["federation", "open", "--federation=federation.toml", "--server=tls://127.0.0.1:1"]) == 2
     assert "got algorithm='masked'" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == before
@@ -193,12 +192,12 @@ def test_sites_refuse_it_before_anything_is_made(tmp_path, monkeypatch, capsys):
 
 def test_no_seat_is_taken():
     with Federation(sv.graphs.complete(3), (5, 5, 5), sv.IPADMM(rounds=2, diameter=1.0)) as federation:
-        keys, _, sites = masked_members(federation.names, (5, 5, 5))
-        a = masked_agreement(sites)
-        with pytest.raises(UnsupportedError, match="sites do not exchange masked sums yet"):
+        keys, _, sites = masked_members(FIVE, (5,) * 5)
+        a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
+        with pytest.raises(UnsupportedError, match="sites cannot make a masked sum again yet"):
             Seat(agreement=a, site="berlin", rows=federation.sites(["berlin"]), key=keys["berlin"], ledger=None,
                  journal=None)  # fmt: skip
-    assert registry.entry("masked").not_at_sites is not None
+    terms.expect_runnable(masked_agreement().algorithm)
     terms.expect_runnable(agreement().algorithm)
 
 
@@ -259,7 +258,7 @@ def test_from_keys_to_a_table_of_observers_and_signatures(place):
     for line in table:
         assert line.epsilon <= float(shown[str(line.colluding)]) <= line.epsilon * 1.0001
     for fact in ("Promise to every site, if at most 1 sites collude", "every sum holds at least 4 sites",
-                 "one of at least 3 shares", "it can be signed, and not be run by this version",
+                 "one of at least 3 shares",
                  a.member("rome").mask_key.fingerprint, a.member("rome").public_key.fingerprint):  # fmt: skip
         assert fact in told.replace("\n", " "), fact
     for name in a.names:
@@ -274,6 +273,7 @@ def test_attempts_are_told_before_anyone_signs(place):
     told = run("show", "federation.toml").replace("\n", " ")
     assert "after 60 s, make the sum again without it, with fresh noise, at most 2 times in all" in told
     assert "and with at least 3 sites; then stop" in told
+    assert "it can be signed, and not be run by this version: sites cannot make a masked sum again yet" in told
     given[3] = "2"
     run("new", *masked, *sites_given(), *ARRAYS, *given, "--out", "later.toml")
     assert "wait in the first 2 exchanges; later, after 60 s, make" in run("show", "later.toml").replace("\n", " ")

@@ -31,7 +31,9 @@ COMMON = {"rounds": 3, "epsilon": 1.5, "delta": 1e-5, "diameter": 10.0, "lam": 0
 REGRESSION = IPADMM(**COMMON, max_grad_norm=0.5, loss=Huber(0.7), regulariser=ElasticNet(0.3))
 SOFTMAX = IPADMM(**COMMON, loss=Softmax(3))
 ALGORITHMS = [
-    *every.algorithms(COMMON | {"local_steps": 3, "largest_degree": 2}, every.may_run_at_sites, ("fair",)).values(),
+    *every.algorithms(
+        COMMON | {"local_steps": 3, "largest_degree": 2}, every.has_own_noise_at_sites, ("fair",)
+    ).values(),
     IPADMM(**COMMON, local_steps=2, batch_size=4, sampling="poisson", radius=3.0, schedule="constant"),
     REGRESSION,
     SOFTMAX,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from helpers.federations import agreement, members
+from helpers.federations import agreement, masked_members, members
 from helpers.problems import lists
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.mail import Pace
@@ -35,7 +35,11 @@ class Federation:
 
     def __init__(self, graph, sizes, algorithm, seed=3, d=5, names=FIVE, cap=CAP, **changes):
         self.names = names[: len(sizes)]
-        self.keys, sites = members(self.names, sizes)
+        self.masked, self.seeds = isinstance(algorithm, sv.MaskedNewton), dict.fromkeys(self.names)
+        if self.masked:
+            self.keys, self.seeds, sites = masked_members(self.names, sizes)
+        else:
+            self.keys, sites = members(self.names, sizes)
         network = graph.to_networkx()
         edges = tuple((self.names[i], self.names[j]) for i, j in network.edges)
         self.features, self.labels = lists(np.random.default_rng(seed), sizes, d)
@@ -75,7 +79,8 @@ class Federation:
 
     def journal(self, name, file=None):
         commit = committing(self.agreement, name, self.sites([name]))
-        return Journal.open(self.folder / (file or f"{name}.journal"), owner_of(self.agreement, name), commit)
+        path = self.folder / (file or f"{name}.journal")
+        return Journal.open(path, owner_of(self.agreement, name), commit, seed=self.seeds[name])
 
     def seat(self, name, stack, noise=None, **changes):
         """A site, with its files open until the stack is left. With noise it is a test's, else a real one's."""

@@ -55,6 +55,9 @@ def site_run(
     salt: Annotated[
         Path | None, _option("The secret salt of the rows' commitment in the agreement, if it has one.", _DATA)
     ] = None,
+    seed: Annotated[
+        Path | None, _option("First run with masked sums: its seed, which moves into --state. From: site seed.", _WHO)
+    ] = None,
     certificates: Annotated[
         Path | None,
         _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
@@ -96,7 +99,7 @@ def site_run(
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = files.run_folder(state, agreement)
             # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
-            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt))
+            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement.algorithm.rounds))
             opened = stack.enter_context(files.open_ledger(books, data, cap))
         seat = Seat(agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal)

@@ -17,16 +17,15 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from sottovoce import settings
-from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
+from sottovoce.algorithms import IPADMM, MaskedNewton, PrivateAlgorithm, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.oracle.plain import Oracle
 
-MASKED = "masked"
-# What an agreement may name, in the order of the registry. Masked sums can be agreed on before sites can run them.
-ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None or name == MASKED)
+# In the order of the registry.
+ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
 # Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site;
 # and what a guarantee rests on is for people to read before they sign.
 _NEEDED = ("diameter", "largest_degree", "colluding", "least_sites", "total_rows")
@@ -54,7 +53,7 @@ def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
     if name not in REGISTRY:
         raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
     line = REGISTRY[name]
-    if name not in ALLOWED:
+    if line.not_at_sites is not None:
         raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {line.not_at_sites}. {choice}")
     return cast("type[PrivateAlgorithm[Any]]", line.kind)
 
@@ -89,7 +88,8 @@ def check(algorithm: PrivateAlgorithm[Any]) -> None:
 
 def why_not_run(algorithm: PrivateAlgorithm[Any]) -> str | None:
     """Why sites of this version cannot run what may be agreed on; None if they can."""
-    return REGISTRY[name_of(algorithm)].not_at_sites
+    lossy = isinstance(algorithm, MaskedNewton) and algorithm.spare > 0
+    return "sites cannot make a masked sum again yet, without one that is lost" if lossy else None
 
 
 def expect_runnable(algorithm: PrivateAlgorithm[Any]) -> None:
@@ -98,7 +98,7 @@ def expect_runnable(algorithm: PrivateAlgorithm[Any]) -> None:
     if reason is not None:
         raise UnsupportedError(
             f"Expected an agreement that sites of this version can run, got algorithm={name_of(algorithm)!r}: {reason}."
-            " It can be written, read and signed; to learn now, agree on another algorithm."
+            " It can be written, read and signed; to learn now, agree on spare=0, and on policy wait or stop."
         )
 
 

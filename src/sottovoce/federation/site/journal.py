@@ -219,7 +219,14 @@ class Journal:
 
     @classmethod
     def open(
-        cls, path: Path, owner: Owner, commit: Commit, salt: bytes | None = None, seed: Seed | None = None
+        cls,
+        path: Path,
+        owner: Owner,
+        commit: Commit,
+        salt: bytes | None = None,
+        seed: Seed | None = None,
+        *,
+        agreed_seed: bool = False,
     ) -> "Journal":
         """The journal at that path, verified; a new one if there is none.
 
@@ -229,12 +236,13 @@ class Journal:
             commit: from a secret salt to what binds the run to the site's rows. It may refuse.
             salt: 32 secret bytes for a new journal; None draws them.
             seed: of this run, for a new journal; None draws one. A journal that has another is refused.
+            agreed_seed: the agreement holds its public half, so none can be drawn for a new journal.
         """
         journal = cls(path, _open_locked(path))
         try:
             with journal._reporting():
                 # A new journal is bound to the rows before anything else: `commit` may still refuse them.
-                journal._begin(owner, commit, salt, seed)
+                journal._begin(owner, commit, salt, None if agreed_seed and seed is None else seed or Seed.generate())
                 journal._verify(owner, commit)
                 journal._load(owner)
                 journal._expect_seed(seed)
@@ -361,7 +369,7 @@ class Journal:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _begin(self, owner: Owner, commit: Commit, salt: bytes | None, seed: Seed | None) -> None:
-        """Make the tables, unless they are there; a crash leaves all of them or none."""
+        """Make the tables, unless they are there; a crash leaves all of them or none. A new journal needs a seed."""
         c = self._connection
         mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         c.execute("PRAGMA synchronous=FULL")
@@ -370,12 +378,17 @@ class Journal:
         c.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
         expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
         if c.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            if seed is None:
+                raise InputError(
+                    f"Expected --seed: the file that the mask key of site {owner.site} was made with, got none, and "
+                    "the run has not begun. Give it, from: sottovoce site seed."
+                )
             with self._writing():
                 for table in _TABLES:
                     c.execute(table)
                 chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
                 c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
-                c.execute("INSERT INTO secret VALUES (1, ?)", ((seed or Seed.generate()).raw,))
+                c.execute("INSERT INTO secret VALUES (1, ?)", (seed.raw,))
             # A new file is on the disk only once its folder is.
             sync_folder(self.path.parent)
 

@@ -10,11 +10,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, NoReturn, TypeVar, final
 
+from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.events import Watcher
-from sottovoce.federation.site.letters import ANSWER_BYTES, NOTICE_BYTES, Words, read_words, words_size
+from sottovoce.federation.site.letters import (
+    ANSWER_BYTES,
+    NOTICE_BYTES,
+    SumWords,
+    Words,
+    read_sum,
+    read_words,
+    sum_size,
+    words_size,
+)
 from sottovoce.federation.site.stops import UsedTwiceError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
 from sottovoce.federation.transport.wire import (
@@ -158,13 +168,26 @@ class Answer(NamedTuple, Generic[T]):
 class Letter(NamedTuple):
     """What a neighbour said in a round, and the bytes that it came as: their digest is what others testify to."""
 
-    words: Words
+    words: Words | SumWords
     data: bytes
 
 
+def spoken(agreement: Agreement) -> Kind:
+    """What the messages of a run's rounds are."""
+    return Kind.SUM if isinstance(agreement.algorithm, MaskedNewton) else Kind.MODEL
+
+
+def payload_size(agreement: Agreement, k: int) -> int:
+    """Bytes of the payload of a message of round k."""
+    sites, a = len(agreement.sites), agreement.algorithm
+    if isinstance(a, MaskedNewton):
+        return sum_size(sites, a.numbers(k, agreement.features))
+    return words_size(sites, agreement.model_size)
+
+
 def largest_message(agreement: Agreement) -> int:
-    """Bytes of the largest message of a run."""
-    size = words_size(len(agreement.sites), agreement.model_size)
+    """Bytes of the largest message of a run. Rounds from the second on are alike."""
+    size = max(payload_size(agreement, k) for k in (1, 2))
     return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
 
 
@@ -194,13 +217,14 @@ class Mail:
         self.agreement, self.site, self.pace, self.watcher = agreement, site, pace, watcher
         self._key, self._transport = key, transport
         self._digest = agreement.digest()
-        self._sizes = {
-            Kind.MODEL: words_size(len(agreement.sites), agreement.model_size),
-            Kind.NOTICE: NOTICE_BYTES,
-            Kind.ANSWER: ANSWER_BYTES,
-        }
+        self._small = {Kind.NOTICE: NOTICE_BYTES, Kind.ANSWER: ANSWER_BYTES}
+        self._spoken = spoken(agreement)
         self._told: Counter[Slot] = Counter()
         self._seen: set[bytes] = set()
+
+    def slot(self, k: int, site: str) -> Slot:
+        """The mailbox of a site's message of round k."""
+        return Slot(k, site, self._spoken)
 
     # -- sealing and opening ------------------------------------------------------------------------------------------
 
@@ -216,11 +240,15 @@ class Mail:
         """What a site said in a round, or `BadMessageError`."""
         payload = self.unseal(slot, data)
         a = self.agreement
-        words = read_words(payload, slot.number, len(a.sites), a.reach)
+        words: Words | SumWords
+        if slot.kind is Kind.SUM:
+            words = read_sum(payload, slot.number, len(a.sites))
+        else:
+            words = read_words(payload, slot.number, len(a.sites), a.reach)
         self._refuse_sending_away(slot.site, words)
         return Letter(words, data)
 
-    def _refuse_sending_away(self, sender: str, words: Words) -> None:
+    def _refuse_sending_away(self, sender: str, words: Words | SumWords) -> None:
         """Nobody goes on without others where that was not agreed, nor without those who are not its neighbours."""
         a = self.agreement
         gone = {name for name, s in zip(a.names, words.testimony, strict=True) if s.gone}
@@ -240,7 +268,8 @@ class Mail:
 
     def _envelope(self, slot: Slot) -> Envelope:
         """What every reader knows of the message in this mailbox before it comes."""
-        return Envelope(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
+        length = self._small.get(slot.kind) or payload_size(self.agreement, slot.number)
+        return Envelope(self.agreement.run, self._digest, slot, length)
 
     # -- delivering ---------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ server that has forgotten our words, or hides them, can then only stop us.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast, final
@@ -28,13 +29,14 @@ from sottovoce.federation.site.absent import Board, Policy, Silence, policy_for
 from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
-from sottovoce.federation.site.letters import Sighting, Words, norm_of
+from sottovoce.federation.site.letters import Heading, Sighting, SumWords, Words, norm_of
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
+from sottovoce.federation.site.masks import Context, Past, Turn
 from sottovoce.federation.site.seat import Seat, as_message
-from sottovoce.federation.site.stops import DivergedError, LostNeighbourError, UsedTwiceError
+from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
 from sottovoce.federation.site.witness import Witness, digest_of
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
-from sottovoce.federation.transport.wire import Slot
+from sottovoce.federation.transport.wire import BadMessageError, Slot
 from sottovoce.problem.graphs import Inbox
 
 T = TypeVar("T")
@@ -151,14 +153,14 @@ class _Run:
         policy.check()
         self.watcher.round_began(k)
         message, state = await self._release(k, before, policy)
-        outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
+        outcome = await self.mail.deliver(self.mail.slot(k, self.seat.site), message)
         self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
         self.probe("published", k)
         letters = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
         # Read back from the bytes that were sent: after a crash these are all there is, and the numbers are the same.
-        own = self.mail.open_letter(Slot(k, self.seat.site), message)
-        after = self._absorb(k, replace(before, state=state), own, letters)
+        own = self.mail.open_letter(self.mail.slot(k, self.seat.site), message)
+        after = await self._taken_in(k, replace(before, state=state), own, letters)
         self.probe("absorbed", k)
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
@@ -177,7 +179,7 @@ class _Run:
             message, state = await self._compute(k, before)
             # Noise is a function of the same things, so only other rows or another history bring out another message.
             if held not in (None, message):
-                self.mail.refuse_held(Slot(k, seat.site), held)
+                self.mail.refuse_held(self.mail.slot(k, seat.site), held)
             self.journal.put(k, message, pack_state(state))
             self.probe("in outbox", k)
         else:
@@ -190,7 +192,12 @@ class _Run:
         """Draw the noise and compute round k: the sealed message, and the state after it. Nothing is written
         or sent.
         """
-        seat, witness = self.seat, before.witness
+        seat, witness, slot = self.seat, before.witness, self.mail.slot(k, self.seat.site)
+        refuse_other_rows(slot, witness.binding_of(self.agreement, seat.site), seat.binding)
+        if seat.masked:
+            said = await self._masked(k, before)
+            self.probe("computed", k)
+            return self.mail.seal(slot, said.to_bytes()), before.state  # it changes with the sum alone
         noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
 
         def release() -> tuple[Array, Any]:
@@ -200,20 +207,38 @@ class _Run:
         vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
         self.probe("computed", k)
         words = Words(np.ascontiguousarray(vector[0, :, 0]), seat.binding, witness.testimony)
-        refuse_other_rows(Slot(k, seat.site), witness.binding_of(self.agreement, seat.site), words.binding)
         # Judged on noisy numbers: that they are too large tells nothing more.
         if not norm_of(words.vector) <= self.agreement.reach:
             raise DivergedError(
                 f"Expected a model of norm at most {self.agreement.reach:g}, the agreed radius, got a noisy one that "
                 f"is longer in round={k}. The steps are too long: agree on a smaller diameter, or on a larger radius."
             )
-        return self.mail.seal(Slot(k, seat.site), words.to_bytes()), state
+        return self.mail.seal(slot, words.to_bytes()), state
+
+    async def _masked(self, k: int, before: Snapshot) -> SumWords:
+        """This site's masked words for sum k."""
+        seat, witness = self.seat, before.witness
+        heard = max(sighting.round for sighting in witness.testimony)
+        past = Past(said=Turn(self.journal.last_said(), 0), heard=Turn(heard, 0))
+
+        def speak() -> SumWords:
+            with one_thread():
+                context = self._context(k, before)
+                words = seat.summing.words(context, before.state, seat.masks, past)
+            return SumWords(words, Heading.of(context), seat.binding, witness.testimony)
+
+        return await asyncio.to_thread(speak)
+
+    def _context(self, k: int, before: Snapshot) -> Context:
+        """What all sites must agree on in sum k. All hear all, so `Witness.chain` is the same at all of them."""
+        names, nobody = self.agreement.names, hashlib.sha256(b"").digest()
+        return self.seat.summing.context(Turn(k, 0), before.state, names, nobody, before.witness.chain)
 
     # -- what others know of us ---------------------------------------------------------------------------------------
 
     async def _look_back(self, k: int, policy: Policy) -> bytes | None:
         """What the site's mailbox of round k holds already; if it is empty, the neighbours are asked."""
-        own = Slot(k, self.seat.site)
+        own = self.mail.slot(k, self.seat.site)
         held = await self.mail.look(own)
         if held is None:
             await self._ask(k, policy)
@@ -265,7 +290,7 @@ class _Run:
             await self._drop(k, name, policy)
 
         letters = await self._gather(
-            k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read), drop
+            k, policy, lambda name, seconds: self.mail.hear(self.mail.slot(k, name), seconds, read), drop
         )
         for name, letter in letters.items():
             # Before anything is absorbed: a run in which somebody lies is not gone on with.
@@ -322,10 +347,35 @@ class _Run:
         self.watcher.dropped(k, name)
         await policy.drop(k, name)
 
+    async def _taken_in(self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter]) -> Snapshot:
+        """The site after round k."""
+        if not self.seat.masked:
+            return self._absorb(k, before, own, letters)
+
+        def add_up() -> Any:
+            with one_thread():  # eigenvectors too must come out the same everywhere
+                return self._summed(k, before, {self.seat.site: own, **letters})
+
+        state = await asyncio.to_thread(add_up)
+        witness = self._extend_witness(k, before.witness, {self.seat.site: own, **letters})
+        return replace(before, state=state, witness=witness)
+
+    def _summed(self, k: int, before: Snapshot, letters: Mapping[str, Letter]) -> Any:
+        """The state after sum k; stops if somebody has masked something else than everyone here was told."""
+        context, said = self._context(k, before), {}
+        for name, letter in letters.items():
+            words = cast(SumWords, letter.words)
+            try:
+                words.heading.refuse_other(name, context)
+            except BadMessageError as error:
+                raise ForkedError(f"Expected everyone to have heard the same until round={k}. {error}") from error
+            said[name] = words.words
+        return self.seat.summing.absorbed(context, before.state, said)
+
     def _absorb(self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter]) -> Snapshot:
         """Take in a round, and undo the past of those who are absent from this round on."""
-        said, state = as_message(own.words.vector), before.state
-        heard = {name: as_message(letter.words.vector) for name, letter in letters.items()}
+        said, state = as_message(_vector(own)), before.state
+        heard = {name: as_message(_vector(letter)) for name, letter in letters.items()}
         edges: dict[str, Array] = {}
         for name, edge in before.edges.items():
             if name in heard:
@@ -358,6 +408,11 @@ class _Run:
         return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
 
 
+def _vector(letter: Letter) -> Floats:
+    """The noisy vector of a message that is not masked."""
+    return cast(Words, letter.words).vector
+
+
 @final
 class FromNeighbours(Inbox):
     """What a site hears that nobody speaks to but its neighbours."""
@@ -385,8 +440,13 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def _result(seat: Seat, last: Snapshot) -> Finished:
-    """What the site ends with: the mean of its own last message and of those that it heard, and its state."""
+    """What the site ends with: the mean of its own last message and of those that it heard, and its state. Of masked
+    sums, the model that everyone computes from them.
+    """
     rounds = seat.agreement.algorithm.rounds
+    if seat.masked:
+        model = np.asarray(seat.agreement.algorithm.outputs(rounds, last.state).last[0, :, 0], dtype=np.float64)
+        return Finished(model, model, rounds, seat.journal.absent, last.state)
     left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
     said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
     return Finished((said + heard) / (1 + left), said, rounds, seat.journal.absent, last.state)

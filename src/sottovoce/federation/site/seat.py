@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 from typing import NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM
+from sottovoce.algorithms import IPADMM, MaskedNewton
 from sottovoce.arrays import Array
-from sottovoce.errors import BudgetError, InputError, PrivacyError
+from sottovoce.errors import BudgetError, InputError, PrivacyError, expect
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.certificates import TLSFiles
@@ -23,7 +24,9 @@ from sottovoce.federation.site.commitment import bind, commit, software
 from sottovoce.federation.site.events import Facts, Spending
 from sottovoce.federation.site.journal import Commit, Journal, Owner, Snapshot
 from sottovoce.federation.site.mail import largest_message, largest_notice
+from sottovoce.federation.site.masks import Masks
 from sottovoce.federation.site.stops import DamagedError
+from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.site.witness import Witness, digest_of
 from sottovoce.federation.transport.jetstream import Told, create_stream, tell_nobody
 from sottovoce.federation.transport.wire import inbox
@@ -32,7 +35,7 @@ from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event
 from sottovoce.privacy.accounting.gaussian import discretisation_divergence
-from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.privacy.books.ledger import Cost, Ledger
 from sottovoce.problem.sites import Sites
 
 
@@ -157,6 +160,12 @@ class Seat:
             )
         _ = self.oracle  # refuses rows that are not as agreed
         self.check_rows()
+        if self.masked:
+            expect(
+                self.noise is None, "masked sums with noise from the site's own seed", noise=type(self.noise).__name__
+            )
+            if self.journal.round < self.agreement.algorithm.rounds:
+                _ = self.masks  # refuses another seed than that of the agreed mask key
         if self.noise is not None:
             require_secure(self.noise, for_tests=self.for_tests)
         if self.drops:
@@ -169,6 +178,21 @@ class Seat:
     def oracle(self) -> Oracle:
         """The rows, bound to the agreed objective; refused unless they are as agreed."""
         return self.agreement.oracle_for(self.site, self.rows)
+
+    @property
+    def masked(self) -> bool:
+        """Whether only sums over all sites may be read."""
+        return isinstance(self.agreement.algorithm, MaskedNewton)
+
+    @cached_property
+    def masks(self) -> Masks:
+        """The site's secrets in a run of masked sums, from the seed in its journal."""
+        return Masks(self.agreement, self.site, self.journal.seed)
+
+    @cached_property
+    def summing(self) -> Summing:
+        """Its part in masked sums."""
+        return Summing(self.agreement, self.oracle)
 
     @cached_property
     def source(self) -> Noise:
@@ -237,9 +261,20 @@ class Seat:
         """The name of this run in the ledger."""
         return booked_as(self.agreement, self.site)
 
+    def cost(self, k: int) -> Cost:
+        """What round k is booked as: against those who were assumed to collude, where only sums are read. Otherwise all
+        rounds cost the same, against everybody.
+        """
+        a, agreed = self.agreement, self.agreement.algorithm
+        if isinstance(agreed, MaskedNewton):
+            scale = 2.0**a.grid_bits * sqrt(agreed.honest(len(a.sites)))
+            divergence = discretisation_divergence(agreed.numbers(k, a.features), scale)
+            return Cost(agreed.cost(k, self.oracle, agreed.agreed(self.oracle)), divergence)
+        return Cost(self.event, self.divergence)
+
     @cached_property
     def event(self) -> Event:
-        """What one round costs; at real sites all rounds cost the same (`terms`)."""
+        """What one round costs where every site adds noise of its own; all rounds then cost the same (`terms`)."""
         return self.agreement.algorithm.cost(1, self.oracle)
 
     @cached_property
@@ -268,7 +303,8 @@ class Seat:
     def check_budget(self) -> None:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
         with damage_from_ledger():
-            self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
+            costs = [self.cost(k) for k in range(1, self.agreement.algorithm.rounds + 1)]
+            self.ledger.check_rounds(self.booked, costs)
 
     def check_books(self) -> None:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
@@ -296,7 +332,7 @@ class Seat:
     def reserve(self, k: int) -> None:
         """Pay for round k, if it was not paid for. It is on the disk when this returns."""
         with damage_from_ledger():
-            self.ledger.reserve(self.booked, k, self.event, self.divergence)
+            self.ledger.reserve(self.booked, k, *self.cost(k))
 
     def bind(self, k: int, message: bytes) -> None:
         """From now on round k has this message for ever. On the disk before it is sent."""

@@ -1,7 +1,8 @@
 """The model that one site of a real federation ends with, and what is promised with it.
 
 A site knows its own messages and its neighbours'. Its model is the mean of the last ones: post-processing of what was
-released anyway. On a complete graph that is the consensus of all sites, the same everywhere.
+released anyway. On a complete graph that is the consensus of all sites, the same everywhere. Where sums are masked, it
+is what every site computes from them.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
@@ -79,6 +81,13 @@ def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[s
     )
 
 
+def _made_of(agreement: Agreement) -> str:
+    """Where the model's numbers come from."""
+    if isinstance(agreement.algorithm, MaskedNewton):
+        return "computed from the sums over all sites, the same at each"
+    return "mean of this site's last message and those of its neighbours"
+
+
 def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
     from sottovoce import __version__
 
@@ -89,7 +98,7 @@ def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> d
         "run": agreement.run,
         "agreement": agreement.digest().hex(),
         "site": site,
-        "weights": "mean of this site's last message and those of its neighbours",
+        "weights": _made_of(agreement),
         "neighbours": [name for name in agreement.neighbours(site) if name not in absent],
         "absent": dict(absent),
         "rounds": agreement.algorithm.rounds,
