@@ -6,8 +6,9 @@ import shutil
 import socket
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import sottovoce as sv
 from helpers.network_server import NatsServer
 from helpers.network_worlds import JetStreamWorld, LyingWorld, MemoryWorld, play
-from helpers.site_runs import FIVE, Backup, Federation, dies
+from helpers.site_runs import FIVE, QUICK, Backup, Federation, dies, meanwhile
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
 from sottovoce.errors import BudgetError, InputError
@@ -24,7 +25,8 @@ from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.site.letters import read_sum
 from sottovoce.federation.site.mail import Mail, Pace, payload_size
-from sottovoce.federation.site.runner import POINTS, result_of
+from sottovoce.federation.site.masks import Masks, Past, Turn
+from sottovoce.federation.site.runner import POINTS, result_of, run_site
 from sottovoce.federation.site.stops import ForkedError, SpoiledError, UsedTwiceError
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal, unseal
@@ -97,6 +99,7 @@ def test_other_settings_too(terms):
     with made(**terms) as federation:
         if "loss" in terms:
             federation.labels = [np.arange(m, dtype=float) % 3 for m in SIZES]
+            federation.commit_rows()
         assert len(models(play(federation.finish(MemoryWorld())))) == 1
 
 
@@ -258,6 +261,57 @@ def test_a_member_that_was_told_something_else_is_named_and_nothing_opens(impati
 # -- what is refused before anything is said --------------------------------------------------------------------------
 
 
+def test_a_copied_seed_with_other_rows_behind_it_says_nothing(federation):
+    """Two messages under one mask would leave the difference of two sets of rows bare, with one share of noise each. So
+    a seed goes with the rows that were committed to, in whichever folder, before a server that has forgotten all.
+    """
+    play(federation.finish(MemoryWorld()))
+    for file in federation.folder.glob("berlin.*"):
+        file.unlink()
+    federation.labels[0] = -federation.labels[0]
+    world = LyingWorld()
+    with pytest.raises(InputError, match="the rows and the salt that site berlin has committed to in the agreement"):
+        play(meanwhile(federation, world, federation.site("berlin", world)))
+    assert not [slot for slot, _ in world.sent if slot.site == "berlin"]
+
+
+def test_what_would_be_said_under_one_mask_shows_the_difference(federation):
+    """Why: with the same seed and context, and other rows, all masks cancel in the difference."""
+    a = federation.agreement
+    state = a.algorithm.start(a.public_oracle("berlin"), 1)
+    said = []
+    for sign in (1, -1):
+        rows = sv.Sites([federation.features[0]], [sign * federation.labels[0]])
+        summing = Summing(a, a.oracle_for("berlin", rows))
+        context = summing.context(Turn(2, 0), state, FIVE, bytes(32), bytes(32))
+        said.append(summing.words(context, state, Masks(a, "berlin", federation.seeds["berlin"]), Past()))
+    std = a.algorithm.share_std(2, state, summing.oracle)
+    difference = (said[0] - said[1]).view(np.int64) * context.grid
+    rows = federation.features[0] * federation.labels[0][:, None]
+    np.testing.assert_allclose(difference, -rows.sum(axis=0), atol=8 * std)
+    assert np.abs(said[0].view(np.int64) * context.grid).max() > 1e6 * std
+
+
+def test_rows_that_change_during_a_run_are_not_spoken_of(federation):
+    """Hashed again before every message."""
+    world = LyingWorld()
+    with ExitStack() as stack:
+        seat = federation.seat("berlin", stack)
+        seat.rows.labels.flags.writeable = True
+
+        def change(point, k):
+            if (point, k) == ("checkpointed", 2):
+                seat.rows.labels[0] *= -1
+
+        async def scene():
+            async with await world.site("berlin") as transport:
+                return await run_site(seat, transport, pace=QUICK, probe=change)
+
+        with pytest.raises(InputError, match="the rows and the salt that site berlin has committed to"):
+            play(meanwhile(federation, world, scene()))
+    assert sorted(said_by(federation, world, "berlin")) == [1, 2]
+
+
 def test_another_seed_is_refused_before_anything_is_drawn(federation):
     federation.seeds["berlin"] = Seed.generate()
     with (
@@ -325,7 +379,9 @@ def typed(tmp_path_factory):
             labels = np.sign(rows[:, 0] + 0.1)
             np.savez(f"{name}.npz", features=rows / np.linalg.norm(rows, axis=1)[:, None], labels=labels)
             assert main(["site", "keygen", name]) == main(["site", "seed", name, f"--key={name}.signing.pem"]) == 0
-            given += [f"--site={name}={name}.pub:50", f"--mask-key={name}={name}.mask"]
+            with redirect_stdout(StringIO()) as printed:
+                assert main(["site", "commit", f"--data={name}.npz", f"--salt={name}.salt", "--data-norm=1"]) == 0
+            given += [f"--site={name}={name}.pub:50:{printed.getvalue().strip()}", f"--mask-key={name}={name}.mask"]
         assert main(["federation", "new", *given]) == 0
         for name in names:
             sign = ["federation", "sign", "federation.toml", f"--site={name}", f"--key={name}.signing.pem"]
@@ -341,17 +397,20 @@ def typed(tmp_path_factory):
                          f"--key={name}.signing.pem", f"--data={name}.npz", f"--state={name}-state", "--cap-epsilon=3",
                          "--cap-delta=1e-4", "--certificates=certificates", *more])  # fmt: skip
 
-        odd = run("berlin"), run("berlin", "--seed=oslo.seed")
+        def run_salted(name, *more):
+            return run(name, f"--salt={name}.salt", *more)
+
+        odd = run_salted("berlin"), run_salted("berlin", "--seed=oslo.seed"), run("berlin", "--seed=berlin.seed")
         shutil.copy("berlin.seed", "copy")
         with ThreadPoolExecutor(3) as pool:
-            codes = list(pool.map(lambda name: run(name, f"--seed={name}.seed"), names))
+            codes = list(pool.map(lambda name: run_salted(name, f"--seed={name}.seed"), names))
         again = run("berlin", "--seed=berlin.seed")
     return place, odd, codes, again
 
 
 def test_the_commands_lead_to_one_signed_model_and_the_seeds_are_gone(typed, capsys):
     place, odd, codes, again = typed
-    assert odd == (2, 2)  # without its seed, and with another's: nothing was begun
+    assert odd == (2, 2, 2)  # without its seed, with another's, without its salt: nothing was begun
     assert codes == [0, 0, 0]
     assert again == 0  # the same command again: the run is over
     agreement = signing.load(place / "federation.toml")

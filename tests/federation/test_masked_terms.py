@@ -117,6 +117,13 @@ def test_mask_keys_go_with_masked_sums_and_only_with_them():
         agreement(sites)
 
 
+def test_every_site_commits_to_its_rows():
+    """Else a copied seed could speak for two sets of rows under one mask."""
+    _, _, sites = masked_members()
+    with pytest.raises(InputError, match=r"a data_commitment of every site for masked sums, got none of paris\. Let"):
+        masked_agreement((sites[0], replace(sites[1], data_commitment=None), sites[2]))
+
+
 def test_so_many_sites_are_refused_with_what_to_do():
     names = [f"site-{i}" for i in range(201)]
     sites = masked_members(names, (5,) * 201)[2]
@@ -230,7 +237,7 @@ def run(*argv):
 
 
 def sites_given(names=FIVE[:4], masked=FIVE[:4]):
-    given = [part for name in names for part in ("--site", f"{name}={name}.pub:300")]
+    given = [part for name in names for part in ("--site", f"{name}={name}.pub:300:sha256:{'7' * 64}")]
     return given + [part for name in masked for part in ("--mask-key", f"{name}={name}.mask")]
 
 

@@ -62,10 +62,17 @@ def agreement(sites=None, **changes):
 
 
 def masked_members(names=NAMES, sizes=SIZES):
-    """Members with mask keys; also their signing keys and seeds, by name."""
+    """Members with mask keys and commitments to rows that nobody has; also their signing keys and seeds, by name."""
     keys, sites = members(names, sizes)
     seeds = {name: Seed.generate() for name in names}
-    return keys, seeds, tuple(replace(s, mask_key=seeds[s.name].mask_key(s.name, keys[s.name])) for s in sites)
+    return (
+        keys,
+        seeds,
+        tuple(
+            replace(s, mask_key=seeds[s.name].mask_key(s.name, keys[s.name]), data_commitment=f"sha256:{i:064x}")
+            for i, s in enumerate(sites)
+        ),
+    )
 
 
 def masked_agreement(sites=None, *, algorithm=None, **changes):

@@ -4,6 +4,7 @@
     OUT/certificates, OUT/server       of the message server and its users; its configuration and its messages
     OUT/NAME/rows.csv                  a site's rows: a fifth of Adult's official training rows
     OUT/NAME/signing.pem, state        its private key; its ledger and journal, which also takes the seed of masks in
+    OUT/NAME/salt                      with masked sums: of its commitment to the rows
     OUT/NAME/site.log, output.txt      what it logs and prints
     OUT/NAME/model.safetensors         what it ends with, and statement.txt
 
@@ -112,7 +113,10 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
     )  # fmt: skip
     if masked:
         lines = {name: _make_seed(out, name, key) for name, key in keys.items()}
-        wishes = replace(wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines.values()))
+        bound = tuple(f"{line}:{_commit(out, name, schema)}" for name, line in zip(NAMES, wishes.site, strict=True))
+        wishes = replace(
+            wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines.values()), site=bound
+        )
     else:
         wishes = replace(wishes, graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
     agreement = draft.agreement(wishes)
@@ -130,6 +134,20 @@ def _make_seed(out: Path, name: str, key: "SigningKey") -> str:
     seed = Seed.generate()
     seed.save(out / name / "seed")
     return f"{name}={seed.mask_key(name, key)}"
+
+
+def _commit(out: Path, name: str, schema: Path) -> str:
+    """A site's commitment to its rows, as it goes into the agreement; the salt stays with the site."""
+    import secrets
+
+    from sottovoce.cli.site.files import read_rows
+    from sottovoce.federation.agreement.identity import write_secret
+    from sottovoce.federation.site.commitment import SALT_BYTES, commit
+    from sottovoce.files.schema import Schema
+
+    salt = secrets.token_bytes(SALT_BYTES)
+    write_secret(out / name / "salt", salt)
+    return commit(salt, read_rows(out / name / "rows.csv", Schema.load(schema), None))
 
 
 def _deal_rows(out: Path) -> dict[str, int]:
@@ -210,8 +228,7 @@ def _site_command(out: Path, name: str, url: str) -> list[str]:
         "server": url, "certificates": out / "certificates", "state": folder / "state", "out": folder,
         "cap-epsilon": CAP, "cap-delta": DELTA, "patience": WAIT, "log": folder / "site.log",
     }  # fmt: skip
-    seed = folder / "seed"
-    options |= {"seed": seed} if seed.exists() else {}
+    options |= {name: folder / name for name in ("seed", "salt") if (folder / name).exists()}
     given = [text for option, value in options.items() for text in (f"--{option}", str(value))]
     return [sys.executable, "-m", "sottovoce.cli", "site", "run", *given]
 
