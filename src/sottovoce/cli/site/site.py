@@ -16,7 +16,7 @@ from sottovoce.errors import InputError, SottovoceError
 
 if TYPE_CHECKING:
     from sottovoce.federation.agreement.certificates import TLSFiles
-    from sottovoce.federation.site.events import Watcher
+    from sottovoce.federation.site.events import Spending, Watcher
     from sottovoce.federation.site.journal import Journal
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import Finished
@@ -109,8 +109,8 @@ def site_run(
         watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
         finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
         _write(seat, finished, folder if out is None else out)
-        spent, delta = opened.total(), opened.header.delta
-    _tell(folder if out is None else out, spent, delta)
+        spending = seat.spending()
+    _tell(folder if out is None else out, spending)
 
 
 def site_commit(
@@ -272,9 +272,11 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
         ) from error
 
 
-def _tell(folder: Path, spent: float, delta: float) -> None:
+def _tell(folder: Path, spending: "Spending") -> None:
     """Where the results are, and what all runs on these rows have cost so far."""
     from sottovoce.cli.output import exactly, up
+    from sottovoce.privacy.observers import against
 
     print(f"Written to {folder}: model.safetensors and statement.txt.")
-    print(f"All runs on these rows so far: epsilon = {up(spent)} at delta = {exactly(delta)}.")
+    spent = f"epsilon = {up(spending.epsilon)} at delta = {exactly(spending.delta)}{against(spending.colluding)}"
+    print(f"All runs on these rows so far: {spent}.")

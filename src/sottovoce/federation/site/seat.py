@@ -35,7 +35,7 @@ from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event
 from sottovoce.privacy.accounting.gaussian import discretisation_divergence
-from sottovoce.privacy.books.ledger import Cost, Ledger
+from sottovoce.privacy.books.ledger import Assumed, Cost, Ledger
 from sottovoce.problem.sites import Sites
 
 
@@ -269,7 +269,9 @@ class Seat:
         if isinstance(agreed, MaskedNewton):
             scale = 2.0**a.grid_bits * sqrt(agreed.honest(len(a.sites)))
             divergence = discretisation_divergence(agreed.numbers(k, a.features), scale)
-            return Cost(agreed.cost(k, self.oracle, agreed.agreed(self.oracle)), divergence)
+            n = len(a.sites)
+            assumed = Assumed(agreed.colluders(n), agreed.members(n))
+            return Cost(agreed.cost(k, self.oracle, agreed.agreed(self.oracle)), divergence, assumed)
         return Cost(self.event, self.divergence)
 
     @cached_property
@@ -288,7 +290,7 @@ class Seat:
     def spending(self) -> Spending:
         """The ledger as it is now: epsilon spent by all runs, and the cap."""
         header = self.ledger.header
-        return Spending(self.ledger.total(), header.epsilon, header.delta)
+        return Spending(self.ledger.total(), header.epsilon, header.delta, self.ledger.colluding())
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""
