@@ -11,14 +11,13 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members, members
-from helpers.site_runs import FIVE, Federation
+from helpers.site_runs import FIVE
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
-from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
-from sottovoce.federation.agreement import signing, terms
+from sottovoce.errors import InputError, PrivacyError, SottovoceError
+from sottovoce.federation.agreement import signing
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import MaskKey, Seed
-from sottovoce.federation.site.seat import Seat
 from sottovoce.privacy.accounting.gaussian import shared_delta
 from sottovoce.privacy.observers import Observer
 
@@ -173,41 +172,6 @@ def test_a_worst_case_holds_against_all_others():
     assert a.algorithm.noise_seen(site, Observer(4)) == pytest.approx(0.5)
 
 
-# -- not run yet ------------------------------------------------------------------------------------------------------
-
-
-def test_sites_refuse_it_before_anything_is_made(tmp_path, monkeypatch, capsys):
-    """Signed by all, and refused by the site and by the operator: nothing is opened, drawn or written."""
-    monkeypatch.chdir(tmp_path)
-    keys, _, sites = masked_members(FIVE, (30, 20, 25, 40, 10))
-    a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
-    signing.save(a, tmp_path / "federation.toml")
-    for name in a.names:
-        keys[name].save(tmp_path / f"{name}.signing.pem")
-        signing.write_signature(a, name, keys[name], tmp_path / f"federation.{name}.sig")
-    before = sorted(path.name for path in tmp_path.iterdir())
-    run = ["site", "run", "--federation=federation.toml", "--site=berlin", "--key=berlin.signing.pem", "--data=x.csv",
-           "--server=tls://127.0.0.1:1", "--state=state", "--certificates=certificates"]  # fmt: skip
-    assert main(run) == 2
-    said = capsys.readouterr().err
-    assert "Expected an agreement that sites of this version can run, got algorithm='masked'" in said
-    assert "agree on spare=0" in said
-    assert main(["federation", "open", "--federation=federation.toml", "--server=tls://127.0.0.1:1"]) == 2
-    assert "got algorithm='masked'" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
-def test_no_seat_is_taken():
-    with Federation(sv.graphs.complete(3), (5, 5, 5), sv.IPADMM(rounds=2, diameter=1.0)) as federation:
-        keys, _, sites = masked_members(FIVE, (5,) * 5)
-        a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
-        with pytest.raises(UnsupportedError, match="sites cannot make a masked sum again yet"):
-            Seat(agreement=a, site="berlin", rows=federation.sites(["berlin"]), key=keys["berlin"], ledger=None,
-                 journal=None)  # fmt: skip
-    terms.expect_runnable(masked_agreement().algorithm)
-    terms.expect_runnable(agreement().algorithm)
-
-
 # -- by the commands that people type ---------------------------------------------------------------------------------
 
 app = typer.Typer()
@@ -280,7 +244,6 @@ def test_attempts_are_told_before_anyone_signs(place):
     told = run("show", "federation.toml").replace("\n", " ")
     assert "after 60 s, make the sum again without it, with fresh noise, at most 2 times in all" in told
     assert "and with at least 3 sites; then stop" in told
-    assert "it can be signed, and not be run by this version: sites cannot make a masked sum again yet" in told
     given[3] = "2"
     run("new", *masked, *sites_given(), *ARRAYS, *given, "--out", "later.toml")
     assert "wait in the first 2 exchanges; later, after 60 s, make" in run("show", "later.toml").replace("\n", " ")

@@ -17,11 +17,11 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from sottovoce import settings
-from sottovoce.algorithms import IPADMM, MaskedNewton, PrivateAlgorithm, registry
+from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
-from sottovoce.errors import InputError, UnsupportedError, expect
+from sottovoce.errors import InputError, expect
 from sottovoce.oracle.plain import Oracle
 
 # In the order of the registry.
@@ -84,22 +84,6 @@ def check(algorithm: PrivateAlgorithm[Any]) -> None:
     for field in fields(algorithm):
         if field.name in _NEEDED and getattr(algorithm, field.name) is None:
             raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
-
-
-def why_not_run(algorithm: PrivateAlgorithm[Any]) -> str | None:
-    """Why sites of this version cannot run what may be agreed on; None if they can."""
-    lossy = isinstance(algorithm, MaskedNewton) and algorithm.spare > 0
-    return "sites cannot make a masked sum again yet, without one that is lost" if lossy else None
-
-
-def expect_runnable(algorithm: PrivateAlgorithm[Any]) -> None:
-    """Refuse, before anything is made or opened, what sites of this version cannot run."""
-    reason = why_not_run(algorithm)
-    if reason is not None:
-        raise UnsupportedError(
-            f"Expected an agreement that sites of this version can run, got algorithm={name_of(algorithm)!r}: {reason}."
-            " It can be written, read and signed; to learn now, agree on spare=0, and on policy wait or stop."
-        )
 
 
 def diameter_of(algorithm: PrivateAlgorithm[Any]) -> float:

@@ -177,11 +177,11 @@ def spoken(agreement: Agreement) -> Kind:
     return Kind.SUM if isinstance(agreement.algorithm, MaskedNewton) else Kind.MODEL
 
 
-def payload_size(agreement: Agreement, k: int) -> int:
-    """Bytes of the payload of a message of round k."""
+def payload_size(agreement: Agreement, q: int) -> int:
+    """Bytes of the payload of a message of round q; of masked sums, of release q."""
     sites, a = len(agreement.sites), agreement.algorithm
     if isinstance(a, MaskedNewton):
-        return sum_size(sites, a.numbers(k, agreement.features))
+        return sum_size(sites, a.numbers(q, agreement.features))
     return words_size(sites, agreement.model_size)
 
 
@@ -209,13 +209,16 @@ class Mail:
         transport: the way to the mailboxes. It is trusted with nothing.
         watcher: is told what was refused, and that the server is silent.
         pace: how long a question may take.
+        release: from the number of a message to what is released in it, as this site knows the run. Where no sum is
+            made again, they are the same.
     """
 
     def __init__(
-        self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace
-    ) -> None:
+        self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace,
+        release: Callable[[int], int] = int,
+    ) -> None:  # fmt: skip
         self.agreement, self.site, self.pace, self.watcher = agreement, site, pace, watcher
-        self._key, self._transport = key, transport
+        self._key, self._transport, self._release = key, transport, release
         self._digest = agreement.digest()
         self._small = {Kind.NOTICE: NOTICE_BYTES, Kind.ANSWER: ANSWER_BYTES}
         self._spoken = spoken(agreement)
@@ -232,13 +235,13 @@ class Mail:
         """The signed bytes of the site's own message. The same payload always gives the same bytes."""
         return seal(self._envelope(slot), payload, self._key)
 
-    def unseal(self, slot: Slot, data: bytes) -> bytes:
+    def unseal(self, slot: Slot, data: bytes, release: int | None = None) -> bytes:
         """The payload that the slot's site signed for this place, or `BadMessageError`."""
-        return unseal(data, self._envelope(slot), self.agreement.member(slot.site).public_key)
+        return unseal(data, self._envelope(slot, release), self.agreement.member(slot.site).public_key)
 
-    def open_letter(self, slot: Slot, data: bytes) -> Letter:
-        """What a site said in a round, or `BadMessageError`."""
-        payload = self.unseal(slot, data)
+    def open_letter(self, slot: Slot, data: bytes, release: int | None = None) -> Letter:
+        """What a site said in a round, or `BadMessageError`. `release`: of what, if that is not for us to know."""
+        payload = self.unseal(slot, data, release)
         a = self.agreement
         words: Words | SumWords
         if slot.kind is Kind.SUM:
@@ -266,9 +269,10 @@ class Mail:
         except BadMessageError:
             return False
 
-    def _envelope(self, slot: Slot) -> Envelope:
+    def _envelope(self, slot: Slot, release: int | None = None) -> Envelope:
         """What every reader knows of the message in this mailbox before it comes."""
-        length = self._small.get(slot.kind) or payload_size(self.agreement, slot.number)
+        q = self._release(slot.number) if release is None else release
+        length = self._small.get(slot.kind) or payload_size(self.agreement, q)
         return Envelope(self.agreement.run, self._digest, slot, length)
 
     # -- delivering ---------------------------------------------------------------------------------------------------

@@ -49,8 +49,15 @@ def _in_league(agreement: Agreement) -> str:
     return "" if alone else " to the site together with one of its neighbours"
 
 
-def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -> str:
-    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`)."""
+def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], done: int | None = None) -> str:
+    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`).
+
+    Args:
+        agreement: of the run.
+        site: whose statement it is.
+        absent: those that the run went on without, each with the first round without it.
+        done: how many sums were read, of a run that has stopped and can still be gone on with; None at its end.
+    """
     gone = ", ".join(f"{name} (since round {k})" for name, k in sorted(absent.items())) or "none"
     about = {
         "Federation": agreement.name or "(no name)",
@@ -60,12 +67,21 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -
         "Neighbours": ", ".join(agreement.neighbours(site)),
         "Absent": gone,
     }
+    if done is not None:
+        about["Stopped"] = (
+            f"after {done} of {agreement.algorithm.rounds} sums. The promise is that of the whole run, which can still "
+            "be gone on with"
+        )
     lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
     return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
 
 
-def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:
-    """The model file's content. `weights` is the flat mean that the site's run ended with."""
+def model_of(
+    agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], done: int | None = None
+) -> Model:
+    """The model file's content. `weights` is the flat mean that the site's run ended with; `done`, after how many sums
+    it stopped, if it was not the end.
+    """
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
     names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
@@ -77,7 +93,7 @@ def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[s
         classes=answers.classes_of(loss),
         privacy=statement_of(agreement, site),
         schema=schema,
-        provenance=_provenance(agreement, site, absent),
+        provenance=_provenance(agreement, site, absent) | ({} if done is None else {"stopped_after": done}),
     )
 
 
