@@ -103,6 +103,27 @@ def test_other_settings_too(terms):
         assert len(models(play(federation.finish(MemoryWorld())))) == 1
 
 
+@pytest.mark.parametrize(
+    ("n", "d", "numbers"),
+    [(40, 5, 15), (10, 500, 125_250), (3, 10_000, 10_000)],
+    ids=["forty sites", "moments of 500 features", "the diagonal of 10,000"],
+)
+def test_many_sites_and_wide_tables(n, d, numbers):
+    """All end with one model; the first messages hold so many numbers."""
+    sizes = (4,) * n
+    algorithm = sv.MaskedNewton(
+        rounds=3, epsilon=1.5, delta=1e-5, colluding=1, least_sites=n, total_rows=sum(sizes), max_grad_norm=1.0
+    )
+    names = tuple(f"site-{i}" for i in range(n))
+    with Federation(sv.graphs.complete(n), sizes, algorithm, d=d, names=names) as federation:
+        world = MemoryWorld()
+        ends = play(federation.finish(world))
+        assert len(models(ends)) == 1
+        assert ends[names[0]].model.shape == (d,)
+        assert algorithm.numbers(1, d) == numbers
+        assert len(said_by(federation, world, names[0])[1]) > 8 * numbers
+
+
 def test_the_sums_that_are_opened_are_those_of_the_rows(federation):
     """From the messages on the server alone, with no secret: what is opened is the sum over all rows and noise of the
     agreed size; and a single message is nothing of the kind.

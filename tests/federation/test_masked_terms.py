@@ -1,6 +1,7 @@
 """Agreements on masked sums: what they rest on is written down, shown before anyone signs, and checked."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from math import inf
 
@@ -12,12 +13,16 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members, members
 from helpers.site_runs import FIVE
+from sottovoce.algorithms.masked import MOST_NUMBERS
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
 from sottovoce.federation.agreement import signing
-from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.agreement.agreement import MOST_SITES, LostNeighbour
 from sottovoce.federation.agreement.exchange import MaskKey, Seed
+from sottovoce.federation.site.letters import sum_size
+from sottovoce.federation.transport import server
+from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Kind, Slot, sealed_size
 from sottovoce.privacy.accounting.gaussian import shared_delta
 from sottovoce.privacy.observers import Observer
 
@@ -77,7 +82,7 @@ def test_how_many_sites_a_sum_must_hold_changes_the_digest(seven):
         ({"total_rows": 76}, {}, "total_rows=75, the sum of all sites' rows, got total_rows=76"),
         ({"epsilon": inf}, {}, "a finite epsilon at real sites"),
         ({"colluding": 0}, {}, "colluding >= 1 at real sites, got colluding=0"),
-        ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 16777216 numbers in a message"),
+        ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 8380416 numbers in a message"),
         ({"colluding": 3}, {}, r"colluding < least_sites=3, got colluding=3"),
         ({"least_sites": 4}, {}, "least_sites <= n=3 sites"),
         ({"least_sites": 2, "spare": 1}, {"lost_neighbour": GO_ON}, r"2 least_sites > n \+ colluding = 4, got"),
@@ -128,6 +133,19 @@ def test_so_many_sites_are_refused_with_what_to_do():
     sites = masked_members(names, (5,) * 201)[2]
     with pytest.raises(InputError, match=r"at most 200 sites for masked sums.*got sites=201\. Let several"):
         masked_agreement(sites)
+
+
+def test_the_longest_message_that_may_be_agreed_on_is_one_that_a_server_takes():
+    """Its heading and its envelope fit beside the numbers, for as many sites as there may be."""
+    size = sum_size(MOST_SITES, MOST_NUMBERS)
+    longest = Slot(MOST_NUMBER, "x" * 40, Kind.SUM)
+    assert size <= LONGEST_PAYLOAD
+    assert sealed_size("f" * 32, longest, size) + server._HEADERS <= server._LARGEST_PAYLOAD
+    fits = MOST_NUMBERS // 64
+    for features, refused in ((fits, False), (fits + 1, True)):
+        softmax = {"loss": sv.losses.Softmax(64)}
+        with pytest.raises(InputError, match="numbers in a message") if refused else nullcontext():
+            assert masked_agreement(features=features, algorithm=softmax).features == features
 
 
 def test_a_radius_in_the_file_is_refused():
