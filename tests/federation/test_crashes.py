@@ -26,6 +26,7 @@ from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.runner import POINTS
 from sottovoce.federation.site.seat import booked_as, digest
+from sottovoce.privacy.books.ledger import Ledger
 
 EIGHT = ("athens", "berlin", "cairo", "delhi", "oslo", "paris", "rome", "wien")
 SEED = 11
@@ -112,6 +113,62 @@ def test_eight_sites_and_the_server_are_killed_again_and_again():
             around = [i, *LADDER.neighbours(i)]
             np.testing.assert_allclose(end["own"], whole.last[0, i], rtol=1e-12, atol=1e-12)
             np.testing.assert_allclose(end["model"], whole.last[0, around].mean(axis=0), rtol=1e-12, atol=1e-12)
+
+
+# -- masked sums ------------------------------------------------------------------------------------------------------
+
+
+def test_eight_sites_of_masked_sums_and_the_server_are_killed_sixty_times():
+    """One release each, ledgers equal, and the model of an undisturbed run, bit by bit."""
+    rounds, sizes, rng = 20, (12, 9, 15, 8, 20, 11, 10, 17), random.Random(9)
+    algorithm = sv.MaskedNewton(
+        rounds=rounds, epsilon=1.5, delta=1e-5, colluding=2, least_sites=8, total_rows=sum(sizes)
+    )
+    deaths = deaths_at_points(rng, EIGHT, rounds, 5, EVERYWHERE)
+    blows = [Blow(rng.randrange(1, rounds - 4), rng.choice(EIGHT), rng.uniform(0, 0.1)) for _ in range(10)]
+    blows += [Blow(k, None, rng.uniform(0, 0.3)) for k in (2, 6, 9, 13, 15)]
+    plan = Plan(deaths, blows, {name: [rng.uniform(0, 0.1)] for name in EIGHT[:4]})
+    with Federation(sv.graphs.complete(8), sizes, algorithm, names=EIGHT) as federation, scratch() as folder:
+        with Scene(federation, Path(folder)) as scene, Supervisor(scene, plan, None) as supervisor:
+            assert supervisor.run() == dict.fromkeys(EIGHT, 0), scene.log()
+            kills = supervisor.kills
+            assert kills["site"] + kills["server"] >= 60, kills
+            assert kills["server"] == 5
+            assert all(kills[point] >= 3 for point in EVERYWHERE), kills
+            assert scene.published() == {(name, k): 1 for name in EIGHT for k in range(1, rounds + 1)}
+            for name in EIGHT:
+                expect_books(scene, name, rounds)
+        costs = set()
+        for name in EIGHT:
+            with Ledger.open(scene.folder / name / "rows.ledger") as ledger:
+                costs.add(tuple(reservation.cost for reservation in ledger.reservations()))
+        assert len(costs) == 1
+        undisturbed = play(federation.finish(MemoryWorld()))["rome"].model
+        assert {scene.end(name)["model"].tobytes() for name in EIGHT} == {undisturbed.tobytes()}
+
+
+def test_killed_while_a_masked_sum_is_made_again_without_a_lost_site():
+    """wien dies for good; two others die when they have given the sum up, and when they have spoken for the next."""
+    rounds, left = 6, FIVE[:4]
+    sizes, agreed = (20, 30, 17, 12, 25), LostNeighbour(policy="go-on", wait_seconds=8.0, go_on_after_round=0)
+    algorithm = sv.MaskedNewton(
+        rounds=rounds, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4, spare=1, total_rows=sum(sizes)
+    )
+    deaths = {"wien": [("checkpointed", 2)], "berlin": [("dropped", 3), ("in outbox", 4)], "rome": [("absorbed", 3)]}
+    with (
+        Federation(sv.graphs.complete(5), sizes, algorithm, lost_neighbour=agreed) as federation,
+        scratch() as folder,
+        Scene(federation, Path(folder)) as scene,
+        Supervisor(scene, Plan(deaths, for_good=("wien",)), None) as supervisor,
+    ):
+        assert supervisor.run() == {**dict.fromkeys(left, 0), "wien": KILLED}, scene.log()
+        assert supervisor.kills["dropped"] == 1
+        assert supervisor.revive("wien") == LEFT_BEHIND
+        assert len({scene.end(name)["model"].tobytes() for name in left}) == 1
+        assert Counter(name for name, _ in scene.published()) == {**dict.fromkeys(left, rounds + 1), "wien": 2}
+        for name in left:
+            expect_books(scene, name, rounds + 1)
+            assert json.loads(str(scene.end(name)["absent"])) == {"wien": 3}
 
 
 # -- a power cut ------------------------------------------------------------------------------------------------------

@@ -45,6 +45,20 @@ def demo(tmp_path_factory):
     return json.loads(printed.getvalue()), out
 
 
+def test_the_masked_way_ends_with_one_model_as_good_as_the_simulator_says(tmp_path, capsys):
+    processes.server_program()
+    out = tmp_path / "out"
+    assert main(["federation", "demo", "--masked", "--out", str(out), "--rounds=6", "--runs=20", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    simulated = found["simulated"]
+    assert abs(found["accuracy"] - simulated["accuracy"]) < 5 * simulated["spread"]
+    assert simulated["accuracy"] > found["majority"] + 0.05
+    assert {(site["rounds"], site["agreement"]) for site in found["sites"]} == {(6, 1.0)}
+    assert all(site["epsilon"] <= 1.0 for site in found["sites"])
+    assert len({models.load(out / name / "model.safetensors").weights.tobytes() for name in NAMES}) == 1
+    assert not list(out.glob("*/seed"))
+
+
 def test_the_models_are_as_good_as_the_simulator_says(demo):
     found, _ = demo
     simulated = found["simulated"]

@@ -1,6 +1,7 @@
 """Agreements on masked sums: what they rest on is written down, shown before anyone signs, and checked."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from math import inf
 
@@ -11,15 +12,17 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members, members
-from helpers.site_runs import FIVE, Federation
-from sottovoce.algorithms import registry
+from helpers.site_runs import FIVE
+from sottovoce.algorithms.masked import MOST_NUMBERS
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
-from sottovoce.errors import InputError, PrivacyError, SottovoceError, UnsupportedError
-from sottovoce.federation.agreement import signing, terms
-from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.errors import InputError, PrivacyError, SottovoceError
+from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement.agreement import MOST_SITES, LostNeighbour
 from sottovoce.federation.agreement.exchange import MaskKey, Seed
-from sottovoce.federation.site.seat import Seat
+from sottovoce.federation.site.letters import sum_size
+from sottovoce.federation.transport import server
+from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Kind, Slot, sealed_size
 from sottovoce.privacy.accounting.gaussian import shared_delta
 from sottovoce.privacy.observers import Observer
 
@@ -79,7 +82,7 @@ def test_how_many_sites_a_sum_must_hold_changes_the_digest(seven):
         ({"total_rows": 76}, {}, "total_rows=75, the sum of all sites' rows, got total_rows=76"),
         ({"epsilon": inf}, {}, "a finite epsilon at real sites"),
         ({"colluding": 0}, {}, "colluding >= 1 at real sites, got colluding=0"),
-        ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 16777216 numbers in a message"),
+        ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 8380416 numbers in a message"),
         ({"colluding": 3}, {}, r"colluding < least_sites=3, got colluding=3"),
         ({"least_sites": 4}, {}, "least_sites <= n=3 sites"),
         ({"least_sites": 2, "spare": 1}, {"lost_neighbour": GO_ON}, r"2 least_sites > n \+ colluding = 4, got"),
@@ -118,11 +121,31 @@ def test_mask_keys_go_with_masked_sums_and_only_with_them():
         agreement(sites)
 
 
+def test_every_site_commits_to_its_rows():
+    """Else a copied seed could speak for two sets of rows under one mask."""
+    _, _, sites = masked_members()
+    with pytest.raises(InputError, match=r"a data_commitment of every site for masked sums, got none of paris\. Let"):
+        masked_agreement((sites[0], replace(sites[1], data_commitment=None), sites[2]))
+
+
 def test_so_many_sites_are_refused_with_what_to_do():
     names = [f"site-{i}" for i in range(201)]
     sites = masked_members(names, (5,) * 201)[2]
     with pytest.raises(InputError, match=r"at most 200 sites for masked sums.*got sites=201\. Let several"):
         masked_agreement(sites)
+
+
+def test_the_longest_message_that_may_be_agreed_on_is_one_that_a_server_takes():
+    """Its heading and its envelope fit beside the numbers, for as many sites as there may be."""
+    size = sum_size(MOST_SITES, MOST_NUMBERS)
+    longest = Slot(MOST_NUMBER, "x" * 40, Kind.SUM)
+    assert size <= LONGEST_PAYLOAD
+    assert sealed_size("f" * 32, longest, size) + server._HEADERS <= server._LARGEST_PAYLOAD
+    fits = MOST_NUMBERS // 64
+    for features, refused in ((fits, False), (fits + 1, True)):
+        softmax = {"loss": sv.losses.Softmax(64)}
+        with pytest.raises(InputError, match="numbers in a message") if refused else nullcontext():
+            assert masked_agreement(features=features, algorithm=softmax).features == features
 
 
 def test_a_radius_in_the_file_is_refused():
@@ -167,41 +190,6 @@ def test_a_worst_case_holds_against_all_others():
     assert a.algorithm.noise_seen(site, Observer(4)) == pytest.approx(0.5)
 
 
-# -- not run yet ------------------------------------------------------------------------------------------------------
-
-
-def test_sites_refuse_it_before_anything_is_made(tmp_path, monkeypatch, capsys):
-    """Signed by all, and refused by the site and by the operator: nothing is opened, drawn or written."""
-    monkeypatch.chdir(tmp_path)
-    keys, _, sites = masked_members()
-    a = masked_agreement(sites)
-    signing.save(a, tmp_path / "federation.toml")
-    for name in a.names:
-        keys[name].save(tmp_path / f"{name}.signing.pem")
-        signing.write_signature(a, name, keys[name], tmp_path / f"federation.{name}.sig")
-    before = sorted(path.name for path in tmp_path.iterdir())
-    run = ["site", "run", "--federation=federation.toml", "--site=berlin", "--key=berlin.signing.pem", "--data=x.csv",
-           "--server=tls://127.0.0.1:1", "--state=state", "--certificates=certificates"]  # fmt: skip
-    assert main(run) == 2
-    said = capsys.readouterr().err
-    assert "Expected an agreement that sites of this version can run, got algorithm='masked'" in said
-    assert "agree on another algorithm" in said
-    assert main(["federation", "open", "--federation=federation.toml", "--server=tls://127.0.0.1:1"]) == 2
-    assert "got algorithm='masked'" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
-def test_no_seat_is_taken():
-    with Federation(sv.graphs.complete(3), (5, 5, 5), sv.IPADMM(rounds=2, diameter=1.0)) as federation:
-        keys, _, sites = masked_members(federation.names, (5, 5, 5))
-        a = masked_agreement(sites)
-        with pytest.raises(UnsupportedError, match="sites do not exchange masked sums yet"):
-            Seat(agreement=a, site="berlin", rows=federation.sites(["berlin"]), key=keys["berlin"], ledger=None,
-                 journal=None)  # fmt: skip
-    assert registry.entry("masked").not_at_sites is not None
-    terms.expect_runnable(agreement().algorithm)
-
-
 # -- by the commands that people type ---------------------------------------------------------------------------------
 
 app = typer.Typer()
@@ -231,7 +219,7 @@ def run(*argv):
 
 
 def sites_given(names=FIVE[:4], masked=FIVE[:4]):
-    given = [part for name in names for part in ("--site", f"{name}={name}.pub:300")]
+    given = [part for name in names for part in ("--site", f"{name}={name}.pub:300:sha256:{'7' * 64}")]
     return given + [part for name in masked for part in ("--mask-key", f"{name}={name}.mask")]
 
 
@@ -259,7 +247,7 @@ def test_from_keys_to_a_table_of_observers_and_signatures(place):
     for line in table:
         assert line.epsilon <= float(shown[str(line.colluding)]) <= line.epsilon * 1.0001
     for fact in ("Promise to every site, if at most 1 sites collude", "every sum holds at least 4 sites",
-                 "one of at least 3 shares", "it can be signed, and not be run by this version",
+                 "one of at least 3 shares",
                  a.member("rome").mask_key.fingerprint, a.member("rome").public_key.fingerprint):  # fmt: skip
         assert fact in told.replace("\n", " "), fact
     for name in a.names:

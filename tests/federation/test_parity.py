@@ -15,7 +15,9 @@ from sottovoce.algorithms import IPADMM
 IRREGULAR = sv.graphs.from_edges(5, [(0, 3), (1, 2), (1, 3), (2, 4), (3, 4)])
 GRAPHS = {"complete": sv.graphs.complete(5), "ring": sv.graphs.ring(5), "irregular": IRREGULAR}
 SIZES = (3, 40, 17, 8, 25)
-ALGORITHMS = every.algorithms(COMMON | {"local_steps": 3, "largest_degree": 4}, every.may_run_at_sites, ("fair",)) | {
+ALGORITHMS = every.algorithms(
+    COMMON | {"local_steps": 3, "largest_degree": 4}, every.has_own_noise_at_sites, ("fair",)
+) | {
     "ipadmm, batches": IPADMM(**COMMON, local_steps=2, batch_size=3, sampling="poisson", radius=3.0),
 }
 

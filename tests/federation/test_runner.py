@@ -174,7 +174,7 @@ def test_the_ledger_books_every_round_with_what_the_noise_really_costs(federatio
         seat = federation.seat("paris", stack)
         booked = seat.ledger.reservations()
         assert [(r.run, r.round) for r in booked] == [(booked_as(federation.agreement, "paris"), k) for k in (1, 2, 3)]
-        assert all(r.cost == (seat.event, SecureNoise(bytes(32), 5, 15).divergence(2)) for r in booked)
+        assert all(r.cost == (seat.event, SecureNoise(bytes(32), 5, 15).divergence(2), None) for r in booked)
         assert seat.ledger.total() == pytest.approx(epsilon(ALGORITHM.statement(seat.oracle).event, 1e-3), rel=1e-6)
 
 

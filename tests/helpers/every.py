@@ -63,6 +63,11 @@ def may_run_at_sites(line):
     return line.not_at_sites is None
 
 
+def has_own_noise_at_sites(line):
+    """Those that real sites run with noise of its own at every site; masked sums have tests of their own."""
+    return may_run_at_sites(line) and line.kind is not sv.MaskedNewton
+
+
 def kinds(where):
     """The classes of those lines."""
     return tuple(line.kind for line in registry.REGISTRY.values() if where(line))

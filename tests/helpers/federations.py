@@ -31,7 +31,9 @@ COMMON = {"rounds": 3, "epsilon": 1.5, "delta": 1e-5, "diameter": 10.0, "lam": 0
 REGRESSION = IPADMM(**COMMON, max_grad_norm=0.5, loss=Huber(0.7), regulariser=ElasticNet(0.3))
 SOFTMAX = IPADMM(**COMMON, loss=Softmax(3))
 ALGORITHMS = [
-    *every.algorithms(COMMON | {"local_steps": 3, "largest_degree": 2}, every.may_run_at_sites, ("fair",)).values(),
+    *every.algorithms(
+        COMMON | {"local_steps": 3, "largest_degree": 2}, every.has_own_noise_at_sites, ("fair",)
+    ).values(),
     IPADMM(**COMMON, local_steps=2, batch_size=4, sampling="poisson", radius=3.0, schedule="constant"),
     REGRESSION,
     SOFTMAX,
@@ -60,10 +62,17 @@ def agreement(sites=None, **changes):
 
 
 def masked_members(names=NAMES, sizes=SIZES):
-    """Members with mask keys; also their signing keys and seeds, by name."""
+    """Members with mask keys and commitments to rows that nobody has; also their signing keys and seeds, by name."""
     keys, sites = members(names, sizes)
     seeds = {name: Seed.generate() for name in names}
-    return keys, seeds, tuple(replace(s, mask_key=seeds[s.name].mask_key(s.name, keys[s.name])) for s in sites)
+    return (
+        keys,
+        seeds,
+        tuple(
+            replace(s, mask_key=seeds[s.name].mask_key(s.name, keys[s.name]), data_commitment=f"sha256:{i:064x}")
+            for i, s in enumerate(sites)
+        ),
+    )
 
 
 def masked_agreement(sites=None, *, algorithm=None, **changes):

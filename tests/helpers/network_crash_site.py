@@ -113,11 +113,13 @@ async def live(folder, case, site, stack, fate):
     noise, rows = {}, files.rows_of(agreement, data)
     if case["seed"] is not None:
         noise = {"noise": given_noise(agreement, site, case["seed"]), "for_tests": True}
+    masked = agreement.member(site).mask_key is not None
+    secrets = (folder / f"{site}.salt", folder / f"{site}.seed") if masked else ()
     seat = Seat(
         agreement=agreement, site=site, rows=rows, **noise,
         key=SigningKey.load(folder / f"{site}.signing.pem"),
         ledger=stack.enter_context(open_ledger(folder / site / "rows.ledger", site)),
-        journal=stack.enter_context(files.open_journal(run_folder, agreement, site, rows)),
+        journal=stack.enter_context(files.open_journal(run_folder, agreement, site, rows, *secrets)),
     )  # fmt: skip
     largest = room_for(agreement).size
     transport = await JetStreamTransport.connect(

@@ -26,14 +26,15 @@ from helpers.site_runs import scratch
 from sottovoce.cli.app import LEFT_BEHIND
 from sottovoce.federation.agreement import certificates, signing
 from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.agreement.identity import OPERATOR
+from sottovoce.federation.agreement.identity import OPERATOR, write_secret
 from sottovoce.federation.site.journal import Journal
+from sottovoce.federation.site.mail import spoken
 from sottovoce.federation.site.seat import committing, digest, owner_of, room_for
 from sottovoce.federation.transport.connection import Pushes, Server
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.link import Link
 from sottovoce.federation.transport.server import Hosting, server_config
-from sottovoce.federation.transport.wire import Kind, Slot, inbox, mailbox, stream_name
+from sottovoce.federation.transport.wire import Slot, inbox, mailbox, stream_name
 from sottovoce.privacy.books.ledger import Ledger
 
 DRIVER = Path(__file__).parent / "network_crash_site.py"
@@ -63,6 +64,9 @@ def lay_out(federation, folder):
         certificates.issue_site(folder, name)
         federation.keys[name].save(folder / f"{name}.signing.pem")
         np.savez(folder / f"{name}.npz", features=federation.features[i], labels=federation.labels[i])
+        if federation.masked:
+            federation.seeds[name].save(folder / f"{name}.seed")
+            write_secret(folder / f"{name}.salt", federation.salts[name])
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
@@ -108,7 +112,7 @@ class Scene:
         self.federation, self.folder, self.agreement = federation, folder, federation.agreement
         lay_out(federation, folder)
         self.server = RealServer(folder, self.agreement)
-        self.room = room_for(self.agreement)
+        self.room, self.kind = room_for(self.agreement), spoken(self.agreement)
 
     def __enter__(self):
         self.server.start()
@@ -142,7 +146,7 @@ class Scene:
         for subject, count in (info["state"].get("subjects") or {}).items():
             _, _, token, site = subject.split(".")
             slot = Slot.of_token(token, site)
-            if slot.kind is Kind.MODEL:
+            if slot.kind is self.kind:
                 found[site, slot.number] = count
         return found
 
@@ -155,7 +159,7 @@ class Scene:
                 self.server.url, self.agreement.run, name, [], self.room.size, tls=tls
             )
             async with transport:
-                return [await transport.get(Slot(k, name), 10.0) for k in range(1, rounds + 1)]
+                return [await transport.get(Slot(k, name, self.kind), 10.0) for k in range(1, rounds + 1)]
 
         return play(read())
 

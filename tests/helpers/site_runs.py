@@ -1,8 +1,10 @@
 """Whole federations in one process: real ledgers and journals, and sites that run side by side."""
 
 import asyncio
+import secrets
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,8 +12,9 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from helpers.federations import agreement, members
+from helpers.federations import agreement, masked_members, members
 from helpers.problems import lists
+from sottovoce.federation.site.commitment import SALT_BYTES, commit
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import run_site
@@ -35,11 +38,18 @@ class Federation:
 
     def __init__(self, graph, sizes, algorithm, seed=3, d=5, names=FIVE, cap=CAP, **changes):
         self.names = names[: len(sizes)]
-        self.keys, sites = members(self.names, sizes)
+        self.masked, self.seeds = isinstance(algorithm, sv.MaskedNewton), dict.fromkeys(self.names)
+        if self.masked:
+            self.keys, self.seeds, sites = masked_members(self.names, sizes)
+        else:
+            self.keys, sites = members(self.names, sizes)
         network = graph.to_networkx()
         edges = tuple((self.names[i], self.names[j]) for i, j in network.edges)
         self.features, self.labels = lists(np.random.default_rng(seed), sizes, d)
         self.agreement = agreement(sites, edges=edges, features=d, algorithm=algorithm, **changes)
+        self.salts = dict.fromkeys(self.names)
+        if self.masked:
+            self.commit_rows()
         self.graph, self.algorithm, self.cap = graph, algorithm, cap
         self._folder = scratch()
         self.folder = Path(self._folder.name)
@@ -53,6 +63,15 @@ class Federation:
     def sites(self, names=None):
         chosen = [self.names.index(name) for name in (names or self.names)]
         return sv.Sites([self.features[i] for i in chosen], [self.labels[i] for i in chosen])
+
+    def commit_rows(self):
+        """Bind the agreement to the rows as they are now."""
+        self.salts = {name: secrets.token_bytes(SALT_BYTES) for name in self.names}
+        sites = tuple(
+            replace(site, data_commitment=commit(self.salts[site.name], self.sites([site.name])))
+            for site in self.agreement.sites
+        )
+        self.agreement = replace(self.agreement, sites=sites)
 
     def normals(self, seed=11):
         """Noise of the whole network, for a simulation: round -> (1, nodes, draws, d)."""
@@ -74,8 +93,9 @@ class Federation:
         return Ledger.open(path) if path.exists() else Ledger.create(path, name, cap or self.cap, 1e-3)
 
     def journal(self, name, file=None):
-        commit = committing(self.agreement, name, self.sites([name]))
-        return Journal.open(self.folder / (file or f"{name}.journal"), owner_of(self.agreement, name), commit)
+        bound = committing(self.agreement, name, self.sites([name]))
+        path = self.folder / (file or f"{name}.journal")
+        return Journal.open(path, owner_of(self.agreement, name), bound, self.salts[name], seed=self.seeds[name])
 
     def seat(self, name, stack, noise=None, **changes):
         """A site, with its files open until the stack is left. With noise it is a test's, else a real one's."""

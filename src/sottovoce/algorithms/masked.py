@@ -62,7 +62,8 @@ FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is non
 
 WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
 SHORTEST_BOUND = 1e-140  # on the norm of rows: second moments of much shorter ones would lose digits, or vanish
-MOST_NUMBERS = 2**24  # in a message, which then is as long as one may be
+# In a message: servers take 64 MiB, and its heading names up to a thousand sites.
+MOST_NUMBERS = 2**23 - 2**13
 GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
 MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
 

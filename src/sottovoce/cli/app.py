@@ -19,7 +19,7 @@ from sottovoce.cli.train import TrainCommand, train
 from sottovoce.errors import BudgetError, SottovoceError
 
 BAD_INPUT, BUDGET, LOST, TWICE, DAMAGED, UNREACHABLE, LEFT_BEHIND = 2, 3, 4, 5, 6, 7, 8
-NOT_WRITTEN, FORKED, DIVERGED, INTERRUPTED = 9, 10, 11, 130
+NOT_WRITTEN, FORKED, DIVERGED, SPOILED, INTERRUPTED = 9, 10, 11, 12, 130
 
 EXIT_CODES: dict[int, str] = {
     0: "done: the model and the privacy statement are written",
@@ -35,6 +35,7 @@ EXIT_CODES: dict[int, str] = {
     "and run the same command again",
     FORKED: "somebody told different sites different things; do not use the model, ask those who are named",
     DIVERGED: "this site's models have left the agreed radius; agree on shorter steps, or on a larger radius",
+    SPOILED: "a masked sum is none that honest sites can have made; the run is over, ask the other sites",
     INTERRUPTED: "interrupted; run the same command again to go on",
 }
 
@@ -54,6 +55,7 @@ def code_of(error: SottovoceError) -> int:
         (stops.NotWrittenError, NOT_WRITTEN),
         (stops.ForkedError, FORKED),
         (stops.DivergedError, DIVERGED),
+        (stops.SpoiledError, SPOILED),
     )
     return next((code for kind, code in codes if isinstance(error, kind)), BAD_INPUT)
 

@@ -55,7 +55,7 @@ class Draft:
     algorithm: str | None = option(
         None,
         _HOW,
-        "What every site does: ipadmm, dpadmm, ryu-kim, dp-dsgd; masked can be agreed on, but not run yet.",
+        "What every site does: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.",
     )
     rounds: int | None = option(None, _HOW, "Rounds of exchange. Left out: planned.")
     local_steps: int | None = option(None, _HOW, "Noisy steps per round. Left out: planned.")

@@ -218,11 +218,9 @@ def open_on_server(
     from sottovoce.federation.agreement import signing
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR
-    from sottovoce.federation.agreement.terms import expect_runnable
     from sottovoce.federation.site import seat
 
     agreement, operator = signing.load(federation), TLSFiles.within(certificates, OPERATOR)
-    expect_runnable(agreement.algorithm)
     told = PlainLines().server_away
     opened = seat.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)

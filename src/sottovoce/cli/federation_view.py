@@ -79,8 +79,6 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         f"When a neighbour falls silent: {_policy(agreement)}.",
         *privacy.notes,
     ]
-    if (reason := terms.why_not_run(algorithm)) is not None:
-        lines += [f"Beware: it can be signed, and not be run by this version: {reason}."]
     return lines + [
         f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
         for site in agreement.sites

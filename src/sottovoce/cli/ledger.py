@@ -86,9 +86,12 @@ def _runs(ledger: "Ledger") -> list[dict[str, object]]:
     """One line for every run and kind of round, in the order of booking."""
     from collections import Counter
 
+    from sottovoce.privacy.observers import against
+
     reserved, released = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for reservation in ledger.reservations():
-        key = reservation.run, reservation.cost.event.describe()
+        cost = reservation.cost
+        key = reservation.run, cost.event.describe() + against(cost.assumed and cost.assumed.colluding)
         reserved[key] += 1
         released[key] += reservation.message is not None
     return [
@@ -105,12 +108,14 @@ def _show(ledger: "Ledger") -> None:
     from rich.text import Text
 
     from sottovoce.cli.output import exactly, up
+    from sottovoce.privacy.observers import against
 
     h, console = ledger.header, Console(highlight=False)
     console.print(Text(f"Data set {h.data_digest}, since {h.created}."), soft_wrap=True)
     console.print(Text(f"Unit of protection: {h.unit}."), soft_wrap=True)
     kind = "any kind of round" if h.order is not None else "after the first round, plain Gaussians only"
-    console.print(f"Spent: epsilon = {up(ledger.total())} of {exactly(h.epsilon)}, at delta = {exactly(h.delta)}.")
+    spent = f"epsilon = {up(ledger.total())} of {exactly(h.epsilon)}, at delta = {exactly(h.delta)}"
+    console.print(f"Spent: {spent}{against(ledger.colluding())}.", soft_wrap=True)
     console.print(f"Takes: {kind}.")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("run", "rounds", "released", "each"):

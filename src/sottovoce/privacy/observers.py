@@ -34,6 +34,11 @@ class Observer:
         expect(self.colluding >= 0, "colluding >= 0 sites", colluding=self.colluding)
 
 
+def against(colluding: int | None) -> str:
+    """Against whom a price holds, as the end of a sentence; nothing for one that holds against everybody."""
+    return "" if colluding is None else f" against at most {colluding} colluding site{'' if colluding == 1 else 's'}"
+
+
 # The weakest one that anybody must reckon with: it carries all messages, and no site helps it.
 RELAY = Observer()
 

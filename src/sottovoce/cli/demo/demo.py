@@ -3,7 +3,8 @@
     OUT/federation.toml, .sig          what all agree on, and their signatures
     OUT/certificates, OUT/server       of the message server and its users; its configuration and its messages
     OUT/NAME/rows.csv                  a site's rows: a fifth of Adult's official training rows
-    OUT/NAME/signing.pem, state        its private key, ledger and journal
+    OUT/NAME/signing.pem, state        its private key; its ledger and journal, which also takes the seed of masks in
+    OUT/NAME/salt                      with masked sums: of its commitment to the rows
     OUT/NAME/site.log, output.txt      what it logs and prints
     OUT/NAME/model.safetensors         what it ends with, and statement.txt
 
@@ -14,6 +15,7 @@ import json as json_module
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,18 +26,25 @@ from sottovoce.errors import InputError, expect
 if TYPE_CHECKING:
     from sottovoce.cli.demo.processes import Programs
     from sottovoce.federation.agreement.agreement import Agreement
+    from sottovoce.federation.agreement.identity import SigningKey
 
 NAMES = ("berlin", "oslo", "paris", "rome", "wien")
 EPSILON, DELTA, CAP = 1.0, 1e-5, 2.0
 # Public numbers, short enough for a demonstration. The diameter is planned.
 ROUNDS, LOCAL_STEPS, RHO = 100, 5, 1e-3
+MASKED_ROUNDS, COLLUDING = 11, 1
 WAIT = 120.0  # seconds for which a neighbour may be silent
 _LOOK = 0.1  # seconds between two looks at the sites
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to make, with everything in it.")] = Path("federation-demo"),
-    rounds: Annotated[int, typer.Option(help="Rounds of exchange.")] = ROUNDS,
+    masked: Annotated[
+        bool, typer.Option("--masked", help="Read sums over all sites only; at most one of them colludes.")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option(help=f"Rounds of exchange. Left out: {ROUNDS}, or {MASKED_ROUNDS} with --masked.")
+    ] = None,
     runs: Annotated[int, typer.Option(help="Simulated runs to compare with.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No view of the run.")] = False,
@@ -47,7 +56,9 @@ def demo(
     from sottovoce.cli.demo.processes import server_program
     from sottovoce.cli.output import Stopped
 
-    expect(rounds >= 1, "rounds >= 1", rounds=rounds)
+    least, chosen = (2, MASKED_ROUNDS) if masked else (1, ROUNDS)
+    rounds = chosen if rounds is None else rounds
+    expect(rounds >= least, f"rounds >= {least}", rounds=rounds)
     expect(runs >= 2, "runs >= 2, for a spread", runs=runs)
     if out.exists():
         raise InputError(
@@ -56,7 +67,7 @@ def demo(
     server_program()  # refuses before anything is made
     started = time.monotonic()
     try:
-        agreement = _learn(out, rounds, quiet or json)
+        agreement = _learn(out, rounds, masked, quiet or json)
         _tell(out, agreement, runs, started, json)
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; every process was ended. What they left is in {out}") from None
@@ -65,7 +76,7 @@ def demo(
 # -- setting up -------------------------------------------------------------------------------------------------------
 
 
-def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
+def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "Agreement":
     """Set everything up, start server and sites, and wait until all have ended well."""
     from sottovoce.cli.demo.processes import Programs, ending_gently
     from sottovoce.federation.site.events import say
@@ -75,7 +86,7 @@ def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
         stack.enter_context(ending_gently())
         if not quiet:
             say("five sites get their rows, keys and certificates, and agree")
-        agreement = _agree(out, rounds)
+        agreement = _agree(out, rounds, masked)
         programs = stack.enter_context(Programs())
         url = _serve(out, agreement, programs)
         if not quiet:
@@ -84,7 +95,7 @@ def _learn(out: Path, rounds: int, quiet: bool) -> "Agreement":
     return agreement
 
 
-def _agree(out: Path, rounds: int) -> "Agreement":
+def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
     """Rows, keys, an agreement, and everyone's signature under it."""
     from sottovoce.cli import draft
     from sottovoce.federation.agreement import signing
@@ -97,16 +108,46 @@ def _agree(out: Path, rounds: int) -> "Agreement":
         keys[name] = SigningKey.generate()
         keys[name].save(out / name / "signing.pem")
     wishes = draft.Draft(
-        name="Demonstration on Adult", graph="ring", schema=str(schema), epsilon=EPSILON, delta=DELTA, rounds=rounds,
-        local_steps=LOCAL_STEPS, rho=RHO, policy="stop", wait_seconds=WAIT,
-        site=tuple(f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES),
+        name="Demonstration on Adult", schema=str(schema), epsilon=EPSILON, delta=DELTA, rounds=rounds, policy="stop",
+        wait_seconds=WAIT, site=tuple(f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES),
     )  # fmt: skip
+    if masked:
+        lines = {name: _make_seed(out, name, key) for name, key in keys.items()}
+        bound = tuple(f"{line}:{_commit(out, name, schema)}" for name, line in zip(NAMES, wishes.site, strict=True))
+        wishes = replace(
+            wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines.values()), site=bound
+        )
+    else:
+        wishes = replace(wishes, graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
     agreement = draft.agreement(wishes)
     file = out / "federation.toml"
     signing.save(agreement, file)
     for name in NAMES:
         signing.write_signature(agreement, name, keys[name], signing.signature_file(file, name))
     return agreement
+
+
+def _make_seed(out: Path, name: str, key: "SigningKey") -> str:
+    """A site's secret for this agreement; returns what it gives to the others."""
+    from sottovoce.federation.agreement.exchange import Seed
+
+    seed = Seed.generate()
+    seed.save(out / name / "seed")
+    return f"{name}={seed.mask_key(name, key)}"
+
+
+def _commit(out: Path, name: str, schema: Path) -> str:
+    """A site's commitment to its rows, as it goes into the agreement; the salt stays with the site."""
+    import secrets
+
+    from sottovoce.cli.site.files import read_rows
+    from sottovoce.federation.agreement.identity import write_secret
+    from sottovoce.federation.site.commitment import SALT_BYTES, commit
+    from sottovoce.files.schema import Schema
+
+    salt = secrets.token_bytes(SALT_BYTES)
+    write_secret(out / name / "salt", salt)
+    return commit(salt, read_rows(out / name / "rows.csv", Schema.load(schema), None))
 
 
 def _deal_rows(out: Path) -> dict[str, int]:
@@ -187,6 +228,7 @@ def _site_command(out: Path, name: str, url: str) -> list[str]:
         "server": url, "certificates": out / "certificates", "state": folder / "state", "out": folder,
         "cap-epsilon": CAP, "cap-delta": DELTA, "patience": WAIT, "log": folder / "site.log",
     }  # fmt: skip
+    options |= {name: folder / name for name in ("seed", "salt") if (folder / name).exists()}
     given = [text for option, value in options.items() for text in (f"--{option}", str(value))]
     return [sys.executable, "-m", "sottovoce.cli", "site", "run", *given]
 

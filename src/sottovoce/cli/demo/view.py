@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
 from sottovoce.federation.site.events import say
+from sottovoce.privacy.observers import against
 
 _LONG = 3.0  # seconds after which a neighbour is called awaited
 
@@ -31,6 +32,7 @@ class Progress:
     round: int = 0
     spent: float = 0.0
     cap: float = 0.0
+    colluding: int | None = None
     doing: str = "starting"
     _read: int = field(default=0, repr=False)
 
@@ -51,7 +53,7 @@ class Progress:
         """One line of the site's log."""
         event = line["event"] if line["logger"] == "sottovoce.site" else ""
         if event in ("began", "round done"):
-            self.spent, self.cap = line["spent"], line["cap"]
+            self.spent, self.cap, self.colluding = line["spent"], line["cap"], line.get("colluding")
             self.round, self.doing = line.get("round", line.get("done", 0)), "computing"
         elif event == "published":
             self.doing = "listening"
@@ -86,7 +88,7 @@ class LiveTable(Overview):
             table.add_column(heading, justify="right" if heading in ("rows", "round") else "left", no_wrap=True)
         for name, site in self.sites.items():
             bar = ProgressBar(total=site.rounds, completed=site.round, width=30)
-            spent = f"{up(site.spent)} of {exactly(site.cap)}" if site.cap else ""
+            spent = f"{up(site.spent)} of {exactly(site.cap)}{against(site.colluding)}" if site.cap else ""
             table.add_row(name, f"{site.rows:,}", f"{site.round}/{site.rounds}", bar, spent, Text(site.doing))
         return table
 
@@ -105,7 +107,8 @@ class SiteLines(Overview):
         done, rounds = min(site.round for site in sites), max(site.rounds for site in sites)
         if 4 * done // rounds > self._told:
             self._told = 4 * done // rounds
-            spent = up(max(site.spent for site in sites))
+            dearest = max(sites, key=lambda site: site.spent)
+            spent = f"{up(dearest.spent)}{against(dearest.colluding)}"
             say(f"round {done}/{rounds} is done at all {len(sites)} sites; epsilon spent so far: {spent}")
 
 

@@ -30,6 +30,7 @@ from numpy.lib import format as npy
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import MOST_FEATURES, MOST_ROWS, Agreement
+from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import read_secret
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.seat import committing, damage_from_ledger, owner_of
@@ -38,7 +39,7 @@ from sottovoce.files.schema import Schema
 from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.problem.problem import encoded
 from sottovoce.problem.sites import Sites
-from sottovoce.settings.disk import write_whole
+from sottovoce.settings.disk import sync_folder, write_whole
 
 _SALT_BYTES = 32
 _ARRAYS = "an .npz file with a matrix `features` and a vector `labels`"
@@ -143,10 +144,39 @@ def run_folder(state: Path, agreement: Agreement) -> Path:
     return folder
 
 
-def open_journal(folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None) -> Journal:
-    """The memory of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one."""
-    commit, secret = committing(agreement, site, rows), None if salt is None else read_secret(salt)
-    return Journal.open(folder / "journal.sqlite", owner_of(agreement, site), commit, secret)
+def open_journal(
+    folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None, seed: Path | None = None
+) -> Journal:
+    """The memory of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one.
+
+    The seed of masked sums moves into it: once it is on the disk there, its file is deleted. At the end of the run no
+    copy is left.
+    """
+    path, commit = folder / "journal.sqlite", committing(agreement, site, rows)
+    secret = None if salt is None else read_secret(salt)
+    given, masked = _seed_of(agreement, site, seed), agreement.member(site).mask_key is not None
+    journal = Journal.open(path, owner_of(agreement, site), commit, secret, given, agreed_seed=masked)
+    if seed is not None:
+        seed.unlink(missing_ok=True)
+        sync_folder(seed.parent)
+    return journal
+
+
+def _seed_of(agreement: Agreement, site: str, seed: Path | None) -> Seed | None:
+    """The seed in a file, checked before a journal is made with it. A file that is gone was taken in before: the same
+    command goes on.
+    """
+    key = agreement.member(site).mask_key
+    expect(seed is None or key is not None, "no --seed where sums are not masked", seed=str(seed))
+    if seed is None or key is None or not seed.exists():
+        return None
+    found = Seed.load(seed)
+    if not found.is_of(key):
+        raise InputError(
+            f"Expected the seed of site {site} for this agreement, got another in {str(seed)!r}. Give the file that "
+            "its mask key was made with: sottovoce site seed."
+        )
+    return found
 
 
 def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:

@@ -15,8 +15,9 @@ import typer
 from sottovoce.errors import InputError, SottovoceError
 
 if TYPE_CHECKING:
+    from sottovoce.federation.agreement.agreement import Agreement
     from sottovoce.federation.agreement.certificates import TLSFiles
-    from sottovoce.federation.site.events import Watcher
+    from sottovoce.federation.site.events import Spending, Watcher
     from sottovoce.federation.site.journal import Journal
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import Finished
@@ -55,6 +56,9 @@ def site_run(
     salt: Annotated[
         Path | None, _option("The secret salt of the rows' commitment in the agreement, if it has one.", _DATA)
     ] = None,
+    seed: Annotated[
+        Path | None, _option("First run with masked sums: its seed, which moves into --state. From: site seed.", _WHO)
+    ] = None,
     certificates: Annotated[
         Path | None,
         _option("Folder with ca.cert.pem, NAME.cert.pem and NAME.key.pem. Or give the next three.", _SERVER),
@@ -76,7 +80,7 @@ def site_run(
     """
     from sottovoce.cli.site import files
     from sottovoce.cli.site.view import watching_run
-    from sottovoce.federation.agreement import signing, terms
+    from sottovoce.federation.agreement import signing
     from sottovoce.federation.agreement.identity import SigningKey
     from sottovoce.federation.site.events import LogWatcher, Watchers
     from sottovoce.federation.site.mail import Pace
@@ -86,7 +90,6 @@ def site_run(
     pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
     agreement = signing.load(federation)
     agreement.member(site)
-    terms.expect_runnable(agreement.algorithm)
     signing.verify_signatures(agreement, federation, signatures)
     own_key, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
     books = state / "rows.ledger" if ledger is None else ledger
@@ -96,18 +99,20 @@ def site_run(
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = files.run_folder(state, agreement)
             # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
-            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt))
-            stack.enter_context(_saying_what_was_released(journal, agreement.algorithm.rounds))
+            journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
+            stack.enter_context(_saying_what_was_released(journal, agreement))
             opened = stack.enter_context(files.open_ledger(books, data, cap))
         seat = Seat(agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal)
         seat.check_books()
         seat.check_budget()
         stack.enter_context(_logging(log))
         watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
-        finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
-        _write(seat, finished, folder if out is None else out)
-        spent, delta = opened.total(), opened.header.delta
-    _tell(folder if out is None else out, spent, delta)
+        place = folder if out is None else out
+        with _keeping_what_was_learnt(seat, place):
+            finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
+        _write(seat, finished, place)
+        spending = seat.spending()
+    _tell(place, spending)
 
 
 def site_commit(
@@ -172,13 +177,16 @@ def _text_of(file: Path) -> str:
 
 
 @contextmanager
-def _saying_what_was_released(journal: "Journal", rounds: int) -> Iterator[None]:
+def _saying_what_was_released(journal: "Journal", agreement: "Agreement") -> Iterator[None]:
     """Whatever goes wrong, the error says how far the run had come."""
+    from sottovoce.federation.site.absent import spare_of
+
     try:
         yield
     except (SottovoceError, OSError) as error:
-        last = journal.last_said()
-        error.add_note(f"Released in this run: {f'rounds 1 to {last} of {rounds}' if last else 'nothing'}.")
+        last, rounds, spare = journal.last_said(), agreement.algorithm.rounds, spare_of(agreement)
+        most = f"{rounds} and {spare} to spare" if spare else f"{rounds}"
+        error.add_note(f"Released in this run: {f'rounds 1 to {last} of {most}' if last else 'nothing'}.")
         raise
 
 
@@ -245,7 +253,23 @@ def _logging(path: Path | None) -> Iterator[None]:
         handler.close()
 
 
-def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
+@contextmanager
+def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
+    """If others were lost, write the model of the sums that were read until then; the run can still be gone on with."""
+    from sottovoce.federation.site.runner import so_far
+    from sottovoce.federation.site.stops import LostNeighbourError
+
+    try:
+        yield
+    except LostNeighbourError as error:
+        kept = so_far(seat)
+        if kept is not None:
+            _write(seat, kept, folder, done=kept.rounds)
+            error.add_note(f"The model of the first {kept.rounds} sums, with its statement, is in {folder}.")
+        raise
+
+
+def _write(seat: "Seat", finished: "Finished", folder: Path, done: int | None = None) -> None:
     """Model and statement, signed, into the folder. If that fails nothing is lost: the journal holds both."""
     from sottovoce.federation.site.stops import NotWrittenError
     from sottovoce.federation.transport.transport import sign_text
@@ -257,9 +281,9 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
     try:
         # The model is private as it is; the folder beside it may hold a journal.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        model = model_of(agreement, site, finished.model, finished.absent)
+        model = model_of(agreement, site, finished.model, finished.absent, done)
         models.save(model, folder / "model.safetensors", seat.key)
-        statement = sign_text(statement_text(agreement, site, finished.absent), site, seat.key)
+        statement = sign_text(statement_text(agreement, site, finished.absent, done), site, seat.key)
         with writable(folder / "statement.txt"):
             write_whole(folder / "statement.txt", statement.encode())
     except (OSError, InputError) as error:
@@ -269,9 +293,11 @@ def _write(seat: "Seat", finished: "Finished", folder: Path) -> None:
         ) from error
 
 
-def _tell(folder: Path, spent: float, delta: float) -> None:
+def _tell(folder: Path, spending: "Spending") -> None:
     """Where the results are, and what all runs on these rows have cost so far."""
     from sottovoce.cli.output import exactly, up
+    from sottovoce.privacy.observers import against
 
     print(f"Written to {folder}: model.safetensors and statement.txt.")
-    print(f"All runs on these rows so far: epsilon = {up(spent)} at delta = {exactly(delta)}.")
+    spent = f"epsilon = {up(spending.epsilon)} at delta = {exactly(spending.delta)}{against(spending.colluding)}"
+    print(f"All runs on these rows so far: {spent}.")

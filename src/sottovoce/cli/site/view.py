@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
 from sottovoce.federation.site.events import Facts, ReminderTimer, Spending, Watcher, say
+from sottovoce.privacy.observers import against
 
 _LATE = 3.0  # seconds after which a neighbour is called late
 
@@ -148,7 +149,8 @@ def spent(facts: Facts, spending: Spending) -> str:
     """What the rows' ledger says, in words."""
     return (
         f"{up(spending.epsilon)} of {exactly(spending.cap)} reserved in the ledger, at delta "
-        f"{exactly(spending.delta)}; this run: {exactly(facts.epsilon)} at delta {exactly(facts.delta)}"
+        f"{exactly(spending.delta)}{against(spending.colluding)}; this run: "
+        f"{exactly(facts.epsilon)} at delta {exactly(facts.delta)}"
     )
 
 
@@ -202,7 +204,8 @@ class PlainLines(Watcher):
         if 10 * k // facts.rounds > 10 * before // facts.rounds:
             left = clock.left()
             rest = "" if left is None else f", {duration(left)} left"
-            say(f"round {k}/{facts.rounds}{rest}, epsilon {up(spending.epsilon)} of {exactly(spending.cap)}")
+            held = f"{up(spending.epsilon)} of {exactly(spending.cap)}{against(spending.colluding)}"
+            say(f"round {k}/{facts.rounds}{rest}, epsilon {held}")
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         without = f", without {', '.join(absent)}" if absent else ""

@@ -59,7 +59,8 @@ class Member:
         public_key: what its signatures are checked with.
         rows: m_i, how many rows it brings. Public: noise is set by it.
         data_commitment: "sha256:..." of a secret salt and the rows, to prove later which rows were used. Without a
-            secret salt it would reveal something about the rows, and no guarantee covers that.
+            secret salt it would reveal something about the rows, and no guarantee covers that. Needed for masked sums:
+            a seed then goes with one set of rows.
         mask_key: what it makes secrets with, one with every other site, in federations of masked sums. The site has
             signed it: another's key cannot be put forward as one's own.
     """
@@ -422,6 +423,13 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
         raise InputError(
             f"Expected a mask key of every site for masked sums, got none of {_some(without)}. Let each make one with: "
             "sottovoce site seed."
+        )
+    # A seed that was copied, with other rows behind it, would say two things under one mask: their difference is bare.
+    if any(site.data_commitment is None for site in a.sites):
+        without = [site.name for site in a.sites if site.data_commitment is None]
+        raise InputError(
+            f"Expected a data_commitment of every site for masked sums, got none of {_some(without)}. Let each make "
+            "one with: sottovoce site commit."
         )
     if len(a.edges) != n * (n - 1) // 2:
         raise InputError(

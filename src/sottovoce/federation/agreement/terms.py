@@ -21,12 +21,11 @@ from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
-from sottovoce.errors import InputError, UnsupportedError, expect
+from sottovoce.errors import InputError, expect
 from sottovoce.oracle.plain import Oracle
 
-MASKED = "masked"
-# What an agreement may name, in the order of the registry. Masked sums can be agreed on before sites can run them.
-ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None or name == MASKED)
+# In the order of the registry.
+ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
 # Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site;
 # and what a guarantee rests on is for people to read before they sign.
 _NEEDED = ("diameter", "largest_degree", "colluding", "least_sites", "total_rows")
@@ -54,7 +53,7 @@ def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
     if name not in REGISTRY:
         raise InputError(f"Expected the name of an algorithm, got {name[:80]!r}. {choice}")
     line = REGISTRY[name]
-    if name not in ALLOWED:
+    if line.not_at_sites is not None:
         raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {line.not_at_sites}. {choice}")
     return cast("type[PrivateAlgorithm[Any]]", line.kind)
 
@@ -85,21 +84,6 @@ def check(algorithm: PrivateAlgorithm[Any]) -> None:
     for field in fields(algorithm):
         if field.name in _NEEDED and getattr(algorithm, field.name) is None:
             raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
-
-
-def why_not_run(algorithm: PrivateAlgorithm[Any]) -> str | None:
-    """Why sites of this version cannot run what may be agreed on; None if they can."""
-    return REGISTRY[name_of(algorithm)].not_at_sites
-
-
-def expect_runnable(algorithm: PrivateAlgorithm[Any]) -> None:
-    """Refuse, before anything is made or opened, what sites of this version cannot run."""
-    reason = why_not_run(algorithm)
-    if reason is not None:
-        raise UnsupportedError(
-            f"Expected an agreement that sites of this version can run, got algorithm={name_of(algorithm)!r}: {reason}."
-            " It can be written, read and signed; to learn now, agree on another algorithm."
-        )
 
 
 def diameter_of(algorithm: PrivateAlgorithm[Any]) -> float:

@@ -12,10 +12,12 @@ import asyncio
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self, final
 
+from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import SottovoceError, expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.site.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
@@ -39,7 +41,12 @@ class Wait(NamedTuple):
 
 def most_notices(agreement: Agreement) -> int:
     """How many notices one site may put: one for every site that it may lose, questions, and some to say it waits."""
-    return len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
+    return (1 + spare_of(agreement)) * len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
+
+
+def spare_of(agreement: Agreement) -> int:
+    """How many sums may be made again."""
+    return agreement.algorithm.spare if isinstance(agreement.algorithm, MaskedNewton) else 0
 
 
 def most_answers(agreement: Agreement) -> int:
@@ -65,6 +72,11 @@ class Board:
         self._questions: dict[str, tuple[int, bytes]] = {}  # the last of each neighbour that is not answered
         self._waits: dict[str, Wait] = {}
         self._gone: set[str] = set()
+        self._masked = isinstance(a.algorithm, MaskedNewton)
+        self._votes: dict[tuple[int, str], set[str]] = {}  # by round and voter
+        self._told: set[tuple[int, str]] = set()  # of whom this process has said that it is gone, and since when
+        self._complete: dict[str, int] = {}
+        self._news = asyncio.Event()
         self._stop: LeftBehindError | None = None
         self._failed: BaseException | None = None
         self._listeners: list[asyncio.Task[None]] = []
@@ -78,7 +90,17 @@ class Board:
     async def tell_gone(self, k: int, site: str) -> None:
         """Say that a neighbour takes no further part. After a crash it is said again, or found said."""
         self._ignored.add(site)
-        await self._put(Notice(About.GONE, k, self._agreement.index(site)), self._most, once=True)
+        await self.tell_vote(k, site)
+
+    async def tell_vote(self, k: int, site: str) -> None:
+        """Say that this site would go on without a neighbour. Until that is decided, it is still heard."""
+        if (k, site) not in self._told:
+            self._told.add((k, site))
+            await self._put(Notice(About.GONE, k, self._agreement.index(site)), self._most, once=True)
+
+    async def tell_complete(self, k: int) -> None:
+        """Say that everyone's words of the last sum are here."""
+        await self._put(Notice(About.COMPLETE, k), self._most, once=True)
 
     async def tell_waiting(self, k: int) -> None:
         """Say that this site is alive. The last few mailboxes are left for what matters more."""
@@ -140,6 +162,20 @@ class Board:
     def wait_of(self, name: str) -> Wait:
         """What a neighbour last said of its waiting."""
         return self._waits.get(name, Wait(0, 0))
+
+    def votes_of(self, k: int, name: str) -> frozenset[str]:
+        """Without whom a neighbour would make the sum in round k again."""
+        return frozenset(self._votes.get((k, name), ()))
+
+    def is_complete(self, k: int, name: str) -> bool:
+        """Whether a neighbour has said that it has all words of the last sum, in round k."""
+        return self._complete.get(name) == k
+
+    async def news(self, seconds: float) -> None:
+        """Wait until a notice comes, for so long at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
 
     @property
     def gone(self) -> frozenset[str]:
@@ -212,17 +248,22 @@ class Board:
         name, watcher = slot.site, self._mail.watcher
         if name in self._ignored:
             return
+        self._news.set()
         if notice.about is About.QUESTION:
             self._questions[name] = slot.number, notice.nonce
         elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
             watcher.noticed(name, f"waits for others in round {notice.round}")
+        elif notice.about is About.COMPLETE:
+            self._complete[name] = notice.round
         elif notice.about is About.GONE:
             about = self._agreement.names[notice.site]
             watcher.noticed(name, f"goes on without {about} since round {notice.round}")
             if self._agreement.lost_neighbour.policy != "go-on":
                 return  # it may not do that, and whoever heeded it would be sent away by anyone
-            if about == self._mail.site:
+            if self._masked:
+                self._votes.setdefault((notice.round, name), set()).add(about)
+            elif about == self._mail.site:
                 self._stop = left_behind(self._mail.site, name, notice.round)
             else:
                 self._gone.add(about)
@@ -276,8 +317,10 @@ class Policy(ABC):
         """Before every round: stop if there is a reason."""
 
     @abstractmethod
-    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:
-        """Of those that are awaited in round k, the ones to go on without."""
+    async def lost(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
+        """Of those that are awaited in round k, the ones to go on without. Those who are `voting` have spoken in it,
+        and are awaited for what they have to say of others.
+        """
 
     async def drop(self, k: int, name: str) -> None:  # noqa: B027
         """It was decided, and written down, to go on without this neighbour."""
@@ -287,7 +330,7 @@ class Policy(ABC):
 class Waits(Policy):
     """Wait for ever: nobody is ever lost."""
 
-    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:  # noqa: ARG002
+    async def lost(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:  # noqa: ARG002
         return []
 
 
@@ -298,7 +341,7 @@ class Stops(Policy):
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:
+    async def lost(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:  # noqa: ARG002
         late = [name for name, silence in silences.items() if silence.seconds >= self._seconds]
         if late:
             raise LostNeighbourError(
@@ -328,10 +371,11 @@ class GoesOn(Policy):
     def check(self) -> None:
         self._board.check()
 
-    async def lost(self, k: int, silences: Mapping[str, Silence]) -> list[str]:
+    async def lost(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
         self._board.check()
         for name, silence in silences.items():
-            self._excuse(k, name, silence)
+            # Whoever has spoken in this round may still wait in it for others.
+            self._excuse((k - 1, k) if name in voting else (k - 1,), name, silence)
         await self._say_that_we_wait(k, max(silence.total for silence in silences.values()))
         if k <= self._first:
             return []
@@ -343,13 +387,13 @@ class GoesOn(Policy):
         self._absent.add(name)
         await self._board.tell_gone(k, name)
 
-    def _excuse(self, k: int, name: str, silence: Silence) -> None:
-        """Give it time anew if it has said again that it waits for others, in the round before this one.
+    def _excuse(self, rounds: Collection[int], name: str, silence: Silence) -> None:
+        """Give it time anew if it has said again that it waits for others, in one of these rounds.
 
-        If it says that it waits in this round or a later one, its message of this round should be there.
+        If it says that it waits in a later one, what is awaited of it should be there.
         """
         wait = self._board.wait_of(name)
-        if wait.times > silence.notices and wait.round == k - 1 and not silence.bad:
+        if wait.times > silence.notices and wait.round in rounds and not silence.bad:
             silence.seconds, silence.excused = 0.0, wait.round <= self._first
         silence.notices = wait.times
 

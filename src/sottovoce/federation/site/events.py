@@ -46,6 +46,7 @@ class Spending:
     epsilon: float
     cap: float
     delta: float  # at which both hold
+    colluding: int | None = None  # against how many colluding sites they hold; None: against everybody
 
 
 class Watcher:
@@ -186,7 +187,7 @@ class LogWatcher(Watcher):
         self._away = ReminderTimer()
 
     def began(self, facts: Facts, spending: Spending) -> None:
-        _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap)
+        _log(logging.INFO, "began", **asdict(facts), **_spent(spending))
 
     def round_began(self, k: int) -> None:
         _log(logging.DEBUG, "round began", round=k)
@@ -222,7 +223,7 @@ class LogWatcher(Watcher):
         _log(logging.WARNING, "dropped", round=k, neighbour=site)
 
     def round_done(self, k: int, spending: Spending) -> None:
-        _log(logging.INFO, "round done", round=k, spent=spending.epsilon, cap=spending.cap)
+        _log(logging.INFO, "round done", round=k, **_spent(spending))
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         _log(logging.INFO, "finished", rounds=rounds, absent=dict(absent))
@@ -232,6 +233,12 @@ class LogWatcher(Watcher):
             _log(logging.ERROR, "stopped", kind=type(error).__name__, reason=" ".join(str(error).split()))
         else:  # an interruption; of a bug only the kind is told, since its words may be anything
             _log(logging.WARNING, "interrupted", kind=type(error).__name__)
+
+
+def _spent(spending: Spending) -> dict[str, object]:
+    """The ledger's state, as fields of a line."""
+    fields: dict[str, object] = {"spent": spending.epsilon, "cap": spending.cap}
+    return fields if spending.colluding is None else fields | {"colluding": spending.colluding}
 
 
 def _log(level: int, event: str, **fields: object) -> None:

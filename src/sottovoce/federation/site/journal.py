@@ -135,6 +135,7 @@ def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
 #     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
 #     checkpoint  the state after the last round whose messages were all taken in
 #     absent      neighbours that the site goes on without, and from which round
+#     vote        whom the site would make a masked sum without, which is not decided yet
 #     secret      the seed of this run, from which the keys of noise and masks come, until the run is over
 #
 # A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages
@@ -148,7 +149,7 @@ def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
 # the messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows.
 # One process holds the file at a time.
 
-FORMAT = 3  # 2 held the noise key itself
+FORMAT = 4  # 3 knew no votes; 2 held the noise key itself
 # The next round, the one before it, and one to spare: a crash never needs an older one.
 KEPT = 3  # rounds of the outbox
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
@@ -166,6 +167,7 @@ _TABLES = (
     "CREATE TABLE checkpoint (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, "
     "content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
     "CREATE TABLE absent (site TEXT PRIMARY KEY, round INTEGER NOT NULL) STRICT",
+    "CREATE TABLE vote (round INTEGER NOT NULL, site TEXT NOT NULL, PRIMARY KEY (round, site)) STRICT",
     "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), seed BLOB NOT NULL) STRICT",
 )
 
@@ -219,7 +221,14 @@ class Journal:
 
     @classmethod
     def open(
-        cls, path: Path, owner: Owner, commit: Commit, salt: bytes | None = None, seed: Seed | None = None
+        cls,
+        path: Path,
+        owner: Owner,
+        commit: Commit,
+        salt: bytes | None = None,
+        seed: Seed | None = None,
+        *,
+        agreed_seed: bool = False,
     ) -> "Journal":
         """The journal at that path, verified; a new one if there is none.
 
@@ -229,12 +238,13 @@ class Journal:
             commit: from a secret salt to what binds the run to the site's rows. It may refuse.
             salt: 32 secret bytes for a new journal; None draws them.
             seed: of this run, for a new journal; None draws one. A journal that has another is refused.
+            agreed_seed: the agreement holds its public half, so none can be drawn for a new journal.
         """
         journal = cls(path, _open_locked(path))
         try:
             with journal._reporting():
                 # A new journal is bound to the rows before anything else: `commit` may still refuse them.
-                journal._begin(owner, commit, salt, seed)
+                journal._begin(owner, commit, salt, None if agreed_seed and seed is None else seed or Seed.generate())
                 journal._verify(owner, commit)
                 journal._load(owner)
                 journal._expect_seed(seed)
@@ -293,6 +303,12 @@ class Journal:
         """Neighbours that were dropped, by name, each with the first round without it."""
         return dict(self._absent)
 
+    def votes(self, k: int) -> frozenset[str]:
+        """Without whom this site would make the sum in round k again."""
+        with self._reporting():
+            rows = self._connection.execute("SELECT site FROM vote WHERE round = ?", (k,)).fetchall()
+        return frozenset(site for (site,) in rows)
+
     def check_rows(self, commit: Commit) -> None:
         """Stop unless the rows are, bit by bit, those that the run began with."""
         found = commit(self.salt)
@@ -321,13 +337,20 @@ class Journal:
         self._expect_next(k, "a checkpoint")
         self._waiting, self._round = Checkpoint(k, content), k
 
-    def drop(self, k: int, site: str) -> None:
-        """From round k on, go on without this neighbour. It cannot come back."""
-        self._expect_next(k, "a lost neighbour")
-        expect(site not in self._absent, "a neighbour that is still there", site=site)
+    def vote(self, k: int, *sites: str) -> None:
+        """Of the sum in round k: this site would make it again without these. It never takes that back."""
+        self._expect_next(k, "a vote")
         with self._writing():
-            self._connection.execute("INSERT INTO absent VALUES (?, ?)", (site, k))
-        self._absent[site] = k
+            self._connection.executemany("INSERT OR IGNORE INTO vote VALUES (?, ?)", [(k, site) for site in sites])
+
+    def drop(self, k: int, *sites: str) -> None:
+        """From round k on, go on without these neighbours: all of them or, after a crash, none. None comes back."""
+        self._expect_next(k, "a lost neighbour")
+        for site in sites:
+            expect(site not in self._absent, "a neighbour that is still there", site=site)
+        with self._writing():
+            self._connection.executemany("INSERT INTO absent VALUES (?, ?)", [(site, k) for site in sites])
+        self._absent |= dict.fromkeys(sites, k)
 
     def settle(self) -> None:
         """Write the checkpoint that waits, if one does. When a run is over, nothing else is written next."""
@@ -361,7 +384,7 @@ class Journal:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _begin(self, owner: Owner, commit: Commit, salt: bytes | None, seed: Seed | None) -> None:
-        """Make the tables, unless they are there; a crash leaves all of them or none."""
+        """Make the tables, unless they are there; a crash leaves all of them or none. A new journal needs a seed."""
         c = self._connection
         mode = c.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         c.execute("PRAGMA synchronous=FULL")
@@ -370,12 +393,17 @@ class Journal:
         c.execute(f"PRAGMA wal_autocheckpoint={_MERGED_AFTER}")
         expect(mode == "wal", "a local disk on which SQLite can keep a write-ahead log", journal_mode=mode)
         if c.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            if seed is None:
+                raise InputError(
+                    f"Expected --seed: the file that the mask key of site {owner.site} was made with, got none, and "
+                    "the run has not begun. Give it, from: sottovoce site seed."
+                )
             with self._writing():
                 for table in _TABLES:
                     c.execute(table)
                 chosen = secrets.token_bytes(SALT_BYTES) if salt is None else salt
                 c.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", (FORMAT, *owner, chosen, commit(chosen)))
-                c.execute("INSERT INTO secret VALUES (1, ?)", ((seed or Seed.generate()).raw,))
+                c.execute("INSERT INTO secret VALUES (1, ?)", (seed.raw,))
             # A new file is on the disk only once its folder is.
             sync_folder(self.path.parent)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
-from sottovoce.federation.site.masks import Context, Turn
+from sottovoce.federation.site.masks import Context, Turn, members_digest
 from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Refusal
 from sottovoce.noise import sampler
 
@@ -139,7 +139,9 @@ class Heading(NamedTuple):
     @classmethod
     def of(cls, context: Context) -> "Heading":
         """Of a message in this context."""
-        return cls(*context.turn, context.members_digest(), context.notices, context.transcript, context.digest())
+        return cls(
+            *context.turn, members_digest(context.members), context.notices, context.transcript, context.digest()
+        )
 
     @property
     def turn(self) -> Turn:
@@ -225,9 +227,12 @@ class About(IntEnum):
     """What a notice says."""
 
     NOTHING = 0  # that counts
-    GONE = 1  # "from that round on I go on without that site": it must stop, its messages no longer count everywhere
+    # "From that round on I go on without that site": it must stop, its messages no longer count everywhere. Of a masked
+    # sum: "I would make it again without that site", which counts when all who are left have said so.
+    GONE = 1
     WAITING = 2  # "I am alive, and still wait for others in that round": do not count me as lost
     QUESTION = 3  # "what did you last hear of me?"
+    COMPLETE = 4  # "I have everyone's words of the last sum": what a later message would show, where none follows
 
 
 @final

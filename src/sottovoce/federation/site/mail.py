@@ -10,11 +10,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, NoReturn, TypeVar, final
 
+from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.events import Watcher
-from sottovoce.federation.site.letters import ANSWER_BYTES, NOTICE_BYTES, Words, read_words, words_size
+from sottovoce.federation.site.letters import (
+    ANSWER_BYTES,
+    NOTICE_BYTES,
+    SumWords,
+    Words,
+    read_sum,
+    read_words,
+    sum_size,
+    words_size,
+)
 from sottovoce.federation.site.stops import UsedTwiceError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
 from sottovoce.federation.transport.wire import (
@@ -158,13 +168,26 @@ class Answer(NamedTuple, Generic[T]):
 class Letter(NamedTuple):
     """What a neighbour said in a round, and the bytes that it came as: their digest is what others testify to."""
 
-    words: Words
+    words: Words | SumWords
     data: bytes
 
 
+def spoken(agreement: Agreement) -> Kind:
+    """What the messages of a run's rounds are."""
+    return Kind.SUM if isinstance(agreement.algorithm, MaskedNewton) else Kind.MODEL
+
+
+def payload_size(agreement: Agreement, q: int) -> int:
+    """Bytes of the payload of a message of round q; of masked sums, of release q."""
+    sites, a = len(agreement.sites), agreement.algorithm
+    if isinstance(a, MaskedNewton):
+        return sum_size(sites, a.numbers(q, agreement.features))
+    return words_size(sites, agreement.model_size)
+
+
 def largest_message(agreement: Agreement) -> int:
-    """Bytes of the largest message of a run."""
-    size = words_size(len(agreement.sites), agreement.model_size)
+    """Bytes of the largest message of a run. Rounds from the second on are alike."""
+    size = max(payload_size(agreement, k) for k in (1, 2))
     return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
 
 
@@ -186,21 +209,25 @@ class Mail:
         transport: the way to the mailboxes. It is trusted with nothing.
         watcher: is told what was refused, and that the server is silent.
         pace: how long a question may take.
+        release: from the number of a message to what is released in it, as this site knows the run. Where no sum is
+            made again, they are the same.
     """
 
     def __init__(
-        self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace
-    ) -> None:
+        self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace,
+        release: Callable[[int], int] = int,
+    ) -> None:  # fmt: skip
         self.agreement, self.site, self.pace, self.watcher = agreement, site, pace, watcher
-        self._key, self._transport = key, transport
+        self._key, self._transport, self._release = key, transport, release
         self._digest = agreement.digest()
-        self._sizes = {
-            Kind.MODEL: words_size(len(agreement.sites), agreement.model_size),
-            Kind.NOTICE: NOTICE_BYTES,
-            Kind.ANSWER: ANSWER_BYTES,
-        }
+        self._small = {Kind.NOTICE: NOTICE_BYTES, Kind.ANSWER: ANSWER_BYTES}
+        self._spoken = spoken(agreement)
         self._told: Counter[Slot] = Counter()
         self._seen: set[bytes] = set()
+
+    def slot(self, k: int, site: str) -> Slot:
+        """The mailbox of a site's message of round k."""
+        return Slot(k, site, self._spoken)
 
     # -- sealing and opening ------------------------------------------------------------------------------------------
 
@@ -208,19 +235,23 @@ class Mail:
         """The signed bytes of the site's own message. The same payload always gives the same bytes."""
         return seal(self._envelope(slot), payload, self._key)
 
-    def unseal(self, slot: Slot, data: bytes) -> bytes:
+    def unseal(self, slot: Slot, data: bytes, release: int | None = None) -> bytes:
         """The payload that the slot's site signed for this place, or `BadMessageError`."""
-        return unseal(data, self._envelope(slot), self.agreement.member(slot.site).public_key)
+        return unseal(data, self._envelope(slot, release), self.agreement.member(slot.site).public_key)
 
-    def open_letter(self, slot: Slot, data: bytes) -> Letter:
-        """What a site said in a round, or `BadMessageError`."""
-        payload = self.unseal(slot, data)
+    def open_letter(self, slot: Slot, data: bytes, release: int | None = None) -> Letter:
+        """What a site said in a round, or `BadMessageError`. `release`: of what, if that is not for us to know."""
+        payload = self.unseal(slot, data, release)
         a = self.agreement
-        words = read_words(payload, slot.number, len(a.sites), a.reach)
+        words: Words | SumWords
+        if slot.kind is Kind.SUM:
+            words = read_sum(payload, slot.number, len(a.sites))
+        else:
+            words = read_words(payload, slot.number, len(a.sites), a.reach)
         self._refuse_sending_away(slot.site, words)
         return Letter(words, data)
 
-    def _refuse_sending_away(self, sender: str, words: Words) -> None:
+    def _refuse_sending_away(self, sender: str, words: Words | SumWords) -> None:
         """Nobody goes on without others where that was not agreed, nor without those who are not its neighbours."""
         a = self.agreement
         gone = {name for name, s in zip(a.names, words.testimony, strict=True) if s.gone}
@@ -238,9 +269,11 @@ class Mail:
         except BadMessageError:
             return False
 
-    def _envelope(self, slot: Slot) -> Envelope:
+    def _envelope(self, slot: Slot, release: int | None = None) -> Envelope:
         """What every reader knows of the message in this mailbox before it comes."""
-        return Envelope(self.agreement.run, self._digest, slot, self._sizes[slot.kind])
+        q = self._release(slot.number) if release is None else release
+        length = self._small.get(slot.kind) or payload_size(self.agreement, q)
+        return Envelope(self.agreement.run, self._digest, slot, length)
 
     # -- delivering ---------------------------------------------------------------------------------------------------
 

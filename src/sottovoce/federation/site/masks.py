@@ -16,7 +16,7 @@ again, and another value gets other noise. What a site may answer for at all is 
 Proofs: docs/proofs/masked.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil, isqrt, sqrt
@@ -36,7 +36,7 @@ from sottovoce.noise.secure import GRID_BITS, finest_grid, on_grid, value_digest
 
 # No other use of these keys begins a label like this.
 _PAIR, _MASK, _NOISE = "sottovoce pair v1", "sottovoce mask", "sottovoce share"
-_CONTEXT = "sottovoce context v1"
+_CONTEXT, _PARTING = "sottovoce context v1", "sottovoce parting v1"
 LARGEST_SUM = 2**62  # grid steps, in size; a sum below it is read with the right sign
 _TAIL = 40  # standard deviations of a sum's noise that are never seen: their chance is below e^-800
 
@@ -55,6 +55,14 @@ class Turn(NamedTuple):
         return self.release < other.release or self.attempt < other.attempt
 
 
+class Parting(NamedTuple):
+    """A sum that was given up: all who are left have said, of all who were dropped, that they go on without them."""
+
+    number: int  # of the message for that sum
+    dropped: tuple[str, ...]
+    left: tuple[str, ...]
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Context:
@@ -64,7 +72,7 @@ class Context:
         agreement: its digest, 32 bytes.
         turn: which sum of which attempt.
         members: U, who takes part, in the order of the agreement.
-        notices: a digest of all notices by which somebody was dropped, 32 bytes.
+        notices: a digest of all notices by which somebody was dropped, 32 bytes; see `notices_digest`.
         transcript: a digest of all sums so far and what they were made of, 32 bytes.
         point: the bits of y, where a gradient is taken; see `bits`. Empty where there is none.
         grid: g, a power of two.
@@ -93,13 +101,25 @@ class Context:
             self.notices, self.transcript, self.point, float(self.grid), int(self.numbers),
         )  # fmt: skip
 
-    def members_digest(self) -> bytes:
-        """32 bytes that stand for U."""
-        return sha256(encode_fields(_CONTEXT, *self.members)).digest()
-
     def digest(self) -> bytes:
         """32 bytes that stand for exactly this context."""
         return sha256(self.to_bytes()).digest()
+
+
+def members_digest(members: Sequence[str]) -> bytes:
+    """32 bytes that stand for U."""
+    return sha256(encode_fields(_CONTEXT, *members)).digest()
+
+
+def notices_digest(partings: Sequence["Parting"]) -> bytes:
+    """32 bytes that stand for all notices by which somebody was dropped: who said of whom, and in which turn.
+
+    Of their words, not of their bytes: a notice that is put again, into another mailbox, says the same.
+    """
+    said = (
+        encode_fields(_PARTING, int(p.number), len(p.dropped), *p.dropped, len(p.left), *p.left) for p in partings
+    )  # fmt: skip
+    return sha256(b"".join(said)).digest()
 
 
 def bits(point: Array) -> bytes:

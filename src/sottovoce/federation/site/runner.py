@@ -16,7 +16,7 @@ server that has forgotten our words, or hides them, can then only stop us.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast, final
 
@@ -28,13 +28,15 @@ from sottovoce.federation.site.absent import Board, Policy, Silence, policy_for
 from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
-from sottovoce.federation.site.letters import Sighting, Words, norm_of
+from sottovoce.federation.site.letters import Heading, Sighting, SumWords, Words, norm_of
+from sottovoce.federation.site.lost import Gathering, Hands, Outcome, refuse_left_behind
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
+from sottovoce.federation.site.masks import Context, Past, Turn
 from sottovoce.federation.site.seat import Seat, as_message
-from sottovoce.federation.site.stops import DivergedError, LostNeighbourError, UsedTwiceError
+from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
 from sottovoce.federation.site.witness import Witness, digest_of
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
-from sottovoce.federation.transport.wire import Slot
+from sottovoce.federation.transport.wire import BadMessageError, Slot
 from sottovoce.problem.graphs import Inbox
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class Finished:
             only. On a complete graph it is the consensus, the same everywhere; elsewhere neighbouring sites nearly
             agree.
         own: the site's own last message.
-        rounds: how many there were.
+        rounds: how many are done; of masked sums, how many were read.
         absent: neighbours that the site went on without, each with the first round without it.
         state: the algorithm's, after the last round. It must not leave the site.
     """
@@ -70,10 +72,18 @@ class Finished:
 
 def result_of(seat: Seat) -> Finished | None:
     """What a run that was finished before has left behind; None if it is not finished."""
-    if seat.journal.round < seat.agreement.algorithm.rounds:
+    if not seat.over:
         return None
     seat.journal.finish()  # the process before may have been ended after its last round, and before it was wound up
     return _result(seat, seat.last_snapshot())
+
+
+def so_far(seat: Seat) -> Finished | None:
+    """What masked sums have shown until now, at a site that has stopped; None before there is a model. It is made of
+    sums that were paid for, and the run can still be gone on with.
+    """
+    done = seat.turn(seat.journal.round + 1).release - 1
+    return _result(seat, seat.last_snapshot()) if seat.masked and done >= 2 else None
 
 
 def no_probe(point: str, k: int) -> None:
@@ -118,19 +128,20 @@ class _Run:
     def __init__(self, seat: Seat, transport: Transport, watcher: Watcher, probe: Probe, pace: Pace) -> None:
         self.seat, self.watcher, self.probe, self.pace = seat, watcher, probe, pace
         self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
-        self.mail = Mail(seat.agreement, seat.site, seat.key, transport, watcher, pace)
+        release = lambda t: seat.turn(t).release  # noqa: E731
+        self.mail = Mail(seat.agreement, seat.site, seat.key, transport, watcher, pace, release)
         self.heard: dict[str, Sighting] = {}  # the last good message of each neighbour, for whoever asks
         self.board = Board(self.mail, self.heard)
         self.asked = False  # whether the neighbours have told this process what they heard of it
 
     async def finish(self) -> Finished:
         """Check, catch up, and run all rounds that are left."""
-        seat, rounds = self.seat, self.algorithm.rounds
+        seat = self.seat
         seat.check_books()
         seat.check_budget()
         after = seat.last_snapshot()
         self.watcher.began(seat.facts(), seat.spending())
-        if self.journal.round < rounds:
+        if not seat.over:
             self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
             # Before the first notice is read: what those say who were left no longer counts.
             self.board.ignore(self.journal.absent)
@@ -138,10 +149,10 @@ class _Run:
             async with self.board:
                 policy = policy_for(self.agreement, seat.site, self.board)
                 await policy.begin(self.journal.absent)
-                for k in range(self.journal.round + 1, rounds + 1):
-                    after = await self._round(k, after, policy)
+                while not seat.over:  # a sum that is given up adds a round
+                    after = await self._round(self.journal.round + 1, after, policy)
         self.journal.finish()
-        self.watcher.finished(rounds, self.journal.absent)
+        self.watcher.finished(self.algorithm.rounds, self.journal.absent)
         return _result(seat, after)
 
     # -- one round ----------------------------------------------------------------------------------------------------
@@ -149,16 +160,18 @@ class _Run:
     async def _round(self, k: int, before: Snapshot, policy: Policy) -> Snapshot:
         """One round, from local work to the checkpoint."""
         policy.check()
+        if self.seat.masked:  # whoever was left behind says nothing more, not even what is in its outbox
+            refuse_left_behind(self.seat, self.board, k)
         self.watcher.round_began(k)
         message, state = await self._release(k, before, policy)
-        outcome = await self.mail.deliver(Slot(k, self.seat.site), message)
+        outcome = await self.mail.deliver(self.mail.slot(k, self.seat.site), message)
         self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
         self.probe("published", k)
-        letters = await self._collect(k, before.witness, policy)
+        letters, dropped = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
         # Read back from the bytes that were sent: after a crash these are all there is, and the numbers are the same.
-        own = self.mail.open_letter(Slot(k, self.seat.site), message)
-        after = self._absorb(k, replace(before, state=state), own, letters)
+        own = self.mail.open_letter(self.mail.slot(k, self.seat.site), message)
+        after = await self._taken_in(k, replace(before, state=state), own, letters, given_up=bool(dropped))
         self.probe("absorbed", k)
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
@@ -177,7 +190,7 @@ class _Run:
             message, state = await self._compute(k, before)
             # Noise is a function of the same things, so only other rows or another history bring out another message.
             if held not in (None, message):
-                self.mail.refuse_held(Slot(k, seat.site), held)
+                self.mail.refuse_held(self.mail.slot(k, seat.site), held)
             self.journal.put(k, message, pack_state(state))
             self.probe("in outbox", k)
         else:
@@ -190,7 +203,12 @@ class _Run:
         """Draw the noise and compute round k: the sealed message, and the state after it. Nothing is written
         or sent.
         """
-        seat, witness = self.seat, before.witness
+        seat, witness, slot = self.seat, before.witness, self.mail.slot(k, self.seat.site)
+        refuse_other_rows(slot, witness.binding_of(self.agreement, seat.site), seat.binding)
+        if seat.masked:
+            said = await self._masked(k, before)
+            self.probe("computed", k)
+            return self.mail.seal(slot, said.to_bytes()), before.state  # it changes with the sum alone
         noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
 
         def release() -> tuple[Array, Any]:
@@ -200,20 +218,50 @@ class _Run:
         vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
         self.probe("computed", k)
         words = Words(np.ascontiguousarray(vector[0, :, 0]), seat.binding, witness.testimony)
-        refuse_other_rows(Slot(k, seat.site), witness.binding_of(self.agreement, seat.site), words.binding)
         # Judged on noisy numbers: that they are too large tells nothing more.
         if not norm_of(words.vector) <= self.agreement.reach:
             raise DivergedError(
                 f"Expected a model of norm at most {self.agreement.reach:g}, the agreed radius, got a noisy one that "
                 f"is longer in round={k}. The steps are too long: agree on a smaller diameter, or on a larger radius."
             )
-        return self.mail.seal(Slot(k, seat.site), words.to_bytes()), state
+        return self.mail.seal(slot, words.to_bytes()), state
+
+    async def _masked(self, k: int, before: Snapshot) -> SumWords:
+        """This site's masked words for sum k."""
+        seat, witness = self.seat, before.witness
+        heard = max(sighting.round for sighting in witness.testimony)
+        past = self._past()._replace(heard=seat.turn(heard) if heard else Turn(0, 0))
+
+        def speak() -> SumWords:
+            with one_thread():
+                context = self._context(k, before)
+                words = seat.summing.words(context, before.state, seat.masks, past)
+            return SumWords(words, Heading.of(context), seat.binding, witness.testimony)
+
+        return await asyncio.to_thread(speak)
+
+    def _past(self) -> Past:
+        """What this site last spoke for, as its outbox has it."""
+        last = self.journal.last_said()
+        said = self.journal.said(last)
+        if said is None:
+            return Past()
+        words = self.mail.open_letter(self.mail.slot(last, self.seat.site), said.message).words
+        heading = cast(SumWords, words).heading
+        return Past(heading.turn, heading.context)
+
+    def _context(self, k: int, before: Snapshot) -> Context:
+        """What all sites must agree on for the message with number k. All of U hear all of U, so `Witness.chain` is the
+        same at all of them.
+        """
+        s = self.seat
+        return s.summing.context(s.turn(k), before.state, s.members(k), s.notices(k), before.witness.chain)
 
     # -- what others know of us ---------------------------------------------------------------------------------------
 
     async def _look_back(self, k: int, policy: Policy) -> bytes | None:
         """What the site's mailbox of round k holds already; if it is empty, the neighbours are asked."""
-        own = Slot(k, self.seat.site)
+        own = self.mail.slot(k, self.seat.site)
         held = await self.mail.look(own)
         if held is None:
             await self._ask(k, policy)
@@ -221,12 +269,13 @@ class _Run:
             self.mail.refuse_held(own, held)  # computing would be in vain: with another key it cannot come out the same
         return held
 
-    async def _ask(self, k: int, policy: Policy) -> None:
-        """Ask all neighbours what they last heard of us, and stop if that is news to us."""
+    async def _ask(self, k: int, policy: Policy, but: frozenset[str] = frozenset()) -> None:
+        """Ask all neighbours `but` some what they last heard of us, and stop if that is news to us."""
         number, nonce = await self.board.ask(k)
         answers = await self._gather(
-            k, policy, lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds), self._refuse_unasked
-        )
+            k, policy, lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds), self._refuse_unasked,
+            but,
+        )  # fmt: skip
         last = self.journal.last_said()
         for name, heard in answers.items():
             if heard.round > last:
@@ -250,7 +299,7 @@ class _Run:
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
-    async def _collect(self, k: int, witness: Witness, policy: Policy) -> dict[str, Letter]:
+    async def _collect(self, k: int, witness: Witness, policy: Policy) -> Outcome:
         """Everyone's message of round k, but for those that the site goes on without."""
 
         def read(slot: Slot, data: bytes) -> Letter:
@@ -264,13 +313,40 @@ class _Run:
                 await self._ask(k, policy)
             await self._drop(k, name, policy)
 
-        letters = await self._gather(
-            k, policy, lambda name, seconds: self.mail.hear(Slot(k, name), seconds, read), drop
-        )
-        for name, letter in letters.items():
+        if self.seat.masked:
+            outcome = await self._settle(k, policy, read)
+        else:
+            letters = await self._gather(
+                k, policy, lambda name, seconds: self.mail.hear(self.mail.slot(k, name), seconds, read), drop
+            )
+            outcome = Outcome(letters, frozenset())
+        for name, letter in outcome.letters.items():
             # Before anything is absorbed: a run in which somebody lies is not gone on with.
             witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
-        return letters
+        return outcome
+
+    async def _settle(self, k: int, policy: Policy, read: Callable[[Slot, bytes], Letter]) -> Outcome:
+        """The same for a masked sum, which all who take part read, or give up together."""
+        away, seconds = 0.0, self._slice
+
+        async def hear(names: Collection[str]) -> dict[str, Answer[Letter]]:
+            nonlocal away
+            asked = list(names)
+            found = await _all(self.mail.hear(self.mail.slot(k, name), seconds, read) for name in asked)
+            away = 0.0 if any(answer.reached for answer in found) else away + seconds
+            self._check_server(away, k)
+            return dict(zip(asked, found, strict=True))
+
+        async def ask(but: frozenset[str]) -> None:
+            if not self.asked:
+                await self._ask(k, policy, but)
+
+        def dropped(name: str) -> None:
+            self.probe("dropped", k)
+            self.watcher.dropped(k, name)
+
+        hands = Hands(hear, ask, dropped)
+        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, seconds).settle()
 
     async def _gather(
         self,
@@ -278,11 +354,15 @@ class _Run:
         policy: Policy,
         hear: Callable[[str, float], Awaitable[Answer[T]]],
         drop: Callable[[int, str], Awaitable[None]],
+        but: frozenset[str] = frozenset(),
     ) -> dict[str, T]:
-        """What each neighbour that takes part has to say in round k; the policy decides about those who are silent."""
+        """What each neighbour that takes part, `but` some, has to say in round k; the policy decides about those who
+        are silent.
+        """
         found: dict[str, T] = {}
-        silences = {name: Silence() for name in self.seat.neighbours if self.seat.takes_part(name, k)}
-        away, seconds = 0.0, min(self.pace.slice, self.agreement.lost_neighbour.wait_seconds / _SLICES)
+        wanted = [name for name in self.seat.neighbours if self.seat.takes_part(name, k) and name not in but]
+        silences = {name: Silence() for name in wanted}
+        away, seconds = 0.0, self._slice
         while silences:
             names = list(silences)
             answers = dict(zip(names, await _all(hear(name, seconds) for name in names), strict=True))
@@ -304,6 +384,11 @@ class _Run:
                     del silences[name]
         return found
 
+    @property
+    def _slice(self) -> float:
+        """Seconds between two judgements of those who are silent."""
+        return min(self.pace.slice, self.agreement.lost_neighbour.wait_seconds / _SLICES)
+
     def _check_server(self, away: float, k: int) -> None:
         """Tell that the server is away, and stop when that has lasted for as long as `pace` allows, in seconds."""
         if away > 0:
@@ -322,10 +407,37 @@ class _Run:
         self.watcher.dropped(k, name)
         await policy.drop(k, name)
 
+    async def _taken_in(
+        self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter], *, given_up: bool
+    ) -> Snapshot:
+        """The site after round k. Of a sum that is given up nothing is learnt but who said what."""
+        if not self.seat.masked:
+            return self._absorb(k, before, own, letters)
+
+        def add_up() -> Any:
+            with one_thread():  # eigenvectors too must come out the same everywhere
+                return self._summed(k, before, {self.seat.site: own, **letters})
+
+        state = before.state if given_up else await asyncio.to_thread(add_up)
+        witness = self._extend_witness(k, before.witness, {self.seat.site: own, **letters})
+        return replace(before, state=state, witness=witness)
+
+    def _summed(self, k: int, before: Snapshot, letters: Mapping[str, Letter]) -> Any:
+        """The state after sum k; stops if somebody has masked something else than everyone here was told."""
+        context, said = self._context(k, before), {}
+        for name, letter in letters.items():
+            words = cast(SumWords, letter.words)
+            try:
+                words.heading.refuse_other(name, context)
+            except BadMessageError as error:
+                raise ForkedError(f"Expected everyone to have heard the same until round={k}. {error}") from error
+            said[name] = words.words
+        return self.seat.summing.absorbed(context, before.state, said)
+
     def _absorb(self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter]) -> Snapshot:
         """Take in a round, and undo the past of those who are absent from this round on."""
-        said, state = as_message(own.words.vector), before.state
-        heard = {name: as_message(letter.words.vector) for name, letter in letters.items()}
+        said, state = as_message(_vector(own)), before.state
+        heard = {name: as_message(_vector(letter)) for name, letter in letters.items()}
         edges: dict[str, Array] = {}
         for name, edge in before.edges.items():
             if name in heard:
@@ -358,6 +470,11 @@ class _Run:
         return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
 
 
+def _vector(letter: Letter) -> Floats:
+    """The noisy vector of a message that is not masked."""
+    return cast(Words, letter.words).vector
+
+
 @final
 class FromNeighbours(Inbox):
     """What a site hears that nobody speaks to but its neighbours."""
@@ -385,8 +502,13 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def _result(seat: Seat, last: Snapshot) -> Finished:
-    """What the site ends with: the mean of its own last message and of those that it heard, and its state."""
-    rounds = seat.agreement.algorithm.rounds
+    """What the site ends with: the mean of its own last message and of those that it heard, and its state. Of masked
+    sums, the model that everyone computes from them.
+    """
+    rounds = min(seat.turn(seat.journal.round + 1).release - 1, seat.agreement.algorithm.rounds)
+    if seat.masked:
+        model = np.asarray(seat.agreement.algorithm.outputs(rounds, last.state).last[0, :, 0], dtype=np.float64)
+        return Finished(model, model, rounds, seat.journal.absent, last.state)
     left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
     said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
     return Finished((said + heard) / (1 + left), said, rounds, seat.journal.absent, last.state)

@@ -7,23 +7,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 from typing import NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM
+from sottovoce.algorithms import IPADMM, MaskedNewton
 from sottovoce.arrays import Array
-from sottovoce.errors import BudgetError, InputError, PrivacyError
-from sottovoce.federation.agreement import terms
+from sottovoce.errors import BudgetError, InputError, PrivacyError, expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR, SigningKey
-from sottovoce.federation.site.absent import most_answers, most_notices
+from sottovoce.federation.site.absent import most_answers, most_notices, spare_of
 from sottovoce.federation.site.commitment import bind, commit, software
 from sottovoce.federation.site.events import Facts, Spending
 from sottovoce.federation.site.journal import Commit, Journal, Owner, Snapshot
 from sottovoce.federation.site.mail import largest_message, largest_notice
+from sottovoce.federation.site.masks import Masks, Parting, Turn, masked_terms, notices_digest
 from sottovoce.federation.site.stops import DamagedError
+from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.site.witness import Witness, digest_of
 from sottovoce.federation.transport.jetstream import Told, create_stream, tell_nobody
 from sottovoce.federation.transport.wire import inbox
@@ -32,7 +34,7 @@ from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event
 from sottovoce.privacy.accounting.gaussian import discretisation_divergence
-from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.privacy.books.ledger import Assumed, Cost, Ledger
 from sottovoce.problem.sites import Sites
 
 
@@ -48,8 +50,8 @@ class Room(NamedTuple):
 def room_for(agreement: Agreement) -> Room:
     """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
     a, sites = agreement, len(agreement.sites)
-    # One model a round and site; and notices with their answers.
-    models, small = sites * a.algorithm.rounds, sites * most_notices(a) + most_answers(a)
+    # One model a round and site, and for every sum that may be made again; and notices with their answers.
+    models, small = sites * (a.algorithm.rounds + spare_of(a)), sites * most_notices(a) + most_answers(a)
     size = max(largest_message(a), largest_notice(a))
     return Room(models + small, size, models * size + small * largest_notice(a))
 
@@ -148,7 +150,6 @@ class Seat:
     for_tests: bool = False
 
     def __post_init__(self) -> None:
-        terms.expect_runnable(self.agreement.algorithm)
         agreed = self.agreement.member(self.site).public_key
         if self.key.public != agreed:
             raise InputError(
@@ -157,9 +158,15 @@ class Seat:
             )
         _ = self.oracle  # refuses rows that are not as agreed
         self.check_rows()
+        if self.masked:
+            expect(
+                self.noise is None, "masked sums with noise from the site's own seed", noise=type(self.noise).__name__
+            )
+            if not self.over:
+                _ = self.masks  # refuses another seed than that of the agreed mask key
         if self.noise is not None:
             require_secure(self.noise, for_tests=self.for_tests)
-        if self.drops:
+        if self.drops and not self.masked:
             # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
             self.agreement.algorithm.without(self.start.state, self.start.said)
 
@@ -169,6 +176,21 @@ class Seat:
     def oracle(self) -> Oracle:
         """The rows, bound to the agreed objective; refused unless they are as agreed."""
         return self.agreement.oracle_for(self.site, self.rows)
+
+    @property
+    def masked(self) -> bool:
+        """Whether only sums over all sites may be read."""
+        return isinstance(self.agreement.algorithm, MaskedNewton)
+
+    @cached_property
+    def masks(self) -> Masks:
+        """The site's secrets in a run of masked sums, from the seed in its journal."""
+        return Masks(self.agreement, self.site, self.journal.seed)
+
+    @cached_property
+    def summing(self) -> Summing:
+        """Its part in masked sums."""
+        return Summing(self.agreement, self.oracle)
 
     @cached_property
     def source(self) -> Noise:
@@ -211,7 +233,7 @@ class Seat:
     def start(self) -> Snapshot:
         """Where every site stands before round 1. It does not depend on rows."""
         zeros = self.oracle.zeros(1)
-        edges = dict.fromkeys(self.neighbours, zeros) if self.drops else {}
+        edges = dict.fromkeys(self.neighbours, zeros) if self.drops and not self.masked else {}
         witness = Witness.start(self.agreement)
         return Snapshot(self.agreement.algorithm.start(self.oracle, 1), zeros, zeros, witness, edges)
 
@@ -230,6 +252,48 @@ class Seat:
         """
         return replace(self.oracle, degrees=np.array([count]))
 
+    # -- which sum a message is for ------------------------------------------------------------------------------------
+    # Where a site can be lost for good, a sum may be made again without it. Messages are numbered on: the one with
+    # number t is for release q = t - (sums that were given up before). All of this follows from who was dropped, and
+    # when.
+
+    def turn(self, t: int) -> Turn:
+        """What the message with number t is for: a release, and how many sums were given up before it."""
+        attempt = sum(parting.number < t for parting in self._partings())
+        return Turn(t - attempt, attempt)
+
+    def members(self, t: int) -> tuple[str, ...]:
+        """U, of the sum that the message with number t is for."""
+        return tuple(name for name in self.agreement.names if self.takes_part(name, t - 1))
+
+    def notices(self, t: int) -> bytes:
+        """What stands for all notices by which somebody was dropped before the message with number t."""
+        return notices_digest([parting for parting in self._partings() if parting.number < t])
+
+    def _partings(self) -> list[Parting]:
+        """All sums that were given up."""
+        if not self.masked:
+            return []
+        absent = self.journal.absent
+        return [
+            Parting(
+                t,
+                tuple(name for name in self.agreement.names if absent.get(name) == t),
+                tuple(name for name in self.agreement.names if self.takes_part(name, t)),
+            )
+            for t in sorted(set(absent.values()))
+        ]
+
+    @property
+    def last_number(self) -> int:
+        """Of the run's last message, if nobody else is lost."""
+        return self.agreement.algorithm.rounds + len(self._partings())
+
+    @property
+    def over(self) -> bool:
+        """Whether the run is at its end."""
+        return self.journal.round >= self.last_number
+
     # -- what it costs ------------------------------------------------------------------------------------------------
 
     @property
@@ -237,9 +301,34 @@ class Seat:
         """The name of this run in the ledger."""
         return booked_as(self.agreement, self.site)
 
+    def cost(self, k: int) -> Cost:
+        """What round k is booked as: against those who were assumed to collude, where only sums are read. Otherwise all
+        rounds cost the same, against everybody.
+        """
+        return self._cost_of_sum(self.turn(k).release) if self.masked else Cost(self.event, self.divergence)
+
+    def _cost_of_sum(self, q: int) -> Cost:
+        """What one sum of release q is booked as, however often it was made before."""
+        a, agreed, n = self.agreement, masked_terms(self.agreement), len(self.agreement.sites)
+        scale = 2.0**a.grid_bits * sqrt(agreed.honest(n))
+        divergence = discretisation_divergence(agreed.numbers(q, a.features), scale)
+        assumed = Assumed(agreed.colluders(n), agreed.members(n))
+        return Cost(agreed.cost(q, self.oracle, agreed.agreed(self.oracle)), divergence, assumed)
+
+    def _spare_costs(self) -> list[Cost]:
+        """What sums that may still be made again would cost, if they were the dearest."""
+        if not self.masked:
+            return []
+        agreed, n = masked_terms(self.agreement), len(self.agreement.sites)
+        sigmas, numbers = agreed.multipliers(n), range(1, agreed.rounds + 1)
+        dearest = min(numbers, key=lambda q: sigmas[q - 1])
+        longest = max(numbers, key=lambda q: agreed.numbers(q, self.agreement.features))
+        each = self._cost_of_sum(dearest)._replace(divergence=self._cost_of_sum(longest).divergence)
+        return [each] * (agreed.spare - len(self._partings()))
+
     @cached_property
     def event(self) -> Event:
-        """What one round costs; at real sites all rounds cost the same (`terms`)."""
+        """What one round costs where every site adds noise of its own; all rounds then cost the same (`terms`)."""
         return self.agreement.algorithm.cost(1, self.oracle)
 
     @cached_property
@@ -253,7 +342,7 @@ class Seat:
     def spending(self) -> Spending:
         """The ledger as it is now: epsilon spent by all runs, and the cap."""
         header = self.ledger.header
-        return Spending(self.ledger.total(), header.epsilon, header.delta)
+        return Spending(self.ledger.total(), header.epsilon, header.delta, self.ledger.colluding())
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""
@@ -268,7 +357,8 @@ class Seat:
     def check_budget(self) -> None:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
         with damage_from_ledger():
-            self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
+            costs = [self.cost(k) for k in range(1, self.last_number + 1)]
+            self.ledger.check_rounds(self.booked, costs + self._spare_costs())
 
     def check_books(self) -> None:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
@@ -296,7 +386,7 @@ class Seat:
     def reserve(self, k: int) -> None:
         """Pay for round k, if it was not paid for. It is on the disk when this returns."""
         with damage_from_ledger():
-            self.ledger.reserve(self.booked, k, self.event, self.divergence)
+            self.ledger.reserve(self.booked, k, *self.cost(k))
 
     def bind(self, k: int, message: bytes) -> None:
         """From now on round k has this message for ever. On the disk before it is sent."""

@@ -32,7 +32,7 @@ MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums o
 LONGEST_PAYLOAD = 2**27
 _FIXED = struct.Struct("<4scBBBQI")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_TOKEN = re.compile(r"([mna])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
+_TOKEN = re.compile(r"([mnas])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
 
 
 def check_run_id(run: str) -> None:
@@ -44,6 +44,7 @@ class Kind(Enum):
     """What a message is."""
 
     MODEL = "m"  # what a site releases in a round
+    SUM = "s"  # its masked words for a sum over all sites
     NOTICE = "n"  # something about the run itself
     ANSWER = "a"  # to a question in another site's notice
 
@@ -52,9 +53,10 @@ class Slot(NamedTuple):
     """The address of a mailbox: of a site, a kind and a number. It takes one message for ever.
 
     Args:
-        number: the round of a model; of a notice, its number at its site; of an answer, that of the notice it answers.
+        number: the round of a model or a sum; of a notice, its number at its site; of an answer, that of the notice it
+            answers.
         site: whose mailbox it is, and who signs what is in it.
-        kind: model, notice or answer.
+        kind: model, sum, notice or answer.
         to: whose question an answer answers; else empty.
     """
 
@@ -154,7 +156,7 @@ class Envelope:
     def __str__(self) -> str:
         """Whose message it is, and which one, for people."""
         number, site, kind, to = self.slot
-        if kind is Kind.MODEL:
+        if kind in (Kind.MODEL, Kind.SUM):
             return f"site={site!r} in round={number}"
         return f"site={site!r}, its notice {number}" if kind is Kind.NOTICE else f"site={site!r}, its answer to {to!r}"
 
@@ -238,7 +240,8 @@ def _shown(name: bytes) -> str:
 #     push       svp.<run>.<token>.<site>    what was stored is sent on to whoever listens
 #     read       $JS.API.DIRECT.GET.SV_<run>.sv.<run>.<token>.<site>
 #
-# The token is that of `wire.Slot`: m17 for round 17, n3 for the third notice, a3-berlin for the answer to Berlin's.
+# The token is that of `wire.Slot`: m17 for round 17, s17 if it is masked, n3 for the third notice, a3-berlin for the
+# answer to Berlin's.
 #
 # A site publishes to its own mailboxes, reads its neighbours' and its own, and hears its neighbours' pushes. It
 # creates no consumers: whoever may do that can make the server write to any subject.

@@ -1,7 +1,8 @@
 """The model that one site of a real federation ends with, and what is promised with it.
 
 A site knows its own messages and its neighbours'. Its model is the mean of the last ones: post-processing of what was
-released anyway. On a complete graph that is the consensus of all sites, the same everywhere.
+released anyway. On a complete graph that is the consensus of all sites, the same everywhere. Where sums are masked, it
+is what every site computes from them.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
@@ -47,8 +49,15 @@ def _in_league(agreement: Agreement) -> str:
     return "" if alone else " to the site together with one of its neighbours"
 
 
-def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -> str:
-    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`)."""
+def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], done: int | None = None) -> str:
+    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`).
+
+    Args:
+        agreement: of the run.
+        site: whose statement it is.
+        absent: those that the run went on without, each with the first round without it.
+        done: how many sums were read, of a run that has stopped and can still be gone on with; None at its end.
+    """
     gone = ", ".join(f"{name} (since round {k})" for name, k in sorted(absent.items())) or "none"
     about = {
         "Federation": agreement.name or "(no name)",
@@ -58,12 +67,21 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int]) -
         "Neighbours": ", ".join(agreement.neighbours(site)),
         "Absent": gone,
     }
+    if done is not None:
+        about["Stopped"] = (
+            f"after {done} of {agreement.algorithm.rounds} sums. The promise is that of the whole run, which can still "
+            "be gone on with"
+        )
     lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
     return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
 
 
-def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int]) -> Model:
-    """The model file's content. `weights` is the flat mean that the site's run ended with."""
+def model_of(
+    agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], done: int | None = None
+) -> Model:
+    """The model file's content. `weights` is the flat mean that the site's run ended with; `done`, after how many sums
+    it stopped, if it was not the end.
+    """
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
     names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
@@ -75,8 +93,15 @@ def model_of(agreement: Agreement, site: str, weights: Floats, absent: Mapping[s
         classes=answers.classes_of(loss),
         privacy=statement_of(agreement, site),
         schema=schema,
-        provenance=_provenance(agreement, site, absent),
+        provenance=_provenance(agreement, site, absent) | ({} if done is None else {"stopped_after": done}),
     )
+
+
+def _made_of(agreement: Agreement) -> str:
+    """Where the model's numbers come from."""
+    if isinstance(agreement.algorithm, MaskedNewton):
+        return "computed from the sums over all sites, the same at each"
+    return "mean of this site's last message and those of its neighbours"
 
 
 def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
@@ -89,7 +114,7 @@ def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> d
         "run": agreement.run,
         "agreement": agreement.digest().hex(),
         "site": site,
-        "weights": "mean of this site's last message and those of its neighbours",
+        "weights": _made_of(agreement),
         "neighbours": [name for name in agreement.neighbours(site) if name not in absent],
         "absent": dict(absent),
         "rounds": agreement.algorithm.rounds,

@@ -30,11 +30,21 @@ from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergenc
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.books.store import FORMAT, Head, Header, LedgerEntry, LedgerStore
 from sottovoce.privacy.events import Event, event_from_dict
+from sottovoce.privacy.observers import against
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
 RESERVE, RELEASED, NOTE = "reserve", "released", "note"
 _LARGEST_SLACK = 1e-3  # as a share of delta
 _ROUNDS = 1e10  # like the first that slack pays for, if it may: far more than there ever are
+
+
+class Assumed(NamedTuple):
+    """What the price of a round rests on, where sites share their noise: at most so many of the run's sites collude,
+    and its sum holds so many of them at least.
+    """
+
+    colluding: int
+    least_sites: int
 
 
 class Cost(NamedTuple):
@@ -44,10 +54,12 @@ class Cost(NamedTuple):
         event: its release, with ideal noise.
         divergence: the KL divergence of the noise that is really drawn from the noise that the event speaks of, in
             nats.
+        assumed: None where the noise is all the site's own: the price then holds against everybody.
     """
 
     event: Event
     divergence: float = 0.0  # KL, of the real noise from the one that the event speaks of
+    assumed: Assumed | None = None
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,9 @@ class Ledger:
 
     Formal guarantees:
         All that reserved rounds ever show is (cap.epsilon, cap.delta)-DP for one replaced row, for the noise as it is
-        really drawn, and even if runs, rounds and stops are chosen with sight of all that came before. A reservation
-        that was returned survives a crash.
+        really drawn, and even if runs, rounds and stops are chosen with sight of all that came before. Where rounds
+        were booked under an assumption, it holds against at most `colluding` colluding sites of each run. A
+        reservation that was returned survives a crash.
 
     | what happens | then |
     | --- | --- |
@@ -153,7 +166,9 @@ class Ledger:
 
     # -- spending -----------------------------------------------------------------------------------------------------
 
-    def reserve(self, run: str, round_: int, event: Event, divergence: float = 0.0) -> Reservation:
+    def reserve(
+        self, run: str, round_: int, event: Event, divergence: float = 0.0, assumed: Assumed | None = None
+    ) -> Reservation:
         """Book one round. It is on the disk when this returns; only then may a row be touched.
 
         Args:
@@ -161,20 +176,20 @@ class Ledger:
             round_: from 1 on.
             event: what the round releases.
             divergence: of its real noise from the ideal one, in nats; see `Cost`.
+            assumed: what that price rests on, if anything.
 
         Raises:
             BudgetError: the round does not fit under the cap. Nothing was written.
             PrivacyError: the round was reserved before, with another cost.
         """
-        cost = _checked(run, round_, event, divergence)
+        cost = _checked(run, round_, event, divergence, assumed)
         with self._lock:
             # A crash after booking: the same round is not paid for twice.
             known = self._known(run, round_, cost)
             if known is not None:
                 return known
             self._afford(Counter({cost: 1}), f"run={run!r}, round={round_}")
-            body = {"event": cost.event.to_dict(), "divergence": cost.divergence}
-            self._take(self._store.append(run, round_, RESERVE, body))
+            self._take(self._store.append(run, round_, RESERVE, _body_of(cost)))
             return self._rounds[run, round_]
 
     def bind_message(self, run: str, round_: int, message_digest: str) -> Reservation:
@@ -259,6 +274,12 @@ class Ledger:
         """
         return self._price(self._spent)
 
+    def colluding(self) -> int | None:
+        """Against how many colluding sites of each run the total holds: the fewest that any round was booked against.
+        None: against everybody.
+        """
+        return min((cost.assumed.colluding for cost in self._spent if cost.assumed is not None), default=None)
+
     def slack(self) -> float:
         """The part of delta that is kept for the gap between the real noise and the ideal one; 0 before any round."""
         return self._rule(self._spent).slack
@@ -305,7 +326,11 @@ class Ledger:
         return {
             "header": asdict(self.header),
             "head": self.head._asdict(),
-            "total": {"epsilon": total if isfinite(total) else None, "slack": self.slack()},
+            "total": {
+                "epsilon": total if isfinite(total) else None,
+                "slack": self.slack(),
+                "colluding": self.colluding(),
+            },
             "entries": [entry._asdict() for entry in self.entries()],
         }
 
@@ -352,7 +377,8 @@ class Ledger:
         if known is not None and known.cost != cost:
             raise PrivacyError(
                 f"Expected the cost that run={run!r}, round={round_} was reserved with, {known.cost.event!r} with "
-                f"divergence={known.cost.divergence!r}, got {cost.event!r} with divergence={cost.divergence!r}. "
+                f"divergence={known.cost.divergence!r}{_resting_on(known.cost)}, got {cost.event!r} with "
+                f"divergence={cost.divergence!r}{_resting_on(cost)}. "
                 "A run with other settings needs another name."
             )
         return known
@@ -396,8 +422,8 @@ class Ledger:
             )
         return (
             f"Expected to stay within the cap epsilon={h.epsilon!r} at delta={h.delta!r}, got {what}: all "
-            f"reservations with it would cost epsilon={self._price(wanted):.6g}, without it {self.total():.6g}. Use "
-            "fewer rounds, or more noise."
+            f"reservations with it would cost epsilon={self._price(wanted):.6g}, without it {self.total():.6g}"
+            f"{against(self.colluding())}. Use fewer rounds, or more noise."
         )
 
     def _first(self, costs: Counter[Cost]) -> Cost | None:
@@ -441,19 +467,18 @@ def _divergence(costs: Counter[Cost]) -> float:
     return fsum(times * cost.divergence for cost, times in costs.items())
 
 
-def _checked(run: str, round_: int, event: Event, divergence: float) -> Cost:
+def _checked(run: str, round_: int, event: Event, divergence: float, assumed: Assumed | None = None) -> Cost:
     """The cost of one round, if run, round and cost can be booked at all."""
     _expect_text(run=run)
     expect(type(round_) is int and round_ >= 1, "a round from 1", round=round_)
     expect(divergence >= 0 and isfinite(divergence), "a finite divergence >= 0", divergence=divergence)
-    return _written(event, divergence)
+    return _written(event, divergence, assumed)
 
 
 @lru_cache(maxsize=256)
-def _written(event: Event, divergence: float) -> Cost:
+def _written(event: Event, divergence: float, assumed: Assumed | None) -> Cost:
     """The cost, if it can be written down and read again."""
-    text = json.dumps({"event": event.to_dict(), "divergence": float(divergence)}, allow_nan=False)
-    cost = _cost_of(text)
+    cost = _cost_of(json.dumps(_body_of(Cost(event, float(divergence), assumed)), allow_nan=False))
     expect(cost.event == event, "an event that can be read again as it was written", event=event)
     return cost
 
@@ -462,7 +487,20 @@ def _written(event: Event, divergence: float) -> Cost:
 def _cost_of(body: str) -> Cost:
     """The cost that an entry's body tells of."""
     data = json.loads(body)
-    return Cost(event_from_dict(data["event"]), data["divergence"])
+    assumed = None if data.get("assumed") is None else Assumed(**data["assumed"])
+    if assumed is not None and not (type(assumed.colluding) is type(assumed.least_sites) is int and min(assumed) >= 0):
+        raise ValueError(f"assumed={assumed!r}")
+    return Cost(event_from_dict(data["event"]), data["divergence"], assumed)
+
+
+def _body_of(cost: Cost) -> dict[str, object]:
+    """What an entry says of a cost. Entries that rest on nothing look as they always did."""
+    body: dict[str, object] = {"event": cost.event.to_dict(), "divergence": cost.divergence}
+    return body if cost.assumed is None else body | {"assumed": cost.assumed._asdict()}
+
+
+def _resting_on(cost: Cost) -> str:
+    return "" if cost.assumed is None else f" and {cost.assumed!r}"
 
 
 def _expect_text(**texts: object) -> None:

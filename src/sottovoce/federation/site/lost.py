@@ -1,0 +1,246 @@
+"""Losing a site for good, where only sums over all are read: everyone's words of a sum, or who goes on without whom.
+
+A masked sum needs the words of all of U. If one of them stays away, those who are left give the sum up and make it
+again without it, all of them or none. V_i is the set of sites that site i would go on without. It is written down and
+told in signed notices, it only grows, and it ends with the turn. A site
+
+    completes    the sum, if it has everyone's words and V_i is empty,
+    gives up     the sum, and drops V_i, if everyone outside of V_i has said that it would go on without all of V_i,
+    follows      a site outside of V_i that did either, as that one's next message shows.
+
+Formal guarantees: two honest sites of which neither drops the other end a turn alike. Let i drop D = V_i and k drop
+E = V_k, i outside of E and k outside of D. i has heard k, so V_k holds D; k has heard i, so V_i holds E; so D = E. If k
+has completed the sum, V_k is empty and holds no D. Whoever follows does so outside of its own V, so nobody who heard it
+could have dropped the one that it follows, and the same holds of that one. Two groups that drop each other would need
+2 u sites among n and the c who may play both parts, and 2 u > n + c.
+
+None of this is needed for privacy: sites that end a turn differently speak in different contexts next, and nothing
+opens (docs/proofs/masked.md). What a sum costs that is made again was paid for beforehand.
+"""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple, cast, final
+
+from sottovoce.federation.site.absent import Board, Policy, Silence, spare_of
+from sottovoce.federation.site.letters import SumWords
+from sottovoce.federation.site.mail import Answer, Letter, Mail
+from sottovoce.federation.site.masks import Turn, masked_terms, members_digest
+from sottovoce.federation.site.seat import Seat
+from sottovoce.federation.site.stops import LostNeighbourError
+from sottovoce.federation.site.witness import left_behind
+from sottovoce.federation.transport.wire import BadMessageError
+
+
+class Outcome(NamedTuple):
+    """How a turn ended: with the words of everyone in U, or with those whom it goes on without. The words are those of
+    all who go on, but for the site's own.
+    """
+
+    letters: dict[str, Letter]
+    dropped: frozenset[str]
+
+
+class Hands(NamedTuple):
+    """What a turn needs of the process that it is a part of."""
+
+    hear: Callable[[Collection[str]], Awaitable[dict[str, Answer[Letter]]]]  # asks these once for their words
+    ask: Callable[
+        [frozenset[str]], Awaitable[None]
+    ]  # asks all but these what they last heard of us, if it was not done
+    dropped: Callable[[str], None]  # tells whoever watches
+
+
+def refuse_left_behind(seat: Seat, board: Board, t: int) -> None:
+    """Stop if the others have given up sum t, or the one before it, and go on without this site."""
+    least = masked_terms(seat.agreement).members(len(seat.agreement.sites))
+    for k in (t - 1, t):
+        members = frozenset(seat.members(k))
+        for name in members - {seat.site}:
+            without = board.votes_of(k, name)
+            left = members - without
+            # As many as a sum needs: fewer cannot go on, whatever they say.
+            enough = seat.site in without and len(left) >= least
+            if enough and all(board.votes_of(k, other) >= without for other in left):
+                raise left_behind(seat.site, name, k)
+
+
+@final
+class Gathering:
+    """One turn of one site: what it has heard, and what has become of those who are silent.
+
+    Args:
+        seat: the site.
+        t: the number of the message whose sum is to be read.
+        mail, board, policy: how it hears, what others say of the run, and how long the silent are waited for.
+        hands: see there.
+        seconds: between two looks.
+    """
+
+    def __init__(
+        self, seat: Seat, t: int, mail: Mail, board: Board, policy: Policy, hands: Hands, seconds: float
+    ) -> None:
+        self.seat, self.t, self.mail, self.board, self.policy, self.hands = seat, t, mail, board, policy, hands
+        self.seconds, self.site = seconds, seat.site
+        self.members = frozenset(seat.members(t))  # U
+        self.least = masked_terms(seat.agreement).members(len(seat.agreement.sites))  # u
+        self.letters: dict[str, Letter] = {}
+        self.votes = seat.journal.votes(t)  # V, of this site
+        self.complete = False  # somebody has completed the sum, and is followed
+        self._silences: dict[str, Silence] = {}
+
+    async def settle(self) -> Outcome:
+        """Listen until the turn ends, or stop."""
+        for name in sorted(self.votes):
+            await self.board.tell_vote(self.t, name)
+        while (outcome := await self._settled()) is None:
+            await self._listen()
+        if not outcome.dropped and self.seat.drops and self.t == self.seat.last_number:
+            await self.board.tell_complete(self.t)
+        return outcome
+
+    # -- how it ends --------------------------------------------------------------------------------------------------
+
+    @property
+    def _dropped(self) -> frozenset[str]:
+        """Whom the site has decided to go on without; after a crash, the process before it."""
+        return frozenset(name for name, k in self.seat.journal.absent.items() if k == self.t)
+
+    async def _settled(self) -> Outcome | None:
+        refuse_left_behind(self.seat, self.board, self.t)
+        if not self._dropped and self.votes and not self.complete:
+            await self._follow()
+        if not self._dropped and self.votes and not self.complete and self._all_agree():
+            self._give_up(self.votes)
+        dropped = self._dropped
+        if not self._awaited() and (dropped or self.complete or not self.votes):
+            wanted = self.members - dropped - {self.site}
+            return Outcome({name: self.letters[name] for name in self.seat.agreement.names if name in wanted}, dropped)
+        return None
+
+    def _all_agree(self) -> bool:
+        """Whether all who would be left have said that they go on without all of V."""
+        return all(self.board.votes_of(self.t, name) >= self.votes for name in self._left())
+
+    def _left(self) -> frozenset[str]:
+        """The others outside of V."""
+        return self.members - self.votes - {self.site}
+
+    def _give_up(self, without: frozenset[str]) -> None:
+        """The sum is made again without these: written down before anything is said that shows it."""
+        self.seat.journal.drop(self.t, *sorted(without))
+        self.board.ignore(without)
+        for name in sorted(without):
+            self.hands.dropped(name)
+
+    async def _follow(self) -> None:
+        """Do as somebody outside of V has done, whose next message, or word that none follows, is there."""
+        for name in sorted(self._left()):
+            ended = await self._end_of(name)
+            if ended is None:
+                continue
+            if ended:
+                self._give_up(ended)
+            self.complete = not ended
+            return
+
+    async def _end_of(self, name: str) -> frozenset[str] | None:
+        """How a site has ended this turn: whom it dropped, nobody if it completed the sum; None if it is not shown."""
+        if self.board.is_complete(self.t, name):
+            return frozenset()
+        slot, turn = self.mail.slot(self.t + 1, name), self.seat.turn(self.t)
+        data = await self.mail.look(slot)
+        # Which of the two it is for is what we want to know; messages for different releases may differ in length.
+        for release in (turn.release + 1, turn.release) if data is not None else ():
+            try:
+                letter = self.mail.open_letter(slot, cast(bytes, data), release)
+            except BadMessageError:
+                continue
+            return self._end_in(name, cast(SumWords, letter.words), turn)
+        return None
+
+    def _end_in(self, name: str, words: SumWords, turn: Turn) -> frozenset[str] | None:
+        """How a site has ended the turn, by its message for the next one."""
+        if words.heading.turn == Turn(turn.release + 1, turn.attempt):
+            return frozenset()
+        told = zip(self.seat.agreement.names, words.testimony, strict=True)
+        dropped = self.members & {other for other, sighting in told if sighting.left}
+        left = tuple(other for other in self.seat.agreement.names if other in self.members - dropped)
+        sound = words.heading.turn == Turn(turn.release, turn.attempt + 1) and len(left) >= self.least
+        if not sound or not dropped or words.heading.members != members_digest(left):
+            return None
+        if self.site in dropped:
+            raise left_behind(self.site, name, self.t)
+        return frozenset(dropped)
+
+    # -- listening ----------------------------------------------------------------------------------------------------
+
+    def _awaited(self) -> frozenset[str]:
+        """Whose words of this sum are still missing."""
+        without = self._dropped or (frozenset() if self.complete else self.votes)
+        return self.members - without - self.letters.keys() - {self.site}
+
+    def _undecided(self) -> frozenset[str]:
+        """Whose word is missing on those that this site would go on without."""
+        if self._dropped or self.complete or not self.votes:
+            return frozenset()
+        return frozenset(n for n in self._left() if not self.board.votes_of(self.t, n) >= self.votes)
+
+    async def _listen(self) -> None:
+        """For one slice of time; then the policy judges those who are silent."""
+        words = self._awaited()
+        if words:
+            answers = await self.hands.hear(words)
+        else:
+            await self.board.news(self.seconds)
+            answers = {}
+        for name, answer in answers.items():
+            if answer.content is not None:
+                self.letters[name] = answer.content
+        silent = self._awaited() | self._undecided()
+        self._silences = {name: self._silences.get(name, Silence()) for name in sorted(silent)}
+        for name, silence in self._silences.items():
+            silence.add(self.seconds, answers.get(name, Answer(None)))
+        self.board.check()
+        if self._silences:
+            self.mail.watcher.waiting(self.t, {name: silence.total for name, silence in self._silences.items()})
+            late = await self.policy.lost(self.t, self._silences, self._undecided() - self._awaited())
+            if late:
+                await self._lose(frozenset(late))
+
+    async def _lose(self, late: frozenset[str]) -> None:
+        """Say that the site would go on without these too; or stop, before that is written down."""
+        if self._dropped or self.complete:
+            self._refuse_hidden(late)
+        self._refuse_too_few(late)
+        # Whoever is silent may have heard more of us than we know. Those with whom we would go on are asked first.
+        await self.hands.ask(self.votes | late)
+        refuse_left_behind(self.seat, self.board, self.t)
+        self.seat.journal.vote(self.t, *sorted(late))
+        self.votes |= late
+        self._silences = {}  # the others have as long to say what they think of it
+        for name in sorted(late):
+            await self.board.tell_vote(self.t, name)
+
+    def _refuse_hidden(self, late: frozenset[str]) -> None:
+        raise LostNeighbourError(
+            f"Expected the words of {', '.join(sorted(late))} in round={self.t}, which others have read, got none: the "
+            "server keeps them from this site. When it shows them, run the same command again."
+        )
+
+    def _refuse_too_few(self, late: frozenset[str]) -> None:
+        """Stop if the sum may not be made again, or not with so few. What was learnt stands."""
+        away, turn = self.votes | late, self.seat.turn(self.t)
+        spare, left = spare_of(self.seat.agreement), len(self.members - away)
+        if left >= self.least and turn.attempt < spare:
+            return
+        limit = (
+            f"all {spare} spare attempts are used up"
+            if turn.attempt >= spare
+            else f"without them {left} sites would be left of the {self.least} that every sum must hold"
+        )
+        raise LostNeighbourError(
+            f"Expected word from {', '.join(sorted(away))} for sum {turn.release} of "
+            f"{self.seat.agreement.algorithm.rounds}, in round={self.t}, got none, and {limit}. What was learnt from "
+            f"{turn.release - 1} sums stands. When they are back, run the same command again: the state folder keeps "
+            "the seed for it."
+        )

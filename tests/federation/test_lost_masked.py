@@ -1,0 +1,266 @@
+"""Masked sums that lose a site for good: the others make the sum again without it, all of them or none, and pay."""
+
+import asyncio
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+import sottovoce as sv
+from helpers.network_worlds import LyingWorld, MemoryWorld, play
+from helpers.site_runs import FIVE, Died, Federation, dies, dying
+from sottovoce.errors import BudgetError
+from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.site.mail import Pace
+from sottovoce.federation.site.runner import Finished, so_far
+from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
+from sottovoce.federation.transport.wire import Kind
+from sottovoce.privacy import Gaussian, Sequence, epsilon
+
+SIZES = (30, 200, 17, 80, 25)
+WAIT = 0.9  # seconds
+PACE = Pace(slice=0.15, server=20.0)
+
+
+def made(rounds=4, sizes=SIZES, least=4, spare=2, wait=WAIT, first=0, **terms):
+    n = len(sizes)
+    algorithm = sv.MaskedNewton(rounds=rounds, epsilon=1.5, delta=1e-5, colluding=1, least_sites=least, spare=spare,
+                                total_rows=sum(sizes), **terms)  # fmt: skip
+    lost = LostNeighbour(policy="go-on", wait_seconds=wait, go_on_after_round=first)
+    names = FIVE if n == 5 else tuple(f"site-{i}" for i in range(n))
+    return Federation(sv.graphs.complete(n), sizes, algorithm, names=names, lost_neighbour=lost)
+
+
+async def without(federation, world, deaths, **options):
+    """All sites run; those in `deaths` end at (point, round) and do not come back. What became of all."""
+
+    async def one(name):
+        probe = dying(*deaths[name]) if name in deaths else None
+        return await federation.site(name, world, pace=PACE, probe=probe, **options)
+
+    ends = await asyncio.gather(*map(one, federation.names), return_exceptions=True)
+    return dict(zip(federation.names, ends, strict=True))
+
+
+def booked(federation, name):
+    with federation.ledger(name) as ledger:
+        return [reservation.cost.event for reservation in ledger.reservations()]
+
+
+def said(world, name):
+    """By number, the different bytes that a site has put for sums."""
+    found = {}
+    for slot, data in world.sent:
+        if (slot.site, slot.kind) == (name, Kind.SUM):
+            found.setdefault(slot.number, set()).add(data)
+    return found
+
+
+@pytest.mark.parametrize(("point", "at"), [("reserved", 1), ("checkpointed", 1), ("in outbox", 3), ("published", 4)])
+def test_the_others_make_the_sum_again_and_finish_with_one_model(point, at):
+    with made() as federation:
+        world = LyingWorld()
+        ends = play(without(federation, world, {"wien": (point, at)}))
+        left = FIVE[:4]
+        assert isinstance(ends["wien"], Died)
+        assert all(isinstance(ends[name], Finished) for name in left), ends
+        assert len({ends[name].model.tobytes() for name in left}) == 1
+        lost_at = at + (point in ("published", "checkpointed"))  # the first of which its words are missing
+        sigmas = [Gaussian(sigma) for sigma in federation.algorithm.multipliers(5)]
+        for name in left:
+            if lost_at > 4:  # it had said all that it had to say
+                assert ends[name].absent == {}
+                assert booked(federation, name) == sigmas
+                continue
+            assert ends[name].absent == {"wien": lost_at}
+            again = [*sigmas[:lost_at], *sigmas[lost_at - 1 :]]
+            assert booked(federation, name) == again
+            words = said(world, name)
+            assert sorted(words) == [1, 2, 3, 4, 5]
+            assert all(len(versions) == 1 for versions in words.values())
+
+
+def test_the_noise_is_fresh_and_the_sum_is_that_of_those_who_are_left():
+    """What the relay could open of both attempts: two sums whose difference is the lost site's part and noise of all
+    the others twice, not one share.
+    """
+    with made(rounds=2) as federation:
+        a, world = federation.agreement, LyingWorld()
+        play(without(federation, world, {"wien": ("published", 1)}))  # says the first, dies, and never says the second
+        from sottovoce.federation.site.letters import read_sum
+        from sottovoce.federation.site.mail import payload_size
+        from sottovoce.federation.site.summing import Summing
+        from sottovoce.federation.transport.wire import Envelope, Slot, unseal
+
+        def words(k, name):
+            (data,) = said(world, name)[k]
+            place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), payload_size(a, 2))
+            return read_sum(unseal(data, place, a.member(name).public_key), k, 5)
+
+        first, second = ({name: words(k, name) for name in FIVE[:4]} for k in (2, 3))
+        assert {w.heading.turn for w in first.values()} == {(2, 0)}
+        assert {w.heading.turn for w in second.values()} == {(2, 1)}
+        assert len({w.heading.members for w in (*first.values(), *second.values())}) == 2
+        summing = Summing(a, a.public_oracle("rome"))
+        context = summing.context(second["rome"].heading.turn, summing.algorithm.start(summing.oracle, 1), FIVE[:4],
+                                  second["rome"].heading.notices, second["rome"].heading.transcript)  # fmt: skip
+        total = np.sum([w.words for w in second.values()], axis=0, dtype=np.uint64).view(np.int64) * context.grid
+        rows = np.concatenate([federation.features[i] * federation.labels[i][:, None] for i in range(4)])
+        std = summing.algorithm.share_std(2, summing.algorithm.start(summing.oracle, 1), summing.oracle) * 2
+        assert np.abs(total + rows.sum(axis=0) / 2).max() < 6 * std
+        # Without wien's words the first attempt stays shut: what is there of it are uniform words.
+        opened = np.sum([w.words for w in first.values()], axis=0, dtype=np.uint64).view(np.int64) * context.grid
+        assert np.abs(opened).max() > 1e6 * std
+
+
+def test_two_sites_lost_at_once_cost_one_attempt():
+    with made(sizes=(30, 20, 17, 80, 25, 40, 33), least=5, spare=1) as federation:
+        names = federation.names
+        ends = play(without(federation, LyingWorld(), {names[5]: ("checkpointed", 2), names[6]: ("reserved", 3)}))
+        assert all(isinstance(ends[name], Finished) for name in names[:5]), ends
+        assert len({ends[name].model.tobytes() for name in names[:5]}) == 1
+        assert all(ends[name].absent == {names[5]: 3, names[6]: 3} for name in names[:5])
+        assert all(len(booked(federation, name)) == 5 for name in names[:5])
+
+
+def test_a_site_lost_while_the_notices_travel_goes_with_the_first():
+    """oslo has spoken in the sum that wien is missing in, and dies before it says that it would go on without wien."""
+    with made(sizes=(30, 20, 17, 80, 25, 40, 33), least=5, spare=1) as federation:
+        names = federation.names
+        wien, oslo = names[6], names[1]
+        ends = play(without(federation, LyingWorld(), {wien: ("checkpointed", 1), oslo: ("published", 2)}))
+        left = [name for name in names if name not in (wien, oslo)]
+        assert all(isinstance(ends[name], Finished) for name in left), ends
+        assert all(ends[name].absent == {wien: 2, oslo: 2} for name in left)
+        assert len({ends[name].model.tobytes() for name in left}) == 1
+
+
+@pytest.mark.parametrize("point", ["in outbox", "published", "reserved"])
+def test_a_lost_site_that_comes_back_with_its_old_outbox_says_nothing_more(point):
+    with made() as federation:
+        world = LyingWorld()
+
+        def hides(reader, slot, data):
+            others = reader == "wien" != slot.site
+            return None if others and (slot.kind is Kind.NOTICE or slot.number > 2) else data
+
+        async def scene():
+            ends = await without(federation, world, {"wien": (point, 2)})
+            before = said(world, "wien")
+            with pytest.raises(LeftBehindError, match="goes on without site='wien' since round="):
+                await federation.site("wien", world, pace=PACE)
+            assert said(world, "wien") == before
+            # And before a server that hides what was said of it: nobody answers one who was left.
+            world.shows = hides
+            with pytest.raises(LostNeighbourError):
+                await federation.site("wien", world, pace=PACE)
+            return ends
+
+        ends = play(scene())
+        assert all(isinstance(ends[name], Finished) for name in FIVE[:4])
+        assert max(said(world, "wien")) <= 2
+
+
+def test_whoever_comes_late_but_has_been_heard_by_one_is_waited_for():
+    """oslo has read wien's words, the others have not yet, and would go on without it: they find that oslo has gone on,
+    and complete the sum as it did.
+    """
+    with made() as federation:
+        world, hidden = LyingWorld(), True
+
+        def shows(reader, slot, data):
+            late = (slot.site, slot.number, slot.kind) == ("wien", 2, Kind.SUM) and reader not in ("oslo", "wien")
+            return None if late and hidden else data
+
+        async def scene():
+            nonlocal hidden
+            world.shows = shows
+            running = asyncio.ensure_future(federation.all(world, pace=PACE))
+            while not any(slot.kind is Kind.NOTICE and slot.site == "rome" for slot, _ in world.sent):
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(1.2 * WAIT)  # some have said by now that they would go on without wien
+            hidden = False
+            return await running
+
+        ends = play(scene())
+        assert all(isinstance(end, Finished) for end in ends.values()), ends
+        assert len({end.model.tobytes() for end in ends.values()}) == 1
+        assert all(end.absent == {} for end in ends.values())
+        assert all(len(booked(federation, name)) == 4 for name in FIVE)
+
+
+# -- when it ends -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deaths", "dropped"),
+    [
+        ({"wien": ("checkpointed", 2), "rome": ("checkpointed", 3)}, {"wien"}),
+        ({"wien": ("checkpointed", 2), "rome": ("checkpointed", 2)}, set()),
+    ],
+)
+def test_too_few_sites_stop_cleanly_keep_what_was_learnt_and_go_on_when_they_are_back(deaths, dropped):
+    with made() as federation:
+        world = LyingWorld()
+
+        async def scene():
+            ends = await without(federation, world, deaths)
+            left = [name for name in FIVE if name not in deaths]
+            for name in left:
+                assert isinstance(ends[name], LostNeighbourError), ends
+                assert "without them 3 sites would be left of the 4" in str(ends[name])
+                assert "the state folder keeps the seed" in str(ends[name])
+                with ExitStack() as stack:
+                    kept = so_far(federation.seat(name, stack))
+                    assert kept is not None
+                    assert kept.rounds == 2
+                    assert np.abs(kept.model).max() > 0
+            # All who were not dropped come back, and the run goes on to its end.
+            back = [name for name in FIVE if name not in dropped]
+            again = await asyncio.gather(*(federation.site(name, world, pace=PACE) for name in back))
+            assert len({end.model.tobytes() for end in again}) == 1
+
+        play(scene())
+
+
+def test_spare_attempts_come_to_an_end():
+    with made(sizes=(30, 20, 17, 80, 25, 40, 33), least=5, spare=1) as federation:
+        names = federation.names
+        ends = play(without(federation, LyingWorld(), {names[5]: ("checkpointed", 1), names[6]: ("checkpointed", 3)}))
+        for name in names[:5]:
+            assert isinstance(ends[name], LostNeighbourError), ends
+            assert "all 1 spare attempts are used up" in str(ends[name])
+
+
+def test_spare_attempts_are_paid_for_before_the_first_sum():
+    """Four sums fit, and the two that may have to be made again do not."""
+    with made(spare=2) as federation:
+        sums = Sequence(tuple(Gaussian(sigma) for sigma in federation.algorithm.multipliers(5)))
+        federation.cap = 1.01 * epsilon(sums, 1e-3)
+        with pytest.raises(BudgetError, match="of 6 rounds"):
+            play(federation.site("berlin", MemoryWorld()))
+
+
+@pytest.mark.parametrize("point", ["dropped", "collected", "absorbed", "checkpointed", "in outbox", "published"])
+def test_a_crash_while_a_site_is_lost_changes_nothing(point):
+    """berlin dies around the turn in which wien is dropped, and comes back: one message for each number, one model."""
+    with made(wait=1.5) as federation:
+        world = LyingWorld()
+
+        async def scene():
+            async def twice():
+                await dies(federation, world, point, 3 if point in ("in outbox", "published") else 2)
+                return await federation.site("berlin", world, pace=PACE)
+
+            async def once():
+                with pytest.raises(Died):
+                    await federation.site("wien", world, probe=dying("checkpointed", 1), pace=PACE)
+
+            rest = (federation.site(name, world, pace=PACE) for name in FIVE[1:4])
+            *_, end = await asyncio.gather(once(), *rest, twice())
+            return _, end
+
+        others, end = play(scene())
+        assert {other.model.tobytes() for other in others[1:]} == {end.model.tobytes()}
+        assert all(len(versions) == 1 for versions in said(world, "berlin").values())
+        assert len(booked(federation, "berlin")) == 5
