@@ -196,7 +196,7 @@ def test_no_seat_is_taken():
         a = masked_agreement(sites, algorithm=SPARING, lost_neighbour=GO_ON)
         with pytest.raises(UnsupportedError, match="sites cannot make a masked sum again yet"):
             Seat(agreement=a, site="berlin", rows=federation.sites(["berlin"]), key=keys["berlin"], ledger=None,
-                 journal=None)  # fmt: skip
+                 journal=None, heads=None)  # fmt: skip
     terms.expect_runnable(masked_agreement().algorithm)
     terms.expect_runnable(agreement().algorithm)
 

@@ -12,6 +12,7 @@ import pytest
 import sottovoce as sv
 from helpers.federations import agreement, masked_members, members
 from helpers.problems import lists
+from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import run_site
@@ -88,6 +89,7 @@ class Federation:
         parts = {
             "agreement": self.agreement, "site": name, "rows": self.sites([name]), "key": self.keys[name],
             "ledger": stack.enter_context(self.ledger(name)), "journal": stack.enter_context(self.journal(name)),
+            "heads": stack.enter_context(Heads(self.folder / f"heads-{name}")),
         }  # fmt: skip
         return Seat(**(parts | given | changes))
 

@@ -81,6 +81,7 @@ def site_run(
     from sottovoce.cli.site.view import watching_run
     from sottovoce.federation.agreement import signing, terms
     from sottovoce.federation.agreement.identity import SigningKey
+    from sottovoce.federation.site.caps import check_raises
     from sottovoce.federation.site.events import LogWatcher, Watchers
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import result_of
@@ -102,7 +103,13 @@ def site_run(
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement.algorithm.rounds))
             opened = stack.enter_context(files.open_ledger(books, data, cap))
-        seat = Seat(agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal)
+            check_raises(opened, own_key.public)
+            heads = stack.enter_context(files.open_heads(state))
+            known_by = files.file_digest(data)
+        seat = Seat(
+            agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal, heads=heads,
+            data=known_by,
+        )  # fmt: skip
         seat.check_books()
         seat.check_budget()
         stack.enter_context(_logging(log))
