@@ -430,7 +430,7 @@ def test_an_interruption_can_be_resumed(monkeypatch):
 
 
 FACTS = Facts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
-SPENDING = Spending(0.4321, 2.0, 1e-4)
+SPENDING = Spending(0.4321, 2.0, 1e-4, 1.25)
 
 
 def tell(watcher):

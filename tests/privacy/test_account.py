@@ -208,7 +208,7 @@ def test_a_raised_ledger_takes_what_one_made_with_that_cap_would_have(make):
 def test_a_cap_is_never_lowered(make, epsilon):
     ledger = make(epsilon=1.0)
     book(ledger, "one", 3)
-    with pytest.raises(InputError, match="a cap epsilon above 1.0"):
+    with pytest.raises(InputError, match=r"a cap epsilon above 1\.0"):
         ledger.raise_cap(epsilon, "x", signing)
     assert ledger.cap == 1.0
 
@@ -238,5 +238,5 @@ def test_entries_that_cannot_be_are_refused_when_opened(make, tmp_path):
     ledger = make(epsilon=2.0)
     ledger._store.append("", 0, "cap", {"epsilon": 1.0, "signer": "x", "signature": ""})
     ledger.close()
-    with pytest.raises(PrivacyError, match="a cap of 1.0 after 2.0"):
+    with pytest.raises(PrivacyError, match=r"a cap of 1\.0 after 2\.0"):
         Ledger.open(tmp_path / "rows.ledger")

@@ -13,7 +13,7 @@ from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.show import show
-from sottovoce.cli.site.site import site_commit, site_run, site_verify
+from sottovoce.cli.site.site import site_commit, site_run, site_status, site_verify
 from sottovoce.cli.study import compare, report, reproduce
 from sottovoce.cli.train import TrainCommand, train
 from sottovoce.errors import BudgetError, SottovoceError
@@ -92,6 +92,7 @@ site_app.command("keygen")(site_keygen)
 site_app.command("seed")(site_seed)
 site_app.command("commit")(site_commit)
 site_app.command("run", epilog=epilog())(site_run)
+site_app.command("status")(site_status)
 site_app.command("verify")(site_verify)
 app.add_typer(site_app, name="site")
 

@@ -251,10 +251,11 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
         mixed = header.order is not None
         # Giving the same again is fine, also after it was raised; another one must not pass unnoticed.
         known = [Cap(epsilon, header.delta, mixed) for epsilon in (header.epsilon, ledger.cap)]
+        raised = f", or epsilon={ledger.cap:g}, to which it was raised" if ledger.raises() else ""
         expect(
             cap in known,
-            f"the cap of the ledger, epsilon={ledger.cap:g}, delta={header.delta:g}, mixed={mixed}; it can be raised: "
-            "sottovoce ledger raise-cap",
+            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}"
+            f"{raised} (sottovoce ledger raise-cap)",
             cap_epsilon=cap.epsilon,
             cap_delta=cap.delta,
             cap_mixed=cap.mixed,

@@ -86,6 +86,7 @@ def site_run(
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import result_of
     from sottovoce.federation.site.seat import Seat
+    from sottovoce.federation.site.status import StatusFile
 
     pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
     agreement = signing.load(federation)
@@ -113,7 +114,7 @@ def site_run(
         seat.check_books()
         seat.check_budget()
         stack.enter_context(_logging(log))
-        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
+        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
         finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
         _write(seat, finished, folder if out is None else out)
         spent, delta = opened.total(), opened.header.delta
@@ -143,6 +144,31 @@ def site_commit(
     commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
     write_secret(salt, made)
     print(commitment)
+
+
+def site_status(
+    state: Annotated[Path, _option("The --state folder of the site.", _OUT)],
+    run: Annotated[str | None, _option("One run only. Left out: all of them.", _WHO, "RUN")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+) -> None:
+    """Where the runs of a site stand: round, who is awaited, what was spent, what is left. It may run meanwhile."""
+    from dataclasses import asdict
+
+    from sottovoce.cli.output import print_json
+    from sottovoce.cli.site.view import print_status
+    from sottovoce.federation.site.status import FILE, is_running, read_status
+
+    folders = sorted(path.parent for path in state.glob(f"*/{FILE}") if run in (None, path.parent.name))
+    found = [status for folder in folders if (status := read_status(folder)) is not None]
+    if not found:
+        raise InputError(
+            f"Expected the folder of a site that has run, got state={str(state)!r}, run={run!r} without {FILE}. Give "
+            "the --state of: sottovoce site run."
+        )
+    if json:
+        print_json({"runs": [asdict(status) | {"running": is_running(status)} for status in found]})
+    else:
+        print_status(found)
 
 
 def site_verify(

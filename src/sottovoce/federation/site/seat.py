@@ -291,8 +291,9 @@ class Seat:
         return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     def spending(self) -> Spending:
-        """The ledger as it is now: epsilon spent by all runs, and the cap."""
-        return Spending(self.ledger.total(), self.ledger.cap, self.ledger.header.delta)
+        """The ledger as it is now: epsilon spent by all runs, the cap, and what is left."""
+        ledger = self.ledger
+        return Spending(ledger.total(), ledger.cap, ledger.header.delta, ledger.left())
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from sottovoce.errors import BudgetError, PrivacyError, expect
-from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergence_within
+from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergence_within, epsilon_of_mu
 from sottovoce.privacy.books.account import Account, Record, larger, mark_of, record_of
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.books.store import FORMAT, Head, Header, LedgerEntry, LedgerStore
@@ -372,6 +372,13 @@ class Ledger:
         is the cap, not this.
         """
         return self._price(self._spent)
+
+    def left(self) -> float:
+        """About the epsilon, at the same delta, of the largest run with plain Gaussian noise that would still fit."""
+        with self._lock:
+            spent = self._spent
+            room = self._rule(spent).filter.room(self._charges(spent)) if self._within(spent) else 0.0
+        return epsilon_of_mu(room, self.header.delta) if room > 0 else 0.0
 
     def slack(self) -> float:
         """The part of delta that is kept for the gap between the real noise and the ideal one; 0 before any round."""
