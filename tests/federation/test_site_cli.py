@@ -338,6 +338,7 @@ def test_a_file_that_changes_meanwhile(tmp_path):
         (InputError("x"), 2), (PrivacyError("x"), 2), (BudgetError("x"), 3), (stops.LostNeighbourError("x"), 4),
         (stops.UsedTwiceError("x"), 5), (stops.DamagedError("x"), 6), (transport.UnreachableError("x"), 7),
         (transport.RefusedError("x"), 7), (stops.LeftBehindError("x"), 8),
+        (stops.BehindError("x"), 13),
     ],
 )  # fmt: skip
 def test_exit_codes(error, code):

@@ -106,7 +106,7 @@ def changes(path):
         def work(say, number=number, account=account):
             ledger = Ledger.open(path)
             die_at(10 * number)
-            ledger.raise_cap(1.0 + number, "signer", lambda data: data[:8])
+            ledger.raise_cap(1.0 + number, "signer", lambda text: text[:8])
             say(b"c")
             ledger.catch_up(account, 1000 * number)
             say(b"u")
