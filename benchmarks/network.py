@@ -9,9 +9,10 @@ the disk before it answers, for everyone. What is counted beyond that:
     signed   sign, put once; get, verify and decode. No file.
     synced   as signed, with the journal: outbox before, checkpoint after. One sync of the site's for each of the
              server's: a checkpoint is written with the next outbox.
-    full     as synced, with the ledger: reserve the round before, and bind the message before it is put. Three syncs
-             more: entry and head of the reservation, and the entry that binds. This is all that a site does about a
-             message, but for computing and noise.
+    full     as synced, with the ledger: reserve the round before, say with the message what the ledger holds, and bind
+             it before it is put; the reader keeps what was said. Four syncs more: entry and head of the reservation,
+             the entry that binds, and what is kept of others, which is one for all messages of a round. This is all
+             that a site does about a message, but for computing and noise.
 
 Ledger and journal are the real ones, on the same disk as the server's files.
 
@@ -47,11 +48,11 @@ from helpers.site_runs import FIVE, Federation
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state
 from sottovoce.federation.site.letters import Words
-from sottovoce.federation.site.mail import Mail, Pace
+from sottovoce.federation.site.mail import Mail, Pace, no_books
 from sottovoce.federation.site.seat import room_for
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
-from sottovoce.federation.transport.wire import Slot
+from sottovoce.federation.transport.wire import Slot, books_of
 
 NUMBERS = 104  # Adult's coordinates
 LONG = 10.0
@@ -84,6 +85,8 @@ class Signed:
     def __init__(self, federation):
         self.federation = federation
 
+    books = staticmethod(no_books)
+
     async def start(self, url):
         a = self.federation.agreement
         size = room_for(a).size
@@ -93,7 +96,7 @@ class Signed:
             await JetStreamTransport.connect(url, a.run, name, a.neighbours(name), size) for name in ("berlin", "oslo")
         ]
         self.writer, self.reader = (
-            Mail(a, name, self.federation.keys[name], transport, Watcher(), Pace())
+            Mail(a, name, self.federation.keys[name], transport, Watcher(), Pace(), self.books)
             for name, transport in zip(("berlin", "oslo"), self.transports, strict=True)
         )
         return self
@@ -101,8 +104,11 @@ class Signed:
     def seal(self, k, vector):
         return self.writer.seal(Slot(k, "berlin"), Words(vector, bytes(32), self.witness.testimony).to_bytes())
 
+    async def letter(self, k):
+        return (await self.reader.hear(Slot(k, "berlin"), LONG, self.reader.open_letter)).content
+
     async def hear(self, k):
-        return (await self.reader.hear(Slot(k, "berlin"), LONG, self.reader.open_letter)).content.words.vector
+        return (await self.letter(k)).words.vector
 
     async def exchange(self, k, vector):
         await self.writer.deliver(Slot(k, "berlin"), self.seal(k, vector))
@@ -134,7 +140,7 @@ class Full(Synced):
     def __init__(self, federation, stack):
         super().__init__(federation, stack)
         self.seat.check_budget()  # once a run, as a site does
-        self.steps = {}
+        self.books, self.steps = self.seat.books.statement, {}
 
     def lap(self, step, since):
         now = perf_counter()
@@ -153,11 +159,14 @@ class Full(Synced):
         at = self.lap("bind", at)
         await self.writer.deliver(Slot(k, "berlin"), message)
         at = self.lap("put once", at)
-        heard = await self.hear(k)
+        letter = await self.letter(k)
         at = self.lap("get and verify", at)
+        seat.heads.hear(seat.key.public, seat.agreement.run, k, books_of(letter.data))
+        seat.heads.flush()
+        at = self.lap("keep its books", at)
         self.checkpoint(k, vector)
         self.lap("checkpoint", at)
-        return heard
+        return letter.words.vector
 
 
 async def rate(contender, first, messages, vector):

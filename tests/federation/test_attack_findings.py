@@ -22,9 +22,8 @@ from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.runner import result_of, run_site
 from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError
-from sottovoce.federation.site.witness import digest_of
 from sottovoce.federation.transport.transport import PutOutcome, PutResult
-from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal
+from sottovoce.federation.transport.wire import Envelope, Kind, Slot, digest_of, seal
 
 NAMES = ("berlin", "oslo", "paris")
 SIX = ("berlin", "oslo", "paris", "rome", "wien", "zagreb")

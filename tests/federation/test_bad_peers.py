@@ -41,7 +41,7 @@ from sottovoce.federation.site.mail import Mail, Pace
 from sottovoce.federation.site.seat import room_for
 from sottovoce.federation.site.stops import LeftBehindError
 from sottovoce.federation.transport.transport import RefusedError, Transport, UnreachableError
-from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal
+from sottovoce.federation.transport.wire import BOOKS_BYTES, Envelope, Kind, Slot, seal
 from sottovoce.privacy.books.ledger import Ledger
 
 SIGNATURE = 64
@@ -62,7 +62,8 @@ def resigned(federation, name, change):
 
 
 def filled(number):
-    return lambda body: body[: -8 * D] + np.full(D, number).astype("<f8").tobytes()
+    numbers = np.full(D, number).astype("<f8").tobytes()
+    return lambda body: body[: -len(numbers) - BOOKS_BYTES] + numbers + body[-BOOKS_BYTES:]
 
 
 def counted(body):

@@ -338,6 +338,7 @@ def test_a_file_that_changes_meanwhile(tmp_path):
         (InputError("x"), 2), (PrivacyError("x"), 2), (BudgetError("x"), 3), (stops.LostNeighbourError("x"), 4),
         (stops.UsedTwiceError("x"), 5), (stops.DamagedError("x"), 6), (transport.UnreachableError("x"), 7),
         (transport.RefusedError("x"), 7), (stops.LeftBehindError("x"), 8),
+        (stops.BehindError("x"), 13),
     ],
 )  # fmt: skip
 def test_exit_codes(error, code):
@@ -430,7 +431,7 @@ def test_an_interruption_can_be_resumed(monkeypatch):
 
 
 FACTS = Facts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
-SPENDING = Spending(0.4321, 2.0, 1e-4)
+SPENDING = Spending(0.4321, 2.0, 1e-4, 1.25)
 
 
 def tell(watcher):

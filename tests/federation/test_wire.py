@@ -25,11 +25,14 @@ from sottovoce.federation.site.letters import (
 )
 from sottovoce.federation.transport.wire import (
     MOST_NUMBER,
+    NO_BOOKS,
     BadMessageError,
     Envelope,
     Kind,
     Refusal,
     Slot,
+    books_of,
+    digest_of,
     seal,
     sealed_size,
     unseal,
@@ -64,12 +67,27 @@ def signed(body):
 
 
 def test_the_bytes_are_as_described():
-    body = b"SVM2m" + bytes([5, 5, 0]) + struct.pack("<QI", 12, 24) + DIGEST + b"run-7" + b"north" + PAYLOAD
-    assert signed(body) == MESSAGE
+    body = b"SVM3m" + bytes([5, 5, 0]) + struct.pack("<QI", 12, 24) + DIGEST + b"run-7" + b"north" + PAYLOAD
+    assert signed(body + bytes(700)) == MESSAGE
+    books = bytes(range(7)) * 100
+    assert signed(body + books) == seal(PLACE, PAYLOAD, KEY, books)
     assert len(MESSAGE) == PLACE.size == sealed_size("run-7", SLOT, 24)
     answer = Slot(3, "north", Kind.ANSWER, "south-1")
-    body = b"SVM2a" + bytes([5, 5, 7]) + struct.pack("<QI", 3, 24) + DIGEST + b"run-7" + b"north" + b"south-1" + PAYLOAD
+    body = b"SVM3a" + bytes([5, 5, 7]) + struct.pack("<QI", 3, 24) + DIGEST + b"run-7" + b"north" + b"south-1" + PAYLOAD
     assert signed(body) == seal(Envelope("run-7", DIGEST, answer, 24), PAYLOAD, KEY)
+
+
+def test_words_are_known_apart_from_the_books_that_come_with_them():
+    """Whoever comes back from an old copy says the same words with other books: to others it is the same thing."""
+    books = bytes(range(7)) * 100
+    later = seal(PLACE, PAYLOAD, KEY, books)
+    assert later != MESSAGE
+    assert digest_of(later) == digest_of(MESSAGE)
+    assert (books_of(later), books_of(MESSAGE)) == (books, NO_BOOKS)
+    assert digest_of(changed(payload=PAYLOAD[:-1] + b"x")) != digest_of(MESSAGE)
+    assert digest_of(changed(number=13)) != digest_of(MESSAGE)
+    with pytest.raises(InputError, match="700 bytes of books, got bytes=3"):
+        seal(PLACE, PAYLOAD, KEY, b"abc")
 
 
 def test_the_same_words_give_the_same_bytes():
@@ -139,7 +157,7 @@ def test_noise_is_refused(noise):
 @given(st.binary(min_size=PLACE.size, max_size=PLACE.size))
 def test_noise_of_the_right_size_is_refused(noise):
     refused(noise)
-    refused(b"SVM2" + noise[4:])
+    refused(b"SVM3" + noise[4:])
     refused(PLACE.header + noise[len(PLACE.header) :])
 
 
@@ -167,7 +185,8 @@ def test_oversized(more):
         ({"digest": bytes(32)}, Refusal.WRONG_AGREEMENT),
         ({"number": 11}, Refusal.WRONG_ROUND),
         ({"site": "south"}, Refusal.WRONG_SENDER),
-        ({"kind": Kind.NOTICE}, Refusal.WRONG_KIND),
+        ({"kind": Kind.SUM}, Refusal.WRONG_KIND),
+        ({"kind": Kind.NOTICE}, Refusal.TRUNCATED),  # it has no books
     ],
 )
 def test_each_field_has_a_refusal_of_its_own(fields, refusal):
@@ -290,9 +309,14 @@ def test_bad_words_are_never_sent(vector, words):
 
 
 def test_notices_and_answers_come_back_as_they_were():
-    for notice in (Notice(About.GONE, 12, 3), Notice(About.WAITING, 2**40), Notice(About.QUESTION, 1, 0, DIGEST)):
+    for notice in (
+        Notice(About.GONE, 12, 3),
+        Notice(About.WAITING, 2**40),
+        Notice(About.QUESTION, 1, 0, DIGEST, b"d" * 32),
+    ):
         assert read_notice(notice.to_bytes()) == notice
     with pytest.raises(BadMessageError, match="expected a notice, got one about=9"):
         read_notice(b"\x09" + Notice(About.GONE, 1).to_bytes()[1:])
-    heard = Heard(DIGEST, 7, bytes(32))
-    assert read_answer(heard.to_bytes()) == heard
+    for books in ((), (b"x" * 700,), (b"x" * 700, b"y" * 700)):
+        heard = Heard(DIGEST, 7, bytes(32), books)
+        assert read_answer(heard.to_bytes()) == heard

@@ -16,6 +16,7 @@ from sottovoce.federation.agreement import certificates, signing
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.site.absent import Board
 from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.mail import Mail, Pace
 from sottovoce.federation.site.seat import open_run, room_for
 from sottovoce.federation.transport.jetstream import JetStreamTransport
@@ -163,7 +164,7 @@ class Answering:
 
     def __init__(self, federation, name, transport):
         mail = Mail(federation.agreement, name, federation.keys[name], transport, Watcher(), Pace())
-        self._transport, self._board = transport, Board(mail, {})
+        self._transport, self._board = transport, Board(mail, {}, Heads(":memory:"))
 
     def __getattr__(self, name):
         return getattr(self._transport, name)

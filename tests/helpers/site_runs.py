@@ -15,6 +15,7 @@ import sottovoce as sv
 from helpers.federations import agreement, masked_members, members
 from helpers.problems import lists
 from sottovoce.federation.site.commitment import SALT_BYTES, commit
+from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import run_site
@@ -103,6 +104,7 @@ class Federation:
         parts = {
             "agreement": self.agreement, "site": name, "rows": self.sites([name]), "key": self.keys[name],
             "ledger": stack.enter_context(self.ledger(name)), "journal": stack.enter_context(self.journal(name)),
+            "heads": stack.enter_context(Heads(self.folder / f"heads-{name}")),
         }  # fmt: skip
         return Seat(**(parts | given | changes))
 

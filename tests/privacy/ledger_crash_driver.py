@@ -6,15 +6,22 @@ import random
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from sottovoce.cli.site.files import Cap, open_ledger
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import Gaussian
+from sottovoce.privacy.books.account import Account, Record, mark_of
 from sottovoce.privacy.books.ledger import Ledger
 
 EVENT = Gaussian(1e4)
-OURS = ("privacy/books/ledger.py", "privacy/books/store.py", "cli/site/files.py")  # whose lines are counted
+OURS = (
+    "privacy/books/ledger.py",
+    "privacy/books/store.py",
+    "privacy/books/account.py",
+    "cli/site/files.py",
+)  # whose lines are counted
 
 
 def in_child(work):
@@ -81,6 +88,35 @@ def every_line(path):
             seen.append({
                 "killed": os.WIFSIGNALED(status), "status": status, "returned": data.decode(), "found": len(found),
                 "bound": sum(r.message is not None for r in found), "entries": ledger.head.entries,
+            })  # fmt: skip
+    return seen
+
+
+def changes(path):
+    """(killed, what returned, the cap, what others' sight counts for) for a death at every tenth line of raising the
+    cap and of catching up.
+    """
+    seen, told = [], Account(3.0, 1e-5, 0.0, 0.0, (Record(mark_of("other"), 3, 1e-4, 0.0),))
+    with Ledger.create(path, "digest", 1.0, 1e-5) as ledger:
+        ledger.reserve("run", 1, EVENT)
+    while not seen or seen[-1]["killed"]:
+        number = len(seen) + 1
+        account = replace(told, records=(told.records[0]._replace(rounds=number, weight=1e-6 * number),))
+
+        def work(say, number=number, account=account):
+            ledger = Ledger.open(path)
+            die_at(10 * number)
+            ledger.raise_cap(1.0 + number, "signer", lambda text: text[:8])
+            say(b"c")
+            ledger.catch_up(account, 1000 * number)
+            say(b"u")
+
+        status, data = said(*in_child(work))
+        with Ledger.open(path) as ledger:
+            caught = {record.run: record.rounds for record in ledger.account().records}.get(mark_of("other"), 0)
+            seen.append({
+                "killed": os.WIFSIGNALED(status), "status": status, "returned": data.decode(), "cap": ledger.cap,
+                "caught": caught, "height": ledger.height, "number": number,
             })  # fmt: skip
     return seen
 
@@ -157,6 +193,7 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     Ledger.create(place, "digest", 5.0, 1e-5).close()
     done = {"second": second_process(place), "lines": every_line(place), "times": any_time(place, 15)}
+    done["changes"] = changes(place.with_name("changed.ledger"))
     for name in ("made", "remade"):
         (place.parent / name).mkdir()
         done[name] = making(place.parent / name, name == "remade")

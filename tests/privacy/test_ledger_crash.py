@@ -47,6 +47,22 @@ def test_killed_before_any_line_of_a_reservation(crashes):
     }  # fmt: skip
 
 
+def test_killed_while_the_cap_is_raised_or_others_sight_is_booked(crashes):
+    """Either is there as a whole or not at all, and what has returned is there."""
+    seen = crashes["changes"]
+    assert len(seen) > 20
+    assert [s["killed"] for s in seen] == [True] * (len(seen) - 1) + [False]
+    cap = caught = 0
+    for s in seen:
+        assert s["cap"] in (1.0 + s["number"], cap or 1.0)
+        assert s["caught"] in (s["number"], caught)
+        assert ("c" not in s["returned"]) or s["cap"] == 1.0 + s["number"]
+        assert ("u" not in s["returned"]) or s["caught"] == s["number"]
+        assert s["height"] > 1000 * s["caught"]
+        cap, caught = s["cap"], s["caught"]
+    assert {"", "c", "cu"} == {s["returned"] for s in seen}
+
+
 @pytest.mark.parametrize("how", ["made", "remade"])
 def test_killed_before_any_line_of_making_a_ledger(crashes, how):
     """Whatever is left is no ledger yet: the next try makes one with the cap that it asks for, and that is in force."""

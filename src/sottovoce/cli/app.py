@@ -13,13 +13,13 @@ from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.show import show
-from sottovoce.cli.site.site import site_commit, site_run, site_verify
+from sottovoce.cli.site.site import site_commit, site_run, site_status, site_verify
 from sottovoce.cli.study import compare, report, reproduce
 from sottovoce.cli.train import TrainCommand, train
 from sottovoce.errors import BudgetError, SottovoceError
 
 BAD_INPUT, BUDGET, LOST, TWICE, DAMAGED, UNREACHABLE, LEFT_BEHIND = 2, 3, 4, 5, 6, 7, 8
-NOT_WRITTEN, FORKED, DIVERGED, SPOILED, INTERRUPTED = 9, 10, 11, 12, 130
+NOT_WRITTEN, FORKED, DIVERGED, SPOILED, BEHIND, INTERRUPTED = 9, 10, 11, 12, 13, 130
 
 EXIT_CODES: dict[int, str] = {
     0: "done: the model and the privacy statement are written",
@@ -36,6 +36,8 @@ EXIT_CODES: dict[int, str] = {
     FORKED: "somebody told different sites different things; do not use the model, ask those who are named",
     DIVERGED: "this site's models have left the agreed radius; agree on shorter steps, or on a larger radius",
     SPOILED: "a masked sum is none that honest sites can have made; the run is over, ask the other sites",
+    BEHIND: "the ledger lacks what others have seen of it: it was put back from a copy, or there is a second one for "
+    "these rows; put the newest back, or book what is missing with: sottovoce ledger catch-up",
     INTERRUPTED: "interrupted; run the same command again to go on",
 }
 
@@ -56,6 +58,7 @@ def code_of(error: SottovoceError) -> int:
         (stops.ForkedError, FORKED),
         (stops.DivergedError, DIVERGED),
         (stops.SpoiledError, SPOILED),
+        (stops.BehindError, BEHIND),
     )
     return next((code for kind, code in codes if isinstance(error, kind)), BAD_INPUT)
 
@@ -89,6 +92,7 @@ site_app.command("keygen")(site_keygen)
 site_app.command("seed")(site_seed)
 site_app.command("commit")(site_commit)
 site_app.command("run", epilog=epilog())(site_run)
+site_app.command("status")(site_status)
 site_app.command("verify")(site_verify)
 app.add_typer(site_app, name="site")
 

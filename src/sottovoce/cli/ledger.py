@@ -1,4 +1,7 @@
-"""`sottovoce ledger`: look at the privacy ledger of a data set. Opening it verifies it, whatever is asked."""
+"""`sottovoce ledger`: the privacy ledger of a data set. Opening it verifies it, whatever is asked.
+
+Looking changes nothing. Two commands write: `raise-cap`, and `catch-up` with what others have seen.
+"""
 
 import json as json_module
 from pathlib import Path
@@ -7,11 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from sottovoce.privacy.books.ledger import Ledger
 
-ledger_app = typer.Typer(help="Show, verify or export the privacy ledger of a data set.", rich_markup_mode="rich")
+ledger_app = typer.Typer(
+    help="Show, verify or export the privacy ledger of a data set; raise its cap, or book what others have seen of it.",
+    rich_markup_mode="rich",
+)
 
 _Ledger = Annotated[Path, typer.Argument(help="The ledger file; its .head file lies beside it.", metavar="LEDGER")]
+_Key = Annotated[Path, typer.Option(help="The site's private key, from: sottovoce site keygen.", show_default=False)]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -63,6 +72,63 @@ def export(
         write_new(out, f"{text}\n".encode())
 
 
+@ledger_app.command("raise-cap")
+def raise_cap(
+    path: _Ledger,
+    epsilon: Annotated[float, typer.Option(help="What all runs on these rows may cost from now on.")],
+    key: _Key,
+    json: _Json = False,
+) -> None:
+    """Let all runs on these rows together cost more. It is an entry that is signed, and cannot be taken back.
+
+    The guarantee is then that of the highest cap: whoever raises it after seeing results gives up the lower one for all
+    that was ever released.
+    """
+    from sottovoce.cli.output import exactly
+    from sottovoce.federation.agreement.identity import SigningKey
+    from sottovoce.federation.site import caps
+
+    signing = SigningKey.load(key)
+    with _open(path) as ledger:
+        caps.check_raises(ledger, signing.public)
+        raised = caps.raise_cap(ledger, epsilon, signing)
+        if json:
+            _print_json({"epsilon": raised.epsilon, "entry": raised.entry, **ledger.head._asdict()})
+        else:
+            cap, delta = exactly(raised.epsilon), exactly(ledger.header.delta)
+            print(f"The cap is epsilon = {cap} at delta = {delta} from entry {raised.entry} on.")
+
+
+@ledger_app.command("catch-up")
+def catch_up(path: _Ledger, key: _Key, json: _Json = False) -> None:
+    """Book what others have seen of these rows and this ledger lacks, after a run was refused for it (code 13).
+
+    It is for a ledger that was put back from a copy, or a second one for the same rows, if the newest one is lost. What
+    is booked are amounts that this site told others itself. A round that is in both counts once.
+    """
+    from sottovoce.cli.output import exactly, up
+    from sottovoce.federation.agreement.identity import SigningKey
+    from sottovoce.federation.site import heads
+
+    with _open(path) as ledger:
+        before = ledger.total()
+        booked = heads.catch_up(ledger, SigningKey.load(key))
+        if json:
+            spent = {"before": _finite(before), "after": _finite(ledger.total())}
+            _print_json({"runs": len(booked), "epsilon": spent, **ledger.head._asdict()})
+        else:
+            cap, delta = exactly(ledger.cap), exactly(ledger.header.delta)
+            print(f"Booked: what {len(booked)} run(s) had spent that was not in this ledger.")
+            print(f"Spent: epsilon = {up(ledger.total())} of {cap}, at delta = {delta}; before it was {up(before)}.")
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    from math import isfinite
+
+    return number if isfinite(number) else None
+
+
 def _open(path: Path) -> "Ledger":
     """The ledger, which opening verifies as a whole."""
     from sottovoce.privacy.books.ledger import Ledger
@@ -79,7 +145,8 @@ def _summary(ledger: "Ledger") -> dict[str, object]:
     """What was spent and by which runs, without the chain."""
     whole = ledger.to_dict()
     del whole["entries"]
-    return {**whole, "runs": _runs(ledger)}
+    raised = [{"epsilon": r.epsilon, "entry": r.entry, "time": r.time, "signer": r.signer} for r in ledger.raises()]
+    return {**whole, "runs": _runs(ledger), "caught_up": _caught_up(ledger), "raised": raised}
 
 
 def _runs(ledger: "Ledger") -> list[dict[str, object]]:
@@ -100,6 +167,16 @@ def _runs(ledger: "Ledger") -> list[dict[str, object]]:
     ]
 
 
+def _caught_up(ledger: "Ledger") -> list[dict[str, object]]:
+    """One line for every entry that booked what others had seen."""
+    found = []
+    for entry in ledger.entries():
+        if entry.kind == "caught up":
+            runs = json_module.loads(entry.body)["runs"]
+            found.append({"entry": entry.index, "time": entry.time, "runs": len(runs)})
+    return found
+
+
 def _show(ledger: "Ledger") -> None:
     """The same as text and a table."""
     from rich.box import SIMPLE_HEAD
@@ -114,9 +191,10 @@ def _show(ledger: "Ledger") -> None:
     console.print(Text(f"Data set {h.data_digest}, since {h.created}."), soft_wrap=True)
     console.print(Text(f"Unit of protection: {h.unit}."), soft_wrap=True)
     kind = "any kind of round" if h.order is not None else "after the first round, plain Gaussians only"
-    spent = f"epsilon = {up(ledger.total())} of {exactly(h.epsilon)}, at delta = {exactly(h.delta)}"
+    spent = f"epsilon = {up(ledger.total())} of {exactly(ledger.cap)}, at delta = {exactly(h.delta)}"
     console.print(f"Spent: {spent}{against(ledger.colluding())}.", soft_wrap=True)
     console.print(f"Takes: {kind}.")
+    _show_changes(ledger, console)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("run", "rounds", "released", "each"):
         table.add_column(heading)
@@ -124,6 +202,26 @@ def _show(ledger: "Ledger") -> None:
         table.add_row(*(Text(str(value)) for value in line.values()))
     console.print(table)
     console.print(Text(f"{ledger.head.entries} entries, head {ledger.head.hash}"), soft_wrap=True)
+
+
+def _show_changes(ledger: "Ledger", console: "Console") -> None:
+    """Every time that the cap was raised, by whom, and that others' sight was booked."""
+    from rich.text import Text
+
+    from sottovoce.cli.output import exactly
+    from sottovoce.federation.site.caps import is_signed
+
+    if ledger.raises():
+        console.print(f"Cap at first: epsilon = {exactly(ledger.header.epsilon)}.")
+    for raised in ledger.raises():
+        by = f"signed by {raised.signer}" if is_signed(raised) else "NOT SIGNED by the key that it names"
+        words = f"Raised to epsilon = {exactly(raised.epsilon)} at {raised.time}, entry {raised.entry}, {by}."
+        console.print(Text(words), soft_wrap=True)
+    for line in _caught_up(ledger):
+        words = (
+            f"Caught up with what others had seen of {line['runs']} run(s) at {line['time']}, entry {line['entry']}."
+        )
+        console.print(Text(words), soft_wrap=True)
 
 
 def _lines(ledger: "Ledger") -> str:

@@ -1,6 +1,8 @@
 """The files of one site: its rows, the ledger of these rows, and a folder for what it must remember.
 
     STATE/rows.ledger, .head, .salt   the ledger of the data set, for all its runs
+    STATE/rows.ledger.heard           what others have seen of it and it lacks, if so: sottovoce ledger catch-up
+    STATE/heads.sqlite                what others have said of their own ledgers, for them, in all runs
     STATE/RUN/journal.sqlite          the memory of one run
     STATE/RUN/model.safetensors       what the run ends with
     STATE/RUN/statement.txt
@@ -32,6 +34,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import MOST_FEATURES, MOST_ROWS, Agreement
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import read_secret
+from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.seat import committing, damage_from_ledger, owner_of
 from sottovoce.federation.site.stops import DamagedError
@@ -144,6 +147,11 @@ def run_folder(state: Path, agreement: Agreement) -> Path:
     return folder
 
 
+def open_heads(state: Path) -> Heads:
+    """What others have said of their books, to hand it back to them; one file for all runs of this site."""
+    return Heads(state / "heads.sqlite")
+
+
 def open_journal(
     folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None, seed: Path | None = None
 ) -> Journal:
@@ -241,10 +249,13 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
         )
     if cap.epsilon is not None:
         mixed = header.order is not None
+        # Giving the same again is fine, also after it was raised; another one must not pass unnoticed.
+        known = [Cap(epsilon, header.delta, mixed) for epsilon in (header.epsilon, ledger.cap)]
+        raised = f", or epsilon={ledger.cap:g}, to which it was raised" if ledger.raises() else ""
         expect(
-            # A cap is for all time: giving the same again is fine, another one must not pass unnoticed.
-            cap == Cap(header.epsilon, header.delta, mixed),
-            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}",
+            cap in known,
+            f"the cap that the ledger was made with, epsilon={header.epsilon:g}, delta={header.delta:g}, mixed={mixed}"
+            f"{raised} (sottovoce ledger raise-cap)",
             cap_epsilon=cap.epsilon,
             cap_delta=cap.delta,
             cap_mixed=cap.mixed,
@@ -271,6 +282,11 @@ def read_salt(ledger: Path) -> bytes:
             "restore it."
         )
     return salt
+
+
+def file_digest(path: Path) -> bytes:
+    """The SHA-256 of a data file. It is secret: whoever knows all rows but one could try out the last."""
+    return bytes.fromhex(_hashed(path, hashlib.sha256()))
 
 
 def _keyed(salt: bytes, data: Path) -> str:

@@ -82,10 +82,12 @@ def site_run(
     from sottovoce.cli.site.view import watching_run
     from sottovoce.federation.agreement import signing
     from sottovoce.federation.agreement.identity import SigningKey
+    from sottovoce.federation.site.caps import check_raises
     from sottovoce.federation.site.events import LogWatcher, Watchers
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import result_of
     from sottovoce.federation.site.seat import Seat
+    from sottovoce.federation.site.status import StatusFile
 
     pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
     agreement = signing.load(federation)
@@ -102,11 +104,17 @@ def site_run(
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement))
             opened = stack.enter_context(files.open_ledger(books, data, cap))
-        seat = Seat(agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal)
+            check_raises(opened, own_key.public)
+            heads = stack.enter_context(files.open_heads(state))
+            known_by = files.file_digest(data)
+        seat = Seat(
+            agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal, heads=heads,
+            data=known_by,
+        )  # fmt: skip
         seat.check_books()
         seat.check_budget()
         stack.enter_context(_logging(log))
-        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher())
+        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
         place = folder if out is None else out
         with _keeping_what_was_learnt(seat, place):
             finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
@@ -138,6 +146,31 @@ def site_commit(
     commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
     write_secret(salt, made)
     print(commitment)
+
+
+def site_status(
+    state: Annotated[Path, _option("The --state folder of the site.", _OUT)],
+    run: Annotated[str | None, _option("One run only. Left out: all of them.", _WHO, "RUN")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+) -> None:
+    """Where the runs of a site stand: round, who is awaited, what was spent, what is left. It may run meanwhile."""
+    from dataclasses import asdict
+
+    from sottovoce.cli.output import print_json
+    from sottovoce.cli.site.view import print_status
+    from sottovoce.federation.site.status import FILE, is_running, read_status
+
+    folders = sorted(path.parent for path in state.glob(f"*/{FILE}") if run in (None, path.parent.name))
+    found = [status for folder in folders if (status := read_status(folder)) is not None]
+    if not found:
+        raise InputError(
+            f"Expected the folder of a site that has run, got state={str(state)!r}, run={run!r} without {FILE}. Give "
+            "the --state of: sottovoce site run."
+        )
+    if json:
+        print_json({"runs": [asdict(status) | {"running": is_running(status)} for status in found]})
+    else:
+        print_status(found)
 
 
 def site_verify(

@@ -6,7 +6,7 @@ Nothing depends on being seen: these are watchers (`engines.network.events`), an
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from rich.console import Console
 from rich.live import Live
@@ -17,6 +17,9 @@ from rich.text import Text
 from sottovoce.cli.output import exactly, up
 from sottovoce.federation.site.events import Facts, ReminderTimer, Spending, Watcher, say
 from sottovoce.privacy.observers import against
+
+if TYPE_CHECKING:
+    from sottovoce.federation.site.status import Status
 
 _LATE = 3.0  # seconds after which a neighbour is called late
 
@@ -152,6 +155,32 @@ def spent(facts: Facts, spending: Spending) -> str:
         f"{exactly(spending.delta)}{against(spending.colluding)}; this run: "
         f"{exactly(facts.epsilon)} at delta {exactly(facts.delta)}"
     )
+
+
+def print_status(runs: "list[Status]") -> None:
+    """Where runs stand, on standard output."""
+    from sottovoce.federation.site.status import is_running
+
+    console = Console(highlight=False)
+    for status in runs:
+        running = is_running(status)
+        doing = status.doing if running or status.process is None else "not running; it ended without a word"
+        silent = ", ".join(f"{name} (silent for {duration(s)})" for name, s in status.waiting.items())
+        lines = {
+            "run": f"{status.run}, site {status.site}",
+            "round": f"{status.done} of {status.rounds}",
+            "now": f"{doing} ({status.time})",
+            "waiting for": (silent if running else "") or "nobody",
+            "without": ", ".join(f"{name} since round {k}" for name, k in status.absent.items()) or "nobody",
+            "this run": f"epsilon {exactly(status.epsilon)} at delta {exactly(status.delta)}",
+            "spent": f"epsilon {'any' if status.spent is None else up(status.spent)} of {exactly(status.cap)} at delta "
+            f"{exactly(status.cap_delta)}, all runs on these rows",
+            "left": f"a run of epsilon {status.left:.3g} at delta {exactly(status.cap_delta)} would fit",
+        }
+        table = Table.grid(padding=(0, 2))
+        for name, words in lines.items():
+            table.add_row(name, Text("".join(c if c.isprintable() else " " for c in words)))
+        console.print(table)
 
 
 @final

@@ -59,6 +59,8 @@ class Context(Enum):
     MODEL = b"sottovoce model v1"
     STATEMENT = b"sottovoce statement v1"
     MASK_KEY = b"sottovoce mask key v1"
+    BOOKS = b"sottovoce books v1"  # never shown: secrets are made of it
+    CAP = b"sottovoce cap v1"
 
     def bind(self, data: bytes) -> bytes:
         """The bytes that are signed."""

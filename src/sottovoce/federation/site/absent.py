@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self, final
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import SottovoceError, expect
 from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
 from sottovoce.federation.site.mail import Answer, Mail
 from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
@@ -61,15 +62,17 @@ class Board:
     Args:
         mail: the site's letters.
         heard: what was last heard of each neighbour. It is kept up to date, for whoever asks.
+        heads: what others have said of their books, for whoever asks.
     """
 
-    def __init__(self, mail: Mail, heard: dict[str, Sighting]) -> None:
+    def __init__(self, mail: Mail, heard: dict[str, Sighting], heads: Heads) -> None:
         a = mail.agreement
         self._mail, self._agreement, self._most = mail, a, most_notices(a)
         self._own = 1  # the first mailbox that is not known to be taken
         self._read = dict.fromkeys(a.neighbours(mail.site), 0)
         self._ignored, self._heard = set[str](), heard
-        self._questions: dict[str, tuple[int, bytes]] = {}  # the last of each neighbour that is not answered
+        self._heads = heads
+        self._questions: dict[str, tuple[int, Notice]] = {}  # the last of each neighbour that is not answered
         self._waits: dict[str, Wait] = {}
         self._gone: set[str] = set()
         self._masked = isinstance(a.algorithm, MaskedNewton)
@@ -106,10 +109,14 @@ class Board:
         """Say that this site is alive. The last few mailboxes are left for what matters more."""
         await self._put(Notice(About.WAITING, k), self._most - len(self._read))
 
-    async def ask(self, k: int) -> tuple[int, bytes]:
-        """Ask all neighbours what they last heard of this site; the question's number and its nonce."""
+    async def ask(self, k: int, data_set: bytes) -> tuple[int, bytes]:
+        """Ask all neighbours what they last heard of this site, also of the books of its data set; the question's
+        number and its nonce.
+        """
         nonce = secrets.token_bytes(NONCE_BYTES)
-        number = await self._put(Notice(About.QUESTION, k, nonce=nonce), self._most - len(self._read))
+        number = await self._put(
+            Notice(About.QUESTION, k, nonce=nonce, data_set=data_set), self._most - len(self._read)
+        )
         expect(number is not None, f"a site that is started at most {MOST_QUESTIONS} times in a run", round=k)
         return number or 0, nonce
 
@@ -141,10 +148,12 @@ class Board:
 
     async def _answer(self, name: str) -> None:
         """Tell a neighbour what was last heard of it. Its question's nonce goes back with it."""
-        number, nonce = self._questions.pop(name)
+        number, asked = self._questions.pop(name)
         heard = self._heard.get(name, Sighting())
+        books = self._heads.last(self._agreement.member(name).public_key, asked.data_set)
         slot = Slot(number, self._mail.site, Kind.ANSWER, name)
-        await self._mail.put(slot, self._mail.seal(slot, Heard(nonce, heard.round, heard.digest).to_bytes()))
+        answer = Heard(asked.nonce, heard.round, heard.digest, books)
+        await self._mail.put(slot, self._mail.seal(slot, answer.to_bytes()))
 
     # -- listening ----------------------------------------------------------------------------------------------------
 
@@ -250,7 +259,7 @@ class Board:
             return
         self._news.set()
         if notice.about is About.QUESTION:
-            self._questions[name] = slot.number, notice.nonce
+            self._questions[name] = slot.number, notice
         elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
             watcher.noticed(name, f"waits for others in round {notice.round}")

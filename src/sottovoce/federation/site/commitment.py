@@ -31,7 +31,7 @@ def commit(salt: bytes, rows: Sites) -> str:
         rows: the encoded rows; their order, precision and layout count.
     """
     expect(len(salt) == SALT_BYTES, f"a salt of {SALT_BYTES} secret bytes", bytes=len(salt))
-    return "sha256:" + _hash(b"sottovoce rows v1", salt, _rows_digest(rows)).hex()
+    return "sha256:" + _hash(b"sottovoce rows v1", salt, rows_digest(rows)).hex()
 
 
 def bind(agreement: bytes, site: str, data_commitment: str, noise_key: bytes) -> bytes:
@@ -73,7 +73,7 @@ def one_thread() -> AbstractContextManager[Any]:
     return cast(AbstractContextManager[Any], threadpool_limits(limits=1, user_api="blas"))
 
 
-def _rows_digest(rows: Sites) -> bytes:
+def rows_digest(rows: Sites) -> bytes:
     """Of all numbers that a gradient is made of, bit by bit."""
     matrix: Any = rows.rows.block(0, int(rows.counts.sum()))
     sparse = bool(sp.issparse(matrix))

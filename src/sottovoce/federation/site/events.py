@@ -41,11 +41,12 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Spending:
-    """The ledger of the rows, all runs together: epsilon spent, and the cap, both at delta."""
+    """The ledger of the rows, all runs together: epsilon spent, the cap, and what is left, all at delta."""
 
     epsilon: float
     cap: float
-    delta: float  # at which both hold
+    delta: float  # at which all hold
+    left: float = 0.0  # the epsilon of the largest run that would still fit; costs do not simply add up
     colluding: int | None = None  # against how many colluding sites they hold; None: against everybody
 
 

@@ -3,8 +3,8 @@
     model    binding (32) | of every site, in order: round and flags (4), digest (32) | the vector, 8 bytes a number
     sum      binding (32) | of every site, as above | release (4) | attempt (4) | digests of U, of the notices, of the
              transcript and of the whole context (32 each) | the masked words, 8 bytes each
-    notice   about (1) | round (8) | site (4) | nonce (32)
-    answer   nonce (32) | round (8) | digest (32)
+    notice   about (1) | round (8) | site (4) | nonce (32) | data set (32)
+    answer   nonce (32) | round (8) | digest (32) | what the asker has said of its books, see `heads`
 
 `binding` stands for the sender's rows and noise key, see `commitment`: it never changes in a run. The list of sites is
 the sender's testimony: what it last heard of everyone, see `witness`. What a masked message was made for stands in it
@@ -19,8 +19,9 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
+from sottovoce.federation.site.heads import HANDED, pack_handed, unpack_handed
 from sottovoce.federation.site.masks import Context, Turn, members_digest
-from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Refusal
+from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, BadMessageError, Refusal
 from sottovoce.noise import sampler
 
 # Fresh for every question, so that an answer to an earlier one cannot be shown again.
@@ -29,8 +30,8 @@ NONCE_BYTES = 32
 _GONE, _LEFT = 2**31, 2**30
 _SIGHTING = struct.Struct(f"<I{DIGEST_BYTES}s")
 _HEADING = struct.Struct(f"<II{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s")
-_NOTICE = struct.Struct(f"<BQI{NONCE_BYTES}s")
-_ANSWER = struct.Struct(f"<{NONCE_BYTES}sQ{DIGEST_BYTES}s")
+_NOTICE = struct.Struct(f"<BQI{NONCE_BYTES}s{DIGEST_BYTES}s")
+_ANSWER = struct.Struct(f"<{NONCE_BYTES}sQ{DIGEST_BYTES}s{HANDED * BOOKS_BYTES}s")
 NOTICE_BYTES, ANSWER_BYTES = _NOTICE.size, _ANSWER.size
 
 
@@ -237,40 +238,47 @@ class About(IntEnum):
 
 @final
 class Notice(NamedTuple):
-    """One notice. `site` is who is gone, by number; 0 if nobody is. Only a question has a nonce."""
+    """One notice. `site` is who is gone, by number; 0 if nobody is. Only a question has a nonce, and says of which
+    data set (`heads.Books.data_set`) the asker wants to know what it has said.
+    """
 
     about: About
     round: int
     site: int = 0
     nonce: bytes = bytes(NONCE_BYTES)
+    data_set: bytes = bytes(DIGEST_BYTES)
 
     def to_bytes(self) -> bytes:
         """As a payload of `NOTICE_BYTES` bytes."""
-        return _NOTICE.pack(self.about, self.round, self.site, self.nonce)
+        return _NOTICE.pack(*self)
 
 
 def read_notice(payload: bytes) -> Notice:
     """A notice, or `BadMessageError`."""
-    about, k, site, nonce = _NOTICE.unpack(payload)
+    about, *rest = _NOTICE.unpack(payload)
     try:
-        return Notice(About(about), k, site, nonce)
+        return Notice(About(about), *rest)
     except ValueError:
         raise BadMessageError(Refusal.MALFORMED, f"expected a notice, got one about={about}.") from None
 
 
 @final
 class Heard(NamedTuple):
-    """The answer to a question: the last round that was heard of whoever asks, and the digest of that message."""
+    """The answer to a question: the last round that was heard of whoever asks, the digest of that message, and what
+    the asker was last heard to say of its books, in this run or others.
+    """
 
     nonce: bytes
     round: int
     digest: bytes
+    books: tuple[bytes, ...] = ()
 
     def to_bytes(self) -> bytes:
         """As a payload of `ANSWER_BYTES` bytes."""
-        return _ANSWER.pack(*self)
+        return _ANSWER.pack(*self[:3], pack_handed(self.books))
 
 
 def read_answer(payload: bytes) -> Heard:
     """An answer. Its nonce has to be compared by whoever asked: an old answer would look as good."""
-    return Heard(*_ANSWER.unpack(payload))
+    nonce, k, digest, books = _ANSWER.unpack(payload)
+    return Heard(nonce, k, digest, unpack_handed(books))

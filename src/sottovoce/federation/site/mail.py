@@ -28,11 +28,13 @@ from sottovoce.federation.site.letters import (
 from sottovoce.federation.site.stops import UsedTwiceError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
 from sottovoce.federation.transport.wire import (
+    NO_BOOKS,
     BadMessageError,
     Envelope,
     Kind,
     Refusal,
     Slot,
+    digest_of,
     seal,
     sealed_size,
     unseal,
@@ -198,6 +200,11 @@ def largest_notice(agreement: Agreement) -> int:
     return sealed_size(agreement.run, slot, max(NOTICE_BYTES, ANSWER_BYTES))
 
 
+def no_books() -> bytes:
+    """Of a site that says nothing of its ledger: others then cannot warn it."""
+    return NO_BOOKS
+
+
 @final
 class Mail:
     """Letters of one site.
@@ -209,16 +216,17 @@ class Mail:
         transport: the way to the mailboxes. It is trusted with nothing.
         watcher: is told what was refused, and that the server is silent.
         pace: how long a question may take.
+        books: what every model and sum says of the site's ledger, see `heads`.
         release: from the number of a message to what is released in it, as this site knows the run. Where no sum is
             made again, they are the same.
     """
 
     def __init__(
         self, agreement: Agreement, site: str, key: SigningKey, transport: Transport, watcher: Watcher, pace: Pace,
-        release: Callable[[int], int] = int,
+        books: Callable[[], bytes] = no_books, release: Callable[[int], int] = int,
     ) -> None:  # fmt: skip
         self.agreement, self.site, self.pace, self.watcher = agreement, site, pace, watcher
-        self._key, self._transport, self._release = key, transport, release
+        self._key, self._transport, self._books, self._release = key, transport, books, release
         self._digest = agreement.digest()
         self._small = {Kind.NOTICE: NOTICE_BYTES, Kind.ANSWER: ANSWER_BYTES}
         self._spoken = spoken(agreement)
@@ -232,8 +240,9 @@ class Mail:
     # -- sealing and opening ------------------------------------------------------------------------------------------
 
     def seal(self, slot: Slot, payload: bytes) -> bytes:
-        """The signed bytes of the site's own message. The same payload always gives the same bytes."""
-        return seal(self._envelope(slot), payload, self._key)
+        """The signed bytes of the site's own message. The same payload and books always give the same bytes."""
+        books = self._books() if slot.kind.books_bytes else NO_BOOKS
+        return seal(self._envelope(slot), payload, self._key, books)
 
     def unseal(self, slot: Slot, data: bytes, release: int | None = None) -> bytes:
         """The payload that the slot's site signed for this place, or `BadMessageError`."""
@@ -278,11 +287,22 @@ class Mail:
     # -- delivering ---------------------------------------------------------------------------------------------------
 
     async def deliver(self, slot: Slot, data: bytes) -> PutOutcome:
-        """Put the site's own message into its mailbox. A server that is away is waited for."""
+        """Put the site's own message into its mailbox. A server that is away is waited for.
+
+        What lies there already may speak of older books. If the words are the same, nothing else was said.
+        """
         result = await self.put(slot, data)
-        if result.held != data:
+        if result.held != data and not self.is_same(slot, result.held, data):
             self.refuse_held(slot, result.held, "Ours was refused by the server")
         return result.outcome
+
+    def is_same(self, slot: Slot, held: bytes, ours: bytes) -> bool:
+        """Whether what a mailbox holds was signed by this site, and says what ours says."""
+        try:
+            self.unseal(slot, held)
+        except BadMessageError:
+            return False
+        return digest_of(held) == digest_of(ours)
 
     async def put(self, slot: Slot, data: bytes) -> PutResult:
         """Put it into its mailbox, and return what the mailbox then holds, which may be something else."""

@@ -12,7 +12,8 @@ out is what came out before, if it ever did.
 A copy of the state folder that is put back, or a second one, does not know what was said since. So before a process
 says anything that is not in its outbox, it looks into its own mailbox: what is there, it can only say again. Where
 there is nothing, it asks its neighbours what they last heard of it, and waits for their signed answers (`_ask`). A
-server that has forgotten our words, or hides them, can then only stop us.
+server that has forgotten our words, or hides them, can then only stop us. With their answers comes what this site has
+told them of its books (`heads`), in this run and in others: what its ledger lacks of that must be booked first.
 """
 
 import asyncio
@@ -34,9 +35,9 @@ from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_ot
 from sottovoce.federation.site.masks import Context, Past, Turn
 from sottovoce.federation.site.seat import Seat, as_message
 from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
-from sottovoce.federation.site.witness import Witness, digest_of
+from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
-from sottovoce.federation.transport.wire import BadMessageError, Slot
+from sottovoce.federation.transport.wire import BadMessageError, Slot, books_of, digest_of
 from sottovoce.problem.graphs import Inbox
 
 T = TypeVar("T")
@@ -129,9 +130,11 @@ class _Run:
         self.seat, self.watcher, self.probe, self.pace = seat, watcher, probe, pace
         self.agreement, self.algorithm, self.journal = seat.agreement, seat.agreement.algorithm, seat.journal
         release = lambda t: seat.turn(t).release  # noqa: E731
-        self.mail = Mail(seat.agreement, seat.site, seat.key, transport, watcher, pace, release)
+        self.mail = Mail(
+            seat.agreement, seat.site, seat.key, transport, watcher, pace, seat.books.statement, release
+        )  # fmt: skip
         self.heard: dict[str, Sighting] = {}  # the last good message of each neighbour, for whoever asks
-        self.board = Board(self.mail, self.heard)
+        self.board = Board(self.mail, self.heard, seat.heads)
         self.asked = False  # whether the neighbours have told this process what they heard of it
 
     async def finish(self) -> Finished:
@@ -188,9 +191,11 @@ class _Run:
         self.probe("reserved", k)
         if said is None:
             message, state = await self._compute(k, before)
-            # Noise is a function of the same things, so only other rows or another history bring out another message.
-            if held not in (None, message):
-                self.mail.refuse_held(self.mail.slot(k, seat.site), held)
+            if held is not None:
+                # Noise is a function of the same things, so only other rows or another history bring out other words.
+                if digest_of(held) != digest_of(message):
+                    self.mail.refuse_held(self.mail.slot(k, seat.site), held)
+                message = held  # as it was said first, with the books of that time
             self.journal.put(k, message, pack_state(state))
             self.probe("in outbox", k)
         else:
@@ -270,12 +275,14 @@ class _Run:
         return held
 
     async def _ask(self, k: int, policy: Policy, but: frozenset[str] = frozenset()) -> None:
-        """Ask all neighbours `but` some what they last heard of us, and stop if that is news to us."""
-        number, nonce = await self.board.ask(k)
+        """Ask all neighbours `but` some what they last heard of us and of our books, and stop if any of it is news."""
+        number, nonce = await self.board.ask(k, self.seat.books.data_set)
         answers = await self._gather(
             k, policy, lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds), self._refuse_unasked,
             but,
         )  # fmt: skip
+        # First of all, since this writes down what is to be booked: a folder that was set back lacks both.
+        behind = self.seat.books.lacking({name: heard.books for name, heard in answers.items()})
         last = self.journal.last_said()
         for name, heard in answers.items():
             if heard.round > last:
@@ -286,6 +293,8 @@ class _Run:
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
                     "leave the run."
                 )
+        if behind is not None:
+            raise behind
         # Once a process: from now on everything that is said passes through its own outbox.
         self.asked = True
 
@@ -306,6 +315,7 @@ class _Run:
             letter = self.mail.open_letter(slot, data)
             refuse_other_rows(slot, witness.binding_of(self.agreement, slot.site), letter.words.binding)
             self.heard[slot.site] = Sighting(k, digest_of(data))
+            self.seat.heads.hear(self.agreement.member(slot.site).public_key, self.agreement.run, k, books_of(data))
             return letter
 
         async def drop(k: int, name: str) -> None:
@@ -320,6 +330,7 @@ class _Run:
                 k, policy, lambda name, seconds: self.mail.hear(self.mail.slot(k, name), seconds, read), drop
             )
             outcome = Outcome(letters, frozenset())
+        self.seat.heads.flush()
         for name, letter in outcome.letters.items():
             # Before anything is absorbed: a run in which somebody lies is not gone on with.
             witness.check(self.agreement, self.seat.site, name, letter.words.testimony)

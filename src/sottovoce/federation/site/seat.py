@@ -19,16 +19,17 @@ from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR, SigningKey
 from sottovoce.federation.site.absent import most_answers, most_notices, spare_of
-from sottovoce.federation.site.commitment import bind, commit, software
+from sottovoce.federation.site.commitment import bind, commit, rows_digest, software
 from sottovoce.federation.site.events import Facts, Spending
+from sottovoce.federation.site.heads import Books, Heads
 from sottovoce.federation.site.journal import Commit, Journal, Owner, Snapshot
 from sottovoce.federation.site.mail import largest_message, largest_notice
 from sottovoce.federation.site.masks import Masks, Parting, Turn, masked_terms, notices_digest
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.site.summing import Summing
-from sottovoce.federation.site.witness import Witness, digest_of
+from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.jetstream import Told, create_stream, tell_nobody
-from sottovoce.federation.transport.wire import inbox
+from sottovoce.federation.transport.wire import digest_of, inbox
 from sottovoce.noise.secure import SecureNoise, require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
@@ -136,6 +137,8 @@ class Seat:
         key: its private key.
         ledger: of exactly these rows.
         journal: of this run; see `owner_of`.
+        heads: what others have said of their books, in all runs of this site.
+        data: the SHA-256 of the data file, by which the books are known to others; None for that of the rows.
         noise: None at a real site, which makes its own. Anything but secure noise is refused, except in tests.
         for_tests: only a test may say so.
     """
@@ -146,6 +149,8 @@ class Seat:
     key: SigningKey
     ledger: Ledger
     journal: Journal
+    heads: Heads
+    data: bytes | None = None
     noise: Noise | None = None
     for_tests: bool = False
 
@@ -340,9 +345,9 @@ class Seat:
         return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     def spending(self) -> Spending:
-        """The ledger as it is now: epsilon spent by all runs, and the cap."""
-        header = self.ledger.header
-        return Spending(self.ledger.total(), header.epsilon, header.delta, self.ledger.colluding())
+        """The ledger as it is now: epsilon spent by all runs, the cap, what is left, and against whom it holds."""
+        ledger = self.ledger
+        return Spending(ledger.total(), ledger.cap, ledger.header.delta, ledger.left(), ledger.colluding())
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""
@@ -353,6 +358,11 @@ class Seat:
         )  # fmt: skip
 
     # -- the books ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def books(self) -> Books:
+        """What others are told of the ledger."""
+        return Books(self.ledger, self.key, rows_digest(self.rows) if self.data is None else self.data)
 
     def check_budget(self) -> None:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""

@@ -23,6 +23,10 @@ class DamagedError(PrivacyError):
     """Ledger or journal are damaged, in use, or do not belong together. Going on could release a round twice."""
 
 
+class BehindError(PrivacyError):
+    """The ledger lacks what this site has told others that it spent: it was set back, or there is another one."""
+
+
 class ForkedError(SottovoceError):
     """Somebody tells different sites different things. What this run has learnt should not be used."""
 

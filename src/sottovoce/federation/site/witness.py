@@ -31,11 +31,6 @@ REMEMBERED = 4  # rounds of everyone: neighbours' knowledge of a third site is a
 _LENGTHS, _CHAIN = struct.Struct("<III"), b"sottovoce chain v1\0"
 
 
-def digest_of(message: bytes) -> bytes:
-    """The SHA-256 of a message, by which others know it."""
-    return hashlib.sha256(message).digest()
-
-
 @final
 @dataclass(frozen=True)
 class Witness:

@@ -1,20 +1,22 @@
 """What sites say to each other, as bytes: a payload of known length, bound to its place and signed.
 
-    "SVM2" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | signature
-      4       1      1         1        1        8        4        32      .     .     .    length      64
+    "SVM3" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | books | signature
+      4       1      1         1        1        8        4        32      .     .     .    length     700       64
 
-All numbers are little-endian. The signature (Ed25519) is over everything before it. A reader knows every byte but the
-payload and the signature in advance: which run, under which agreement, what kind of thing, which round, from whom, how
-long. So nothing is parsed to decide whether to trust it. The length must be exact and the header must be equal, byte
-for byte; then the signature must be right; only then the payload is looked at (`letters`). Fields are read one by one
-only to say what was wrong.
+All numbers are little-endian. `books` is what a site says of its ledger (`heads`); only models and sums have it. The
+signature (Ed25519) is over everything before it. A reader knows every byte but payload, books and signature in
+advance: which run, under which agreement, what kind of thing, which round, from whom, how long. So nothing is parsed
+to decide whether to trust it. The length must be exact and the header must be equal, byte for byte; then the signature
+must be right; only then the payload is looked at (`letters`). Fields are read one by one only to say what was wrong.
 
 Formal guarantees:
     `unseal` returns the payload that the owner of the key signed for exactly this place, or raises `BadMessageError`.
-    The same payload, place and key always give the same bytes, so that what is sent again after a crash cannot be told
-    from what was sent before it.
+    The same payload, books, place and key always give the same bytes, so that what is sent again after a crash cannot
+    be told from what was sent before it. `digest_of` stands for place and payload alone: whoever says the same words
+    with later books has said the same thing.
 """
 
+import hashlib
 import re
 import struct
 from collections.abc import Iterable
@@ -25,8 +27,10 @@ from typing import NamedTuple, Self, final
 from sottovoce.errors import SottovoceError, expect
 from sottovoce.federation.agreement.identity import SIGNATURE_BYTES, Context, PublicKey, SigningKey, check_site_name
 
-MAGIC = b"SVM2"
+MAGIC = b"SVM3"
 DIGEST_BYTES = 32
+BOOKS_BYTES = 764  # of what a model or a sum says of its sender's ledger
+NO_BOOKS = bytes(BOOKS_BYTES)  # of a sender that says nothing of it
 MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
 # 128 MiB: sixteen million numbers, and no length field is ever near its end.
 LONGEST_PAYLOAD = 2**27
@@ -47,6 +51,11 @@ class Kind(Enum):
     SUM = "s"  # its masked words for a sum over all sites
     NOTICE = "n"  # something about the run itself
     ANSWER = "a"  # to a question in another site's notice
+
+    @property
+    def books_bytes(self) -> int:
+        """Bytes that such a message has for its sender's books."""
+        return BOOKS_BYTES if self in (Kind.MODEL, Kind.SUM) else 0
 
 
 class Slot(NamedTuple):
@@ -163,14 +172,33 @@ class Envelope:
 
 def sealed_size(run: str, slot: Slot, length: int) -> int:
     """The number of bytes of a message with a payload of this length; the round does not matter."""
-    return _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to) + length + SIGNATURE_BYTES
+    header = _FIXED.size + DIGEST_BYTES + len(run) + len(slot.site) + len(slot.to)
+    return header + length + slot.kind.books_bytes + SIGNATURE_BYTES
 
 
-def seal(place: Envelope, payload: bytes, key: SigningKey) -> bytes:
-    """The bytes to send: header, payload, signature. The same arguments always give the same bytes."""
+def seal(place: Envelope, payload: bytes, key: SigningKey, books: bytes = NO_BOOKS) -> bytes:
+    """The bytes to send: header, payload, books, signature. The same arguments always give the same bytes.
+
+    Args:
+        place: where the message belongs.
+        payload: of exactly the length that the place says.
+        key: of the sender.
+        books: what it says of its ledger, `BOOKS_BYTES`; left out of a notice or an answer.
+    """
     expect(len(payload) == place.length, f"a payload of {place.length} bytes", bytes=len(payload))
-    body = place.header + payload
+    expect(len(books) == BOOKS_BYTES, f"{BOOKS_BYTES} bytes of books", bytes=len(books))
+    body = place.header + payload + books[: place.slot.kind.books_bytes]
     return body + key.sign(body, Context.MESSAGE)
+
+
+def digest_of(message: bytes) -> bytes:
+    """The SHA-256 of a model or a sum, without the books and the signature: by this others know what was said."""
+    return hashlib.sha256(message[: -BOOKS_BYTES - SIGNATURE_BYTES]).digest()
+
+
+def books_of(message: bytes) -> bytes:
+    """What a model or a sum says of its sender's books. The message must have been unsealed: nothing is checked."""
+    return message[-BOOKS_BYTES - SIGNATURE_BYTES : -SIGNATURE_BYTES]
 
 
 def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
@@ -186,7 +214,7 @@ def unseal(data: bytes, place: Envelope, public_key: PublicKey) -> bytes:
             f"it is not signed with the key that the agreement gives for site={place.slot.site!r} "
             f"({public_key.fingerprint}).",
         )
-    return body[len(header) :]
+    return body[len(header) : len(header) + place.length]
 
 
 def _check_size(data: bytes, place: Envelope) -> None:

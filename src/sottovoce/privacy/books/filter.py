@@ -135,6 +135,11 @@ class Filter:
         except PrivacyError:  # no noise is enough
             return 0.0
 
+    def share(self, event: Event) -> float:
+        """What one charge takes of a mixed book's limit on log-moments. Not for an exact book."""
+        assert self.order is not None
+        return _charge(event, self.order, self.delta, self._limit)
+
     def _at(self, epsilon: float) -> "Filter":
         """The same kind of book with another epsilon, and with the order that belongs to it."""
         return replace(self, epsilon=epsilon, order=order_for(epsilon, self.delta))
@@ -151,8 +156,7 @@ class Filter:
 
     def _moment(self, charges: Charges) -> float:
         """What the charges take of the limit, rounded up."""
-        assert self.order is not None
-        parts = [times * _charge(event, self.order, self.delta, self._limit) for event, times in charges.counts.items()]
+        parts = [times * self.share(event) for event, times in charges.counts.items()]
         return fsum(parts) * (1 + _ROUNDING)
 
 

@@ -11,29 +11,35 @@ and the divergences of the real noise from the ideal one may add up to what slac
 (docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be moved with sight of
 results would protect nothing (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
 docs/explanation/ledger.md.
+
+Two kinds of entries change what may still be spent. `raise_cap` raises the cap, signed by whoever may. `catch_up` books
+what others have seen of a ledger of the same rows that is newer than this one, or another: by run, so that a round that
+is in both counts once (`account`).
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import fsum, inf, isfinite, nextafter
+from math import fsum, inf, isfinite, nextafter, sqrt
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from sottovoce.errors import BudgetError, PrivacyError, expect
-from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergence_within
+from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergence_within, epsilon_of_mu
+from sottovoce.privacy.books.account import Account, Record, fewest, larger, mark_of, record_of
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.books.store import FORMAT, Head, Header, LedgerEntry, LedgerStore
-from sottovoce.privacy.events import Event, event_from_dict
+from sottovoce.privacy.events import Event, Gaussian, NonPrivate, event_from_dict
 from sottovoce.privacy.observers import against
 from sottovoce.privacy.statement import UNIT_OF_PRIVACY
 
-RESERVE, RELEASED, NOTE = "reserve", "released", "note"
+RESERVE, RELEASED, NOTE, CAP, CAUGHT_UP = "reserve", "released", "note", "cap", "caught up"
+_DOWN = 1 - 1e-15  # what a few roundings may have added
 _LARGEST_SLACK = 1e-3  # as a share of delta
 _ROUNDS = 1e10  # like the first that slack pays for, if it may: far more than there ever are
 
@@ -80,6 +86,27 @@ class Reservation:
     message: str | None = None
 
 
+@dataclass(frozen=True)
+class Raise:
+    """A cap that was raised.
+
+    Args:
+        epsilon: what all runs may cost from then on.
+        signer: the public key of whoever raised it, as text.
+        signature: over `signed`, in hexadecimal. The ledger keeps it; whoever knows keys verifies it.
+        signed: the bytes: which ledger, behind which entry, and to what.
+        entry: the number of its entry in the chain.
+        time: when, in UTC.
+    """
+
+    epsilon: float
+    signer: str
+    signature: str
+    signed: bytes
+    entry: int
+    time: str
+
+
 class Ledger:
     """An open ledger. One process holds it at a time; `close` it, or use `with`.
 
@@ -97,11 +124,19 @@ class Ledger:
     | the same round with another cost, or with another message | PrivacyError |
     | a changed, missing or reordered entry, a missing head | PrivacyError when opened |
     | a failed write | PrivacyError; closed to writing until opened again |
+    | the cap is raised | from that entry on; never lowered |
+    | what others have seen is caught up | it counts, also past the cap: what was spent stays spent |
     """
 
     def __init__(self, store: LedgerStore) -> None:
         self._store, self._lock = store, RLock()
-        self._spent: Counter[Cost] = Counter()
+        self._booked: Counter[Cost] = Counter()
+        self._runs: defaultdict[str, Counter[Cost]] = defaultdict(Counter)
+        self._last: dict[str, int] = {}  # round of each run
+        self._caught: dict[bytes, tuple[Record, Header]] = {}  # by run, with the book that it is of
+        self._first_cost: Cost | None = None
+        self._raises: list[Raise] = []
+        self._ahead, self._cap = 0, store.header
         self._fits: Counter[Cost] = Counter()  # some composition that was priced, and is within the cap
         self._rounds: dict[tuple[str, int], Reservation] = {}
         try:
@@ -188,7 +223,7 @@ class Ledger:
             known = self._known(run, round_, cost)
             if known is not None:
                 return known
-            self._afford(Counter({cost: 1}), f"run={run!r}, round={round_}")
+            self._afford(run, Counter({cost: 1}), f"run={run!r}, round={round_}")
             self._take(self._store.append(run, round_, RESERVE, _body_of(cost)))
             return self._rounds[run, round_]
 
@@ -251,8 +286,72 @@ class Ledger:
         booked = [checked[cost] for cost in costs]
         with self._lock:
             left = Counter(cost for k, cost in enumerate(booked, 1) if self._known(run, k, cost) is None)
-            self._afford(left, f"run={run!r} of {len(costs)} rounds")
-            return self._price(self._spent + left)
+            self._afford(run, left, f"run={run!r} of {len(costs)} rounds")
+            return self._price(self._with(run, left))
+
+    # -- what changes the cap, and what others have seen --------------------------------------------------------------
+
+    def raise_cap(self, epsilon: float, signer: str, sign: Callable[[bytes], bytes]) -> Raise:
+        """From now on all runs may cost so much more. It is an entry like any other, and on the disk at the return.
+
+        Args:
+            epsilon: the new cap, at the same delta: above the old one, and no less than what was spent.
+            signer: the public key of whoever raises it, as text.
+            sign: makes the signature of these bytes.
+
+        Raises:
+            BudgetError: what was spent does not fit under it either.
+        """
+        expect(isfinite(epsilon) and epsilon > self.cap, f"a cap epsilon above {self.cap!r}", epsilon=epsilon)
+        with self._lock:
+            raised = replace(self._cap, epsilon=float(epsilon))
+            if not self._within(self._spent, raised):
+                raise BudgetError(
+                    f"{self._why_not(self._spent, f'a cap of {epsilon!r}', raised)} The cap was not raised."
+                )
+            signature = sign(self._raising(self.head, float(epsilon))).hex()
+            body: dict[str, object] = {"epsilon": float(epsilon), "signer": signer, "signature": signature}
+            self._take(self._store.append("", 0, CAP, body))
+            return self._raises[-1]
+
+    def raises(self) -> tuple[Raise, ...]:
+        """Every time that the cap was raised."""
+        return tuple(self._raises)
+
+    def catch_up(self, account: Account, height: int) -> tuple[Record, ...]:
+        """Book all that an account has spent and this ledger has not. On the disk at the return, past the cap or not.
+
+        Args:
+            account: of a ledger of the same rows.
+            height: of that ledger, see `height`; this one's is above it afterwards.
+
+        Returns:
+            What was booked: nothing, if all of it was here.
+        """
+        with self._lock:
+            missing = self.account().lacking(account)
+            if not missing and self.height > height:
+                return ()
+            book = {"epsilon": account.epsilon, "delta": account.delta, "order": account.order or None}
+            body: dict[str, object] = {
+                "height": height, "first": account.first, "book": book, "runs": [_record_body(r) for r in missing],
+            }  # fmt: skip
+            self._take(self._store.append("", 0, CAUGHT_UP, body))
+            return missing
+
+    def account(self) -> Account:
+        """All that was spent, run by run: what others need to hold for this ledger to be caught up."""
+        with self._lock:
+            h, rule = self._cap, self._rule(self._booked).filter
+            found: dict[bytes, Record] = {}
+            for run, costs in self._runs.items():
+                listed = ((cost.event, cost.divergence, times) for cost, times in costs.items())
+                found[mark_of(run)] = record_of(run, self._last[run], listed, rule, _colluding(costs))
+            for run_mark, (record, book) in self._caught.items():
+                here = self._read_here(record, book)
+                found[run_mark] = larger(found[run_mark], here) if run_mark in found else here
+            first = 0.0 if self._first_cost is None else self._first_cost.divergence
+            return Account(h.epsilon, h.delta, h.order or 0.0, first, tuple(found.values()))
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -266,6 +365,21 @@ class Ledger:
         """The number of entries and the last hash. Keep it elsewhere: it proves what was there."""
         return self._store.head
 
+    @property
+    def path(self) -> Path:
+        """Of its file."""
+        return self._store.path
+
+    @property
+    def cap(self) -> float:
+        """The epsilon that all runs together may cost now, at the header's delta."""
+        return self._cap.epsilon
+
+    @property
+    def height(self) -> int:
+        """The number of entries, and as many more as it takes to be above every ledger that was caught up with."""
+        return self.head.entries + self._ahead
+
     def total(self) -> float:
         """The least cap, at the same delta, that would have taken all reservations; inf if none would.
 
@@ -278,7 +392,15 @@ class Ledger:
         """Against how many colluding sites of each run the total holds: the fewest that any round was booked against.
         None: against everybody.
         """
-        return min((cost.assumed.colluding for cost in self._spent if cost.assumed is not None), default=None)
+        with self._lock:
+            return fewest((_colluding(self._booked), *(record.colluding for record, _ in self._caught.values())))
+
+    def left(self) -> float:
+        """About the epsilon, at the same delta, of the largest run with plain Gaussian noise that would still fit."""
+        with self._lock:
+            spent = self._spent
+            room = self._rule(spent).filter.room(self._charges(spent)) if self._within(spent) else 0.0
+        return epsilon_of_mu(room, self.header.delta) if room > 0 else 0.0
 
     def slack(self) -> float:
         """The part of delta that is kept for the gap between the real noise and the ideal one; 0 before any round."""
@@ -326,6 +448,7 @@ class Ledger:
         return {
             "header": asdict(self.header),
             "head": self.head._asdict(),
+            "cap": self.cap,
             "total": {
                 "epsilon": total if isfinite(total) else None,
                 "slack": self.slack(),
@@ -364,12 +487,71 @@ class Ledger:
         if entry.kind == RESERVE:
             if place in self._rounds:
                 raise ValueError(f"round {entry.round} of run {entry.run!r} is reserved twice")
-            self._rounds[place] = Reservation(entry.run, entry.round, _cost_of(entry.body), entry.index)
-            self._spent[self._rounds[place].cost] += 1
+            cost = _cost_of(entry.body)
+            self._rounds[place] = Reservation(entry.run, entry.round, cost, entry.index)
+            self._booked[cost] += 1
+            self._runs[entry.run][cost] += 1
+            self._last[entry.run] = max(entry.round, self._last.get(entry.run, 0))
+            self._first_cost = self._first_cost or cost
         elif entry.kind == RELEASED:
             self._rounds[place] = replace(self._rounds[place], message=json.loads(entry.body)["message"])
+        elif entry.kind == CAP:
+            self._book_cap(entry)
+        elif entry.kind == CAUGHT_UP:
+            self._book_caught(entry)
         elif entry.kind != NOTE:
             raise ValueError("an unknown kind")
+
+    def _book_cap(self, entry: LedgerEntry) -> None:
+        """From this entry on there is another cap."""
+        data = json.loads(entry.body)
+        epsilon, before = float(data["epsilon"]), Head(entry.index - 1, entry.previous)
+        if not (isfinite(epsilon) and epsilon > self.cap):
+            raise ValueError(f"a cap of {epsilon!r} after {self.cap!r}")
+        signed = self._raising(before, epsilon)
+        self._raises.append(Raise(epsilon, data["signer"], data["signature"], signed, entry.index, entry.time))
+        self._cap, self._fits = replace(self._cap, epsilon=epsilon), Counter()
+
+    def _book_caught(self, entry: LedgerEntry) -> None:
+        """What others had seen counts from this entry on."""
+        data = json.loads(entry.body)
+        book = replace(self.header, **data["book"])
+        for record in map(_record_from, data["runs"]):
+            known = self._caught.get(record.run)
+            self._caught[record.run] = (record if known is None else larger(record, self._read(*known, book)), book)
+        self._ahead = max(self._ahead, int(data["height"]) + 1 - entry.index)
+        self._first_cost = self._first_cost or Cost(Gaussian(1.0), float(data["first"]))
+        self._fits = Counter()
+
+    def _raising(self, before: Head, epsilon: float) -> bytes:
+        """What is signed when the cap is raised behind this entry: this ledger, this place, this number."""
+        return json.dumps([self.header.hash, before.entries, before.hash, epsilon]).encode("ascii")
+
+    def _read_here(self, record: Record, book: Header) -> Record:
+        """The record as it counts in this ledger."""
+        return self._read(record, book, self._cap)
+
+    @staticmethod
+    def _read(record: Record, book: Header, here: Header) -> Record:
+        """The record of one book as it counts in another: what is not plain Gaussian then counts as everything."""
+        alike = (book.epsilon, book.delta, book.order) == (here.epsilon, here.delta, here.order)
+        return record if record.plain or alike else record._replace(weight=inf)
+
+    @property
+    def _spent(self) -> Counter[Cost]:
+        """All that counts: what was reserved here, and what of others' sight was not."""
+        return self._with("", Counter())
+
+    def _with(self, run: str, more: Counter[Cost]) -> Counter[Cost]:
+        """All that would count with these rounds of one run on top."""
+        wanted = self._booked + more
+        for run_mark, (record, book) in self._caught.items():
+            own: Counter[Cost] = sum((c for r, c in self._runs.items() if mark_of(r) == run_mark), Counter())
+            if mark_of(run) == run_mark:
+                own = own + more
+            extra = _rest(self._read_here(record, book), own, self._rule(wanted).filter)
+            wanted = wanted + Counter(extra)
+        return wanted
 
     def _known(self, run: str, round_: int, cost: Cost) -> Reservation | None:
         """The reservation of this round, if there is one; `PrivacyError` if it was made with another cost."""
@@ -383,9 +565,9 @@ class Ledger:
             )
         return known
 
-    def _afford(self, more: Counter[Cost], what: str) -> None:
-        """Raise BudgetError if the total with these is past the cap."""
-        wanted = self._spent + more
+    def _afford(self, run: str, more: Counter[Cost], what: str) -> None:
+        """Raise BudgetError if the total with these rounds of a run is past the cap."""
+        wanted = self._with(run, more)
         # A filter that takes all of a list takes every part of it: no price is computed for the rounds of a run that
         # was checked.
         if wanted <= self._fits:  # part of what fits
@@ -394,9 +576,11 @@ class Ledger:
             raise BudgetError(f"{self._why_not(wanted, what)} Nothing was reserved.")
         self._fits = wanted
 
-    def _within(self, costs: Counter[Cost]) -> bool:
-        """Whether the filter takes these costs, and slack pays for what their real noise lacks."""
-        rule = self._rule(costs)
+    def _within(self, costs: Counter[Cost], cap: Header | None = None) -> bool:
+        """Whether the filter takes these costs, and slack pays for what their real noise lacks; under this cap or
+        another.
+        """
+        rule = self._rule(costs, cap)
         return _divergence(costs) <= rule.divergence and rule.filter.fits(self._charges(costs))
 
     def _price(self, costs: Counter[Cost]) -> float:
@@ -404,9 +588,9 @@ class Ledger:
         rule = self._rule(costs)
         return rule.filter.price(self._charges(costs)) if _divergence(costs) <= rule.divergence else inf
 
-    def _why_not(self, wanted: Counter[Cost], what: str) -> str:
+    def _why_not(self, wanted: Counter[Cost], what: str, cap: Header | None = None) -> str:
         """What stands against these costs, in the words of an error: the grid, the kind of round, or the cap."""
-        h, rule, charges = self.header, self._rule(wanted), self._charges(wanted)
+        h, rule, charges = cap or self._cap, self._rule(wanted, cap), self._charges(wanted)
         if _divergence(wanted) > rule.divergence:
             return (
                 f"Expected noise on a grid that is fine enough for the cap epsilon={h.epsilon!r} at delta={h.delta!r} "
@@ -427,13 +611,15 @@ class Ledger:
         )
 
     def _first(self, costs: Counter[Cost]) -> Cost | None:
-        """The first reservation. Before it, all that is asked for is of one kind."""
-        return next(iter(self._rounds.values())).cost if self._rounds else next(iter(costs), None)
+        """The first reservation, here or of whoever was caught up with. Before it, all that is asked for is of one
+        kind.
+        """
+        return next(iter(costs), None) if self._first_cost is None else self._first_cost
 
-    def _rule(self, costs: Counter[Cost]) -> "_Rule":
+    def _rule(self, costs: Counter[Cost], cap: Header | None = None) -> "_Rule":
         """What the cap and the first round make of the filter; the same for every later round."""
         first = self._first(costs)
-        return _rule(self.header, 0.0 if first is None else first.divergence)
+        return _rule(cap or self._cap, 0.0 if first is None else first.divergence)
 
     def _charges(self, costs: Counter[Cost]) -> Charges:
         """These costs as the filter takes them: events alone, and which came first."""
@@ -465,6 +651,35 @@ def _rule(header: Header, first: float) -> _Rule:
 def _divergence(costs: Counter[Cost]) -> float:
     """All divergences together, in nats: those of adaptive draws add up."""
     return fsum(times * cost.divergence for cost, times in costs.items())
+
+
+def _colluding(costs: Iterable[Cost]) -> int | None:
+    """Against how many colluding sites all these costs hold; None: against everybody."""
+    return fewest(None if cost.assumed is None else cost.assumed.colluding for cost in costs)
+
+
+def _rest(caught: Record, own: Counter[Cost], rule: Filter) -> dict[Cost, int]:
+    """What a run has taken elsewhere and not here, as one plain Gaussian; nothing if there is no more."""
+    here = record_of("", 0, ((cost.event, cost.divergence, times) for cost, times in own.items()), rule)
+    weight, divergence = caught.weight - here.weight, max(0.0, caught.divergence - here.divergence)
+    if not weight > 0:
+        return {Cost(Gaussian(1e150), divergence): 1} if divergence > 0 else {}
+    sigma = max(_DOWN / sqrt(weight), 1e-150) if isfinite(weight) else 0.0
+    return {Cost(Gaussian(sigma) if sigma else NonPrivate(), divergence): 1}
+
+
+def _record_body(record: Record) -> dict[str, object]:
+    """A record as an entry tells of it; a weight that is everything is null."""
+    weight = record.weight if isfinite(record.weight) else None
+    return record._asdict() | {"run": record.run.hex(), "weight": weight}
+
+
+def _record_from(data: dict[str, Any]) -> Record:
+    """The record that an entry tells of."""
+    weight = inf if data["weight"] is None else float(data["weight"])
+    if not (weight >= 0 and data["divergence"] >= 0):
+        raise ValueError("a record below zero")
+    return Record(**data | {"run": bytes.fromhex(data["run"]), "weight": weight})
 
 
 def _checked(run: str, round_: int, event: Event, divergence: float, assumed: Assumed | None = None) -> Cost:

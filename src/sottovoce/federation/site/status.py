@@ -1,0 +1,151 @@
+"""Where a run stands, in a small file that the site's process keeps up to date and anyone at the site may ask for.
+
+While a site runs it holds its ledger and its journal, so that nobody else can read them. `status.json` in the folder of
+the run says what there is to say: round, who is awaited, what was spent. Nothing in it is read off a row, and nothing
+depends on it: it is replaced as a whole and not synced, and a disk that is full stops nobody.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, final
+
+from sottovoce import settings
+from sottovoce.errors import InputError, SottovoceError
+from sottovoce.federation.site.events import Facts, Spending, Watcher
+from sottovoce.settings.disk import beside
+
+FILE = "status.json"
+
+
+@final
+@dataclass(frozen=True)
+class Status:
+    """A run at one site, as it was at `time`.
+
+    Args:
+        run, site: which.
+        rounds: how many there are.
+        done: rounds that were taken in.
+        doing: in words.
+        waiting: by neighbour whose message of the next round is missing, the seconds for which it has been silent.
+        absent: neighbours that the site goes on without, each with the first round without it.
+        epsilon: of this run, as agreed, at `delta`.
+        delta: as agreed.
+        spent, cap: of all runs on these rows, at `cap_delta`; spent is None if no epsilon is large enough.
+        left: the epsilon, at `cap_delta`, of the largest run that would still fit.
+        cap_delta: of the ledger.
+        process: its number, while it runs; None once it has ended.
+        time: when this was written, in UTC.
+    """
+
+    run: str
+    site: str
+    rounds: int
+    done: int
+    doing: str
+    epsilon: float
+    delta: float
+    spent: float | None
+    cap: float
+    left: float
+    cap_delta: float
+    process: int | None
+    time: str
+    waiting: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, int] = field(default_factory=dict)
+
+
+@final
+class StatusFile(Watcher):
+    """Keeps the file of one run up to date.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._now: Status | None = None
+
+    def began(self, facts: Facts, spending: Spending) -> None:
+        self._now = Status(
+            run=facts.run, site=facts.site, rounds=facts.rounds, done=facts.done, doing="getting ready",
+            epsilon=facts.epsilon, delta=facts.delta, process=os.getpid(), time="", **_spending(spending),
+        )  # fmt: skip
+        self._write()
+
+    def round_began(self, k: int) -> None:
+        self._write(doing=f"computing round {k}", waiting={})
+
+    def published(self, k: int, again: bool) -> None:  # noqa: ARG002
+        self._write(doing=f"collecting round {k}")
+
+    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
+        self._write(doing=f"waiting in round {k}", waiting={name: round(s, 1) for name, s in silent.items()})
+
+    def server_silent(self, seconds: float) -> None:
+        self._write(doing=f"waiting for the message server, silent for {seconds:.0f} s")
+
+    def dropped(self, k: int, site: str) -> None:
+        if self._now is not None:
+            self._write(absent=self._now.absent | {site: k})
+
+    def round_done(self, k: int, spending: Spending) -> None:
+        self._write(done=k, waiting={}, **_spending(spending))
+
+    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
+        self._write(done=rounds, doing="finished", waiting={}, absent=dict(absent), process=None)
+
+    def stopped(self, error: BaseException) -> None:
+        why = " ".join(str(error).split()) if isinstance(error, SottovoceError) else "interrupted"
+        self._write(doing=f"stopped: {why}", process=None)
+
+    def _write(self, **changes: Any) -> None:
+        """Replace the file, as it is from now on."""
+        if self._now is None:
+            return
+        self._now = replace(self._now, **changes, time=datetime.now(UTC).isoformat(timespec="seconds"))
+        unfinished = beside(self._path)
+        with suppress(OSError):
+            try:
+                unfinished.write_text(json.dumps(asdict(self._now), allow_nan=False), encoding="utf-8")
+                unfinished.replace(self._path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+
+def _spending(spending: Spending) -> dict[str, Any]:
+    """The fields about the ledger."""
+    spent = spending.epsilon if math.isfinite(spending.epsilon) else None
+    return {"spent": spent, "cap": spending.cap, "left": spending.left, "cap_delta": spending.delta}
+
+
+def read_status(folder: Path) -> Status | None:
+    """Where the run of this folder stands; None if no process has said so yet."""
+    place = folder / FILE
+    try:
+        data = json.loads(place.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise InputError(f"Expected the status of a run, got {str(place)!r}, which is none: {error}.") from error
+    return settings.read(Status, data, f"the status of a run in {str(place)!r}")
+
+
+def is_running(status: Status) -> bool:
+    """Whether the process that wrote it is still there. One that was killed could not say that it ended."""
+    if status.process is None:
+        return False
+    try:
+        os.kill(status.process, 0)  # signal 0 asks, and does nothing
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True

@@ -1,0 +1,169 @@
+"""What a ledger has spent, run by run, in a few hundred bytes: enough to book it a second time, in another ledger.
+
+Of every run it holds the last round and a weight: mu^2 of the plain Gaussians that take as much of the book. In an
+exact book only the sum of mu^2 counts, in a mixed one the log-moment at its order, lambda (1 + lambda) mu^2 / 2 of a
+plain Gaussian, so nothing is lost (docs/proofs/books.md). A round of any other kind has a weight in the book that it
+was booked in, and no other: elsewhere it counts as everything.
+
+The size is fixed, so that it tells nobody how many runs there were. If they are more than fit, the oldest are added up.
+"""
+
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import fsum, inf, isnan
+from typing import NamedTuple, Self, final
+
+from sottovoce.privacy.accounting.accountant import plain_mu
+from sottovoce.privacy.books.filter import Filter
+from sottovoce.privacy.events import Event
+
+MOST_RECORDS, MARK_BYTES = 16, 16
+_UP = 1 + 1e-15  # what a few roundings may have taken off
+_SAME = 1 - 1e-9  # weights that are as close as this are of the same rounds
+_BOOK, _RECORD = struct.Struct("<ddddI"), struct.Struct(f"<{MARK_BYTES}sIIdd")
+_OTHERWISE = 2**31  # in the number of rounds: not all of them were plain
+_EVERYBODY = 2**32 - 1  # in place of a number of colluding sites
+ACCOUNT_BYTES = _BOOK.size + MOST_RECORDS * _RECORD.size
+
+
+@final
+class Record(NamedTuple):
+    """What one run has taken, or several that were added up."""
+
+    run: bytes  # see `mark_of`; of several, of their list
+    rounds: int  # the last that was reserved; 0 where several runs were added up
+    weight: float  # mu^2, rounded up
+    divergence: float  # of all its rounds, in nats
+    plain: bool = True  # whether the weight holds in any book
+    colluding: int | None = None  # against how many colluding sites it holds; None: against everybody
+
+    def to_bytes(self) -> bytes:
+        """40 bytes."""
+        rounds, colluding = self.rounds | _OTHERWISE * (not self.plain), self.colluding
+        return _RECORD.pack(
+            self.run, rounds, _EVERYBODY if colluding is None else colluding, self.weight, self.divergence
+        )
+
+    def covers(self, other: "Record") -> bool:
+        """Whether this, of the same run, is at least as much. The same round of a run always costs the same."""
+        alike = self.plain and other.plain
+        return self.rounds >= other.rounds and (not alike or self.weight >= _SAME * other.weight)
+
+
+@final
+@dataclass(frozen=True)
+class Account:
+    """All that was spent, in the order of booking.
+
+    Args:
+        epsilon, delta: the cap of the book.
+        order: lambda of a mixed book; 0 for an exact one.
+        first: the divergence of its first round, which fixes how much of delta is kept for noise on a grid.
+        records: of its runs. As bytes they are at most `MOST_RECORDS`.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    first: float
+    records: tuple[Record, ...]
+
+    def to_bytes(self) -> bytes:
+        """Always `ACCOUNT_BYTES`."""
+        kept = _merged(self.records)
+        body = b"".join(record.to_bytes() for record in kept)
+        book = _BOOK.pack(self.epsilon, self.delta, self.order, self.first, len(kept))
+        return (book + body).ljust(ACCOUNT_BYTES, b"\0")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` made, as far as it was kept."""
+        epsilon, delta, order, first, count = _BOOK.unpack_from(data)
+        found = list(_RECORD.iter_unpack(data[_BOOK.size : _BOOK.size + min(count, MOST_RECORDS) * _RECORD.size]))
+        records = (
+            Record(run, k & (_OTHERWISE - 1), w, d, not k & _OTHERWISE, None if c == _EVERYBODY else c)
+            for run, k, c, w, d in found
+        )
+        return cls(epsilon, delta, order, first, tuple(records))
+
+    def lacking(self, other: "Account") -> tuple[Record, ...]:
+        """What the other has spent and this has not: the records of theirs that are to be booked here."""
+        own, lists = {record.run: record for record in self.records}, set(_lists(self.records))
+
+        def is_here(record: Record) -> bool:
+            return own[record.run].covers(record) if record.run in own else not record.rounds and record.run in lists
+
+        return tuple(record for record in other.records if not is_here(record))
+
+
+def mark_of(run: str) -> bytes:
+    """16 bytes by which a run is known in an account."""
+    return hashlib.sha256(b"sottovoce run v1\0" + run.encode()).digest()[:MARK_BYTES]
+
+
+def record_of(
+    run: str, last: int, costs: Iterable[tuple[Event, float, int]], rule: Filter, colluding: int | None = None
+) -> Record:
+    """What a run has taken of a book.
+
+    Args:
+        run: its name.
+        last: its last round.
+        costs: event, divergence and number of times.
+        rule: the filter of the book.
+        colluding: against how many colluding sites the costs hold; None: against everybody.
+    """
+    listed = tuple(costs)
+    weights = Counter[Event]()
+    for event, _, times in listed:
+        weights[event] += times
+    plain = all(plain_mu(event) is not None for event in weights)
+    weight = fsum(times * _weight(event, rule) for event, times in weights.items()) * _UP
+    return Record(mark_of(run), last, weight, fsum(times * d for _, d, times in listed), plain, colluding)
+
+
+def larger(one: Record, other: Record) -> Record:
+    """What both together tell of one run: rounds are booked in order, so the longer one holds the shorter."""
+    return Record(
+        one.run, max(one.rounds, other.rounds), max(one.weight, other.weight), max(one.divergence, other.divergence),
+        one.plain and other.plain, fewest((one.colluding, other.colluding)),
+    )  # fmt: skip
+
+
+def fewest(colluding: Iterable[int | None]) -> int | None:
+    """The smallest of some numbers of colluding sites; None stands for everybody."""
+    return min((number for number in colluding if number is not None), default=None)
+
+
+def _weight(event: Event, rule: Filter) -> float:
+    """mu^2 of plain Gaussians that take as much of this book; inf if there are none."""
+    mu = plain_mu(event)
+    if mu is not None:
+        return mu * mu * _UP
+    if rule.order is None:
+        return inf
+    share = rule.share(event)
+    return inf if isnan(share) else 2 * share / rule.order / (1 + rule.order) * _UP
+
+
+def _merged(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """At most `MOST_RECORDS`: the oldest become one."""
+    extra = len(records) - MOST_RECORDS
+    if extra <= 0:
+        return records
+    old = records[: extra + 1]
+    weight, divergence = fsum(r.weight for r in old) * _UP, fsum(r.divergence for r in old) * _UP
+    merged = Record(_lists(old)[-1], 0, weight, divergence, all(r.plain for r in old), fewest(r.colluding for r in old))
+    return (merged, *records[extra + 1 :])
+
+
+def _lists(records: tuple[Record, ...]) -> list[bytes]:
+    """The marks of the first one, of the first two, and so on: of what `_merged` may have added up."""
+    marks, last = [], bytes(MARK_BYTES)
+    for record in records:
+        last = hashlib.sha256(b"sottovoce runs v1\0" + last + record.to_bytes()).digest()[:MARK_BYTES]
+        marks.append(last)
+    return marks
