@@ -1,7 +1,7 @@
 """What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
 
-Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent. Watchers only
-watch: none of them may change what the site does, and a watcher that fails must not stop it.
+Nothing told here is read off a row, but with its noise as others see it too. It is the clock, the public numbers of the
+run, and what was said. Watchers only watch: none of them may change what the site does, and a watcher that fails must not stop it.
 """
 
 import json
@@ -48,6 +48,30 @@ class Spending:
     delta: float  # at which both hold
 
 
+@final
+@dataclass(frozen=True)
+class Taken:
+    """What anybody may know of a round that was taken in: it is made of what was said, and of no row.
+
+    Args:
+        way: how this run speaks, `MASKED` or `OWN_NOISE`.
+        transcript: digest of all that this site has ever heard, in hexadecimal. Where everyone hears everyone, it is
+            the same at all sites.
+        heard: digests of the messages of this round, the site's own among them, by sender, in hexadecimal.
+        size: the norm of what was opened, noise and all: with masked sums of the gradient of the mean loss over all
+            rows, otherwise of the mean of the site's own and its neighbours' models. None where it is neither, as of
+            second moments.
+    """
+
+    way: str
+    transcript: str
+    heard: Mapping[str, str]
+    size: float | None
+
+
+MASKED, OWN_NOISE = "masked sums", "own noise"
+
+
 class Watcher:
     """Is told; does nothing. Override what is of interest. Calls come from the event loop, so be quick."""
 
@@ -81,7 +105,7 @@ class Watcher:
     def dropped(self, k: int, site: str) -> None:
         """From round k on, the run goes on without that neighbour."""
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
         """Round k was taken in, and is on the disk."""
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
@@ -134,9 +158,9 @@ class Watchers(Watcher):
         for watcher in self._watchers:
             watcher.dropped(k, site)
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
         for watcher in self._watchers:
-            watcher.round_done(k, spending)
+            watcher.round_done(k, spending, taken)
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         for watcher in self._watchers:
@@ -186,7 +210,7 @@ class LogWatcher(Watcher):
         self._away = ReminderTimer()
 
     def began(self, facts: Facts, spending: Spending) -> None:
-        _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap)
+        _log(logging.INFO, "began", **asdict(facts), spent=spending.epsilon, cap=spending.cap, cap_delta=spending.delta)
 
     def round_began(self, k: int) -> None:
         _log(logging.DEBUG, "round began", round=k)
@@ -221,8 +245,8 @@ class LogWatcher(Watcher):
     def dropped(self, k: int, site: str) -> None:
         _log(logging.WARNING, "dropped", round=k, neighbour=site)
 
-    def round_done(self, k: int, spending: Spending) -> None:
-        _log(logging.INFO, "round done", round=k, spent=spending.epsilon, cap=spending.cap)
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
+        _log(logging.INFO, "round done", round=k, spent=spending.epsilon, cap=spending.cap, **asdict(taken))
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         _log(logging.INFO, "finished", rounds=rounds, absent=dict(absent))
