@@ -1,7 +1,8 @@
 """What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
 
 Nothing told here is read off a row, but with its noise as others see it too. It is the clock, the public numbers of the
-run, and what was said. Watchers only watch: none of them may change what the site does, and a watcher that fails must not stop it.
+run, and what was said. Watchers only watch: none of them may change what the site does, and a watcher that fails must
+not stop it.
 """
 
 import json

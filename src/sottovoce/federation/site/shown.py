@@ -7,6 +7,8 @@ costs no privacy, whoever reads the log. Sums over this site's rows alone are ne
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.algorithms.masked import State
 from sottovoce.federation.agreement.agreement import Agreement
@@ -26,4 +28,4 @@ def taken(agreement: Agreement, k: int, senders: Sequence[str], after: Snapshot)
 
 def _opened(k: int, state: State) -> float | None:
     """The norm of the noisy gradient of the mean loss, which a sum has opened; the first sum holds none."""
-    return norm_of(state.gradient[0, :, 0]) if k > 1 else None
+    return norm_of(state.gradient[0, :, 0].astype(np.float64)) if k > 1 else None
