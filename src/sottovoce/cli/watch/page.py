@@ -215,6 +215,7 @@ class _Status(NamedTuple):
     round: int
     rounds: int | None
     doing: str
+    reason: str  # why it stopped
     kind: str  # good, part, bad or nothing: the colour
     spent: str
     cap: str
@@ -228,7 +229,7 @@ def _status(story: SiteStory, now: float) -> _Status:
     doing, kind = _doing(story, now)
     share = min(story.spent / story.cap, 1.0) if story.spent is not None and story.cap else 0.0
     return _Status(
-        story.name, story.round, story.rounds, doing, kind, _shown(story.spent, up), _shown(story.cap, exactly),
+        story.name, story.round, story.rounds, doing, story.reason, kind, _shown(story.spent, up), _shown(story.cap, exactly),
         _shown(story.cap_delta, lambda delta: f" at δ = {exactly(delta)}", ""),
         share, _shown(story.left, down), _at(story.epsilon, story.delta),
     )  # fmt: skip
@@ -240,7 +241,7 @@ def _doing(story: SiteStory, now: float) -> tuple[str, str]:
         without = f", without {', '.join(story.absent)}" if story.absent else ""
         return f"done{without}", "part" if story.absent else "good"
     if story.doing in ("stopped", "interrupted"):
-        return f"{story.doing}: {story.reason}", "bad" if story.doing == "stopped" else "part"
+        return story.doing, "bad" if story.doing == "stopped" else "part"
     if story.doing == "waiting":
         return (f"waits for {', '.join(late)}", "part") if late else ("listens", "")
     return {"computing": "computes", "listening": "listens"}.get(story.doing, "starts"), ""
