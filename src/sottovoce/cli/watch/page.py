@@ -229,10 +229,19 @@ def _status(story: SiteStory, now: float) -> _Status:
     doing, kind = _doing(story, now)
     share = min(story.spent / story.cap, 1.0) if story.spent is not None and story.cap else 0.0
     return _Status(
-        story.name, story.round, story.rounds, doing, story.reason, kind, _shown(story.spent, up), _shown(story.cap, exactly),
-        _shown(story.cap_delta, lambda delta: f" at δ = {exactly(delta)}", ""),
-        share, _shown(story.left, down), _at(story.epsilon, story.delta),
-    )  # fmt: skip
+        name=story.name,
+        round=story.round,
+        rounds=story.rounds,
+        doing=doing,
+        reason=story.reason,
+        kind=kind,
+        spent=_shown(story.spent, up),
+        cap=_shown(story.cap, exactly),
+        at=_shown(story.cap_delta, lambda delta: f" at δ = {exactly(delta)}", ""),
+        share=share,
+        left=_shown(story.left, down),
+        promised=_at(story.epsilon, story.delta),
+    )
 
 
 def _doing(story: SiteStory, now: float) -> tuple[str, str]:
