@@ -2,11 +2,16 @@
 
 import http.client
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing, contextmanager
+from urllib.request import urlopen
 
 import pytest
 
@@ -220,3 +225,16 @@ def test_the_end_is_clean(log, capsys, monkeypatch):
     while (left := set(threading.enumerate()) - before) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_program_that_is_asked_to_end_ends_well(log, number):
+    command = [sys.executable, "-m", "sottovoce.cli", "site", "watch", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        url = re.search(r"http://127\.0\.0\.1:\d+/\S+/", program.stdout.readline())[0]
+        with urlopen(url, timeout=10) as page:
+            assert "<h1>Site berlin</h1>" in page.read().decode()
+        program.send_signal(number)
+        printed, told = program.communicate(timeout=30)
+    assert (program.returncode, printed, told) == (0, "No longer served.\n", "")
