@@ -123,3 +123,19 @@ def test_lines_of_libraries_are_not_shown_and_not_counted(opened, tmp_path):
 def test_a_pipe_is_not_waited_for(opened, tmp_path):
     os.mkfifo(tmp_path / "site.log")
     assert names(opened(tmp_path / "site.log")) == []
+
+
+def test_a_log_that_cannot_be_read_for_a_while_is_read_on(opened, tmp_path, monkeypatch):
+    log = tmp_path / "site.log"
+    log.write_text(began())
+    reader = opened(log)
+    assert names(reader) == ["began"]
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.os, "fstat", broken)
+        log.write_text(began() + done(1))
+        assert names(reader) == []
+    assert names(reader) == ["round done"]

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from urllib.request import urlopen
 
 import pytest
 
-from sottovoce.cli.watch import command, serving
+from sottovoce.cli.watch import serving
 from sottovoce.cli.watch.command import Watched
 from sottovoce.cli.watch.serving import Board, PageServer
 from watch.logs import began, done
@@ -203,28 +203,29 @@ def test_only_so_many_pages_are_open_at_a_time_and_one_that_is_closed_makes_room
         assert three()
 
 
-def test_the_end_is_clean(log, capsys, monkeypatch):
-    """Ctrl-C while pages are open: they are told, the port is free, no thread is left."""
-    before, seen = set(threading.enumerate()), {}
+def test_the_end_is_clean(log):
+    """Interrupted while pages are open: they end, the port is free, no thread is left."""
+    before = set(threading.enumerate())
 
-    def interrupt():
-        url = re.search(r"http://127\.0\.0\.1:(\d+)(/\S+/) ", capsys.readouterr().out)
-        seen["port"] = int(url[1])
-        with socket.create_connection(("127.0.0.1", seen["port"]), timeout=5) as caller:
-            request = f"GET {url[2]}events HTTP/1.1\r\nHost: 127.0.0.1:{url[1]}\r\n\r\n"
-            caller.sendall(request.encode())
-            assert b"200 OK" in caller.recv(100)
+    with suppress(KeyboardInterrupt), served(log) as server, listening(server) as following:
+        assert following()
         raise KeyboardInterrupt
-
-    monkeypatch.setattr(serving, "wait_for_the_end", interrupt)
-    command.site_watch(log)
-    assert "No longer served." in capsys.readouterr().out
     with socket.socket() as caller:
-        assert caller.connect_ex(("127.0.0.1", seen["port"])) != 0
+        assert caller.connect_ex(("127.0.0.1", server.server_port)) != 0
     until = time.monotonic() + 10
     while (left := set(threading.enumerate()) - before) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
+
+
+def test_a_page_that_can_no_longer_be_drawn_ends_it_instead_of_standing_still(log):
+    def look():
+        raise RuntimeError("a bug")
+
+    with closing(Watched([log], None)) as watched:
+        server = PageServer(0, lambda: watched.page(live=True), Board(watched.parts()))
+        with pytest.raises(RuntimeError, match="a bug"), serving.serving(server, look) as wait:
+            wait()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")

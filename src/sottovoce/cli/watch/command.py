@@ -77,7 +77,7 @@ def _watch(logs: Sequence[Path], federation: Path | None, port: int, out: Path |
 
 def _serve(watched: "Watched", port: int) -> None:
     """Until Ctrl-C, which is how it is meant to end."""
-    from sottovoce.cli.watch.serving import Board, PageServer, serving, wait_for_the_end
+    from sottovoce.cli.watch.serving import Board, PageServer, serving
 
     try:
         server = PageServer(port, lambda: watched.page(live=True), Board(watched.parts()))
@@ -85,7 +85,7 @@ def _serve(watched: "Watched", port: int) -> None:
         reason = error.strerror or str(error)
         raise InputError(f"Expected a port that is free, got port={port}: {reason}. Leave --port out.") from None
     try:
-        with serving(server, watched.look):
+        with serving(server, watched.look) as wait_for_the_end:
             print(f"Open {server.url} in a browser of this machine. Ctrl-C ends it.", flush=True)
             wait_for_the_end()
     except KeyboardInterrupt:

@@ -49,12 +49,21 @@ class LogReader:
         self._start()
 
     def events(self) -> Iterator[Event]:
-        """What was written since the last call, as far as lines are whole."""
+        """What was written since the last call, as far as lines are whole. A file that cannot be read now is read on
+        when it can.
+        """
+        try:
+            yield from self._news()
+        except OSError:
+            self.close()
+
+    def _news(self) -> Iterator[Event]:
         if self._file is None:
             self._file = self._opened()
             if self._file is None:
                 return
-            self._begin_near_the_end(self._file)
+            if not self._at:
+                self._begin_near_the_end(self._file)
         yield from self._drain(self._file)
         # Under its name lies another file now: the old one was read to its end, the new one from its beginning.
         if self._replaced(self._file) and (newer := self._opened()) is not None:

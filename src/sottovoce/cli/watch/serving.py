@@ -9,8 +9,8 @@ looked at but the first line and the headers, and nothing here writes.
 import hmac
 import json
 import secrets
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -97,7 +97,9 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}{self.path}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that is gone, or sends rubbish, is nobody's trouble."""
+        """A reader that is gone is nobody's trouble; whatever else goes wrong is told."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 @final
@@ -182,13 +184,25 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(server: PageServer, look: Callable[[], Parts]) -> Iterator[None]:
-    """Serve, and look at the logs now and then, until the block is left."""
-    stopped = threading.Event()
+def serving(server: PageServer, look: Callable[[], Parts]) -> Iterator[Callable[[], None]]:
+    """Serve, and look at the logs now and then, until the block is left. Yields what waits for the end: for an
+    interruption, or for an error in looking, after which the page would stand still and nobody would know.
+    """
+    stopped, failed = threading.Event(), list[Exception]()
 
     def keep_looking() -> None:
-        while not stopped.wait(PAUSE):
-            server.board.put(look())
+        try:
+            while not stopped.wait(PAUSE):
+                server.board.put(look())
+        except Exception as error:
+            failed.append(error)
+            stopped.set()
+
+    def wait() -> None:
+        while not stopped.wait(3600):
+            pass
+        for error in failed:
+            raise error
 
     threads = [
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True),
@@ -197,7 +211,7 @@ def serving(server: PageServer, look: Callable[[], Parts]) -> Iterator[None]:
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield wait
     finally:
         stopped.set()
         server.board.close()
@@ -205,9 +219,3 @@ def serving(server: PageServer, look: Callable[[], Parts]) -> Iterator[None]:
         server.server_close()
         for thread in threads:
             thread.join(timeout=5.0)
-
-
-def wait_for_the_end() -> None:
-    """Until somebody interrupts."""
-    while True:
-        time.sleep(3600)
