@@ -33,7 +33,7 @@ unseen: .venv/.bench .venv-bench/.tables
 
 federation: .venv/.site
 	rm -rf federation-demo
-	$(BIN)/sottovoce federation demo --out federation-demo
+	$(BIN)/sottovoce federation demo --both --out federation-demo
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -19,13 +20,16 @@ from rich.console import Console
 from sottovoce import models
 from sottovoce.cli import main
 from sottovoce.cli.demo import demo as command
-from sottovoce.cli.demo import processes
+from sottovoce.cli.demo import processes, scoring
 from sottovoce.cli.demo.demo import NAMES
 from sottovoce.cli.demo.processes import FailedError, Programs
 from sottovoce.cli.demo.view import LiveTable, Overview, Progress, SiteLines, watching_sites
+from sottovoce.cli.output import up
+from sottovoce.federation.site.events import MASKED, OWN_NOISE
 from sottovoce.federation.transport.transport import read_signed
 from sottovoce.files.datasets import adult_csv
 from sottovoce.privacy.books.ledger import Ledger
+from watch.logs import began, done, line
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
 ROUNDS, RUNS = 12, 30
@@ -45,18 +49,66 @@ def demo(tmp_path_factory):
     return json.loads(printed.getvalue()), out
 
 
-def test_the_masked_way_ends_with_one_model_as_good_as_the_simulator_says(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A short demonstration of both ways of speaking; what it printed as text, and its folder."""
     processes.server_program()
-    out = tmp_path / "out"
-    assert main(["federation", "demo", "--masked", "--out", str(out), "--rounds=6", "--runs=20", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    simulated = found["simulated"]
-    assert abs(found["accuracy"] - simulated["accuracy"]) < 5 * simulated["spread"]
-    assert simulated["accuracy"] > found["majority"] + 0.05
-    assert {(site["rounds"], site["agreement"]) for site in found["sites"]} == {(6, 1.0)}
-    assert all(site["epsilon"] <= 1.0 for site in found["sites"])
-    assert len({models.load(out / name / "model.safetensors").weights.tobytes() for name in NAMES}) == 1
-    assert not list(out.glob("*/seed"))
+    out = tmp_path_factory.mktemp("both") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        printed, told, trials = StringIO(), StringIO(), []
+        patch.setattr(sys, "stdout", printed)
+        patch.setattr(sys, "stderr", told)
+        show = scoring.show
+        patch.setattr(scoring, "show", lambda found: (trials.extend(found), show(found)))
+        code = main(["federation", "demo", "--both", "--out", str(out), "--rounds=6", "--runs=20"])
+    assert code == 0, told.getvalue()
+    return printed.getvalue(), trials, out
+
+
+def test_masked_sums_end_with_one_model_as_good_as_the_simulator_says(both):
+    _, (_, masked), out = both
+    scores, simulated = masked.scores, masked.scores.simulated
+    assert abs(scores.accuracy - simulated.accuracy) < 5 * simulated.spread
+    assert simulated.accuracy > scores.majority + 0.05
+    assert {(site.rounds, site.agreement) for site in scores.sites} == {(6, 1.0)}
+    assert all(site.epsilon <= 1.0 for site in scores.sites)
+    assert len({models.load(out / "masked" / name / "model.safetensors").weights.tobytes() for name in NAMES}) == 1
+    assert not list(out.glob("*/*/seed"))
+
+
+def test_both_ways_are_shown_side_by_side_with_who_may_collude(both):
+    text, trials, out = both
+    for trial in trials:
+        (row,) = (line.split() for line in text.splitlines() if line.strip().startswith(f"{trial.way} "))
+        assert row[2:4] == [f"{100 * trial.scores.accuracy:.2f}", "%"]
+        assert row[8:10] == ["6", f"{trial.seconds:.1f}"]
+        assert trial.seconds > 0
+    assert "Epsilon of own noise: against the server and all other sites together." in text
+    assert "Epsilon of masked sums: against the server and 1 colluding site." in text
+    assert [trial.way for trial in trials] == [OWN_NOISE, MASKED]
+    table = [line.split() for line in text.partition("Against whom masked sums hold")[2].splitlines()[4:9]]
+    observers = trials[1].privacy.observers
+    assert table == [[str(seen.colluding), up(seen.epsilon)] for seen in observers]
+    assert len(observers) == 5
+    told = scoring.as_json(out, trials, 1.0)
+    assert [way["exchanges"] for way in told["ways"]] == [6, 6]
+    read = json.loads(json.dumps(told, allow_nan=False))
+    assert [way["accuracy"] for way in read["ways"]] == [trial.scores.accuracy for trial in trials]
+    assert [len(way["observers"]) for way in read["ways"]] == [len(trial.privacy.observers) for trial in trials]
+
+
+def test_a_demonstration_can_be_looked_at_afterwards(both, tmp_path):
+    _, _, out = both
+    for way, words in (
+        ("masked", "and the transcripts are the same"),
+        ("own", "whoever heard a message heard the same"),
+    ):
+        assert main(["federation", "watch", str(out / way), "--out", str(tmp_path / "page.html")]) == 0
+        page = (tmp_path / "page.html").read_text()
+        assert words in page
+        assert "in rounds 1 to 6" in page
+        assert page.count('<p class="doing good">done</p>') == 5
+        assert ("colluding sites, with the relay" in page) == (way == "masked")
 
 
 def test_the_models_are_as_good_as_the_simulator_says(demo):
@@ -186,34 +238,32 @@ def test_refusals(tmp_path, capsys, monkeypatch):
 # -- the view ---------------------------------------------------------------------------------------------------------
 
 
-def line(event, **fields):
-    return json.dumps({"time": "", "level": "INFO", "logger": "sottovoce.site", "event": event, **fields}) + "\n"
-
-
 def test_progress_is_read_off_the_log_line_by_line(tmp_path):
     site = Progress(tmp_path / "log", rows=10, rounds=8)
     site.update()
     assert site.doing == "starting"
-    text = line("began", done=2, spent=0.1, cap=2.0) + line("published", round=3)
-    text += line("round done", round=3, spent=0.2, cap=2.0)
+    text = began("rome", done=2) + line("published", round=3) + done(3)
     parts = (text[:40], "starting", 0), (text[40:-5], "listening", 2), (text[-5:], "computing", 3)
-    with (tmp_path / "log").open("w") as file:
-        for part, doing, done in parts:
+    with closing(site), (tmp_path / "log").open("w") as file:
+        for part, doing, k in parts:
             file.write(part)
             file.flush()
             site.update()
-            assert (site.doing, site.round) == (doing, done)
+            assert (site.doing, site.story.round) == (doing, k)
         for event, doing in (
             (line("waiting", round=4, silent={"rome": 1.0}), "listening"),
             (line("waiting", round=4, silent={"rome": 7.0, "oslo": 0.1}), "waiting for rome"),
-            (line("refused", round=4, sender="rome"), "refused"),
-            (line("finished", rounds=8), "done"),
+            (
+                line("refused", 1, round=4, sender="rome", reason="forged"),
+                "refused a message of rome in round 4: forged",
+            ),
+            (line("published", 2, round=4), "listening"),
+            (line("finished", 3, rounds=8), "done"),
         ):
             file.write(event)
             file.flush()
             site.update()
             assert site.doing == doing
-    assert site.spent == 0.2
 
 
 def test_the_table_and_the_lines(tmp_path, capsys):
@@ -225,7 +275,7 @@ def test_the_table_and_the_lines(tmp_path, capsys):
         for k in range(1, 9):
             for name in sites:
                 with (tmp_path / name).open("a") as file:
-                    file.write(line("round done", round=k, spent=k / 8, cap=2.0))
+                    file.write(done(k, spent=k / 8))
             view.update()
     told = capsys.readouterr().err.splitlines()
     assert [text.split()[2] for text in told] == ["2/8", "4/8", "6/8", "8/8"]

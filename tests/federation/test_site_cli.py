@@ -34,7 +34,17 @@ from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement import certificates, signing
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.site import stops
-from sottovoce.federation.site.events import Facts, JsonLines, LogFile, LogWatcher, Spending, Watcher, Watchers
+from sottovoce.federation.site.events import (
+    OWN_NOISE,
+    Facts,
+    JsonLines,
+    LogFile,
+    LogWatcher,
+    Spending,
+    Taken,
+    Watcher,
+    Watchers,
+)
 from sottovoce.federation.site.seat import room_for
 from sottovoce.federation.transport import transport
 from sottovoce.federation.transport.jetstream import create_stream
@@ -432,6 +442,7 @@ def test_an_interruption_can_be_resumed(monkeypatch):
 
 FACTS = Facts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
 SPENDING = Spending(0.4321, 2.0, 1e-4, 1.25)
+TAKEN = Taken(OWN_NOISE, "ef" * 32, {"berlin": "12" * 32, "paris": "34" * 32}, 0.75)
 
 
 def tell(watcher):
@@ -451,7 +462,7 @@ def tell(watcher):
     watcher.noticed("paris", "waits for others in round 0")
     watcher.dropped(1, "rome")
     for k in range(1, 5):
-        watcher.round_done(k, SPENDING)
+        watcher.round_done(k, SPENDING, TAKEN)
     watcher.finished(20, {"rome": 1})
     watcher.stopped(InputError("Expected\nless"))
 

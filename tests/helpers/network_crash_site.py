@@ -70,7 +70,7 @@ class Fate(Watcher):
     def round_began(self, k):
         self._round = k
 
-    def round_done(self, k, spending):  # noqa: ARG002
+    def round_done(self, k, spending, taken):  # noqa: ARG002
         tell("round", self._site, k)
 
     def probe(self, point, k):

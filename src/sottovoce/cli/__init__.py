@@ -19,7 +19,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 _EXTRA = {
     **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
     **dict.fromkeys(("cryptography", "threadpoolctl"), "site"),
-    **dict.fromkeys(("matplotlib", "jinja2"), "cli,plots"),
+    **dict.fromkeys(("matplotlib", "jinja2"), "cli,plots"),  # jinja2 also comes with site
     "sklearn": "estimators",
 }
 

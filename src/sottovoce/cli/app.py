@@ -16,6 +16,7 @@ from sottovoce.cli.show import show
 from sottovoce.cli.site.site import site_commit, site_run, site_status, site_verify
 from sottovoce.cli.study import compare, report, reproduce
 from sottovoce.cli.train import TrainCommand, train
+from sottovoce.cli.watch.command import federation_watch, site_watch
 from sottovoce.errors import BudgetError, SottovoceError
 
 BAD_INPUT, BUDGET, LOST, TWICE, DAMAGED, UNREACHABLE, LEFT_BEHIND = 2, 3, 4, 5, 6, 7, 8
@@ -93,7 +94,9 @@ site_app.command("seed")(site_seed)
 site_app.command("commit")(site_commit)
 site_app.command("run", epilog=epilog())(site_run)
 site_app.command("status")(site_status)
+site_app.command("watch")(site_watch)
 site_app.command("verify")(site_verify)
+federation_app.command("watch")(federation_watch)
 app.add_typer(site_app, name="site")
 
 

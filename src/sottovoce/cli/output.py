@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 
@@ -77,9 +77,18 @@ def exactly(value: float) -> str:
 
 def up(value: float) -> str:
     """Six significant digits, never rounded down: neither a cost nor a needed noise may be understated."""
+    return _rounded(value, ROUND_CEILING)
+
+
+def down(value: float) -> str:
+    """Six significant digits, never rounded up: what is left may not be overstated."""
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _rounded(value: float, direction: str) -> str:
     if not math.isfinite(value):
         return str(value)
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(value))):g}"
+    return f"{float(Context(prec=6, rounding=direction).create_decimal(Decimal(value))):g}"
 
 
 def counted(number: int, what: str) -> str:

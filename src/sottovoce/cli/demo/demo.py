@@ -8,12 +8,14 @@
     OUT/NAME/site.log, output.txt      what it logs and prints
     OUT/NAME/model.safetensors         what it ends with, and statement.txt
 
-Nothing is taken over in this process: every site is the program that a real organisation would run.
+With both ways of speaking, all of this lies in OUT/own and in OUT/masked. Nothing is taken over in this process: every
+site is the program that a real organisation would run.
 """
 
 import json as json_module
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +24,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.errors import InputError, expect
+from sottovoce.federation.site.events import MASKED, OWN_NOISE
 
 if TYPE_CHECKING:
     from sottovoce.cli.demo.processes import Programs
+    from sottovoce.cli.demo.scoring import Trial
     from sottovoce.federation.agreement.agreement import Agreement
     from sottovoce.federation.agreement.identity import SigningKey
 
@@ -42,6 +46,9 @@ def demo(
     masked: Annotated[
         bool, typer.Option("--masked", help="Read sums over all sites only; at most one of them colludes.")
     ] = False,
+    both: Annotated[
+        bool, typer.Option("--both", help="One after the other: noise of its own at every site, then masked sums.")
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option(help=f"Rounds of exchange. Left out: {ROUNDS}, or {MASKED_ROUNDS} with --masked.")
     ] = None,
@@ -56,9 +63,9 @@ def demo(
     from sottovoce.cli.demo.processes import server_program
     from sottovoce.cli.output import Stopped
 
-    least, chosen = (2, MASKED_ROUNDS) if masked else (1, ROUNDS)
-    rounds = chosen if rounds is None else rounds
-    expect(rounds >= least, f"rounds >= {least}", rounds=rounds)
+    expect(not (both and masked), "--both or --masked, not both of them", masked=masked, both=both)
+    least = 2 if masked or both else 1
+    expect(rounds is None or rounds >= least, f"rounds >= {least}", rounds=rounds)
     expect(runs >= 2, "runs >= 2, for a spread", runs=runs)
     if out.exists():
         raise InputError(
@@ -66,18 +73,33 @@ def demo(
         )
     server_program()  # refuses before anything is made
     started = time.monotonic()
+    folders = {OWN_NOISE: out / "own", MASKED: out / "masked"} if both else {MASKED if masked else OWN_NOISE: out}
     try:
-        agreement = _learn(out, rounds, masked, quiet or json)
-        _tell(out, agreement, runs, started, json)
+        trials = [_try(way, folder, rounds, runs, quiet or json) for way, folder in folders.items()]
+        _tell(out, trials, time.monotonic() - started, json)
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; every process was ended. What they left is in {out}") from None
+
+
+def _try(way: str, out: Path, rounds: int | None, runs: int, quiet: bool) -> "Trial":
+    """One way of speaking, from nothing to scores."""
+    from sottovoce.cli.demo.scoring import Trial, score
+
+    masked = way == MASKED
+    rounds = (MASKED_ROUNDS if masked else ROUNDS) if rounds is None else rounds
+    agreement, seconds = _learn(out, rounds, masked, quiet)
+    rows = {name: out / name / "rows.csv" for name in NAMES}
+    results = {name: out / name / "model.safetensors" for name in NAMES}
+    return Trial(way, out, agreement, seconds, score(agreement, rows, results, out / "test.csv", runs))
 
 
 # -- setting up -------------------------------------------------------------------------------------------------------
 
 
-def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "Agreement":
-    """Set everything up, start server and sites, and wait until all have ended well."""
+def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "tuple[Agreement, float]":
+    """Set everything up, start server and sites, and wait until all have ended well. Returns what was agreed, and the
+    seconds from the start of the sites to their models.
+    """
     from sottovoce.cli.demo.processes import Programs, ending_gently
     from sottovoce.federation.site.events import say
 
@@ -85,14 +107,16 @@ def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "Agreement":
         # First in, last out: signals are ours until every program has ended.
         stack.enter_context(ending_gently())
         if not quiet:
-            say("five sites get their rows, keys and certificates, and agree")
+            way = MASKED if masked else OWN_NOISE
+            say(f"{way}: five sites get their rows, keys and certificates, and agree")
         agreement = _agree(out, rounds, masked)
         programs = stack.enter_context(Programs())
         url = _serve(out, agreement, programs)
         if not quiet:
             say(f"a message server listens on {url}; five processes start")
+        started = time.monotonic()
         _run(out, agreement, url, programs, quiet)
-    return agreement
+        return agreement, time.monotonic() - started
 
 
 def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
@@ -236,19 +260,16 @@ def _site_command(out: Path, name: str, url: str) -> list[str]:
 # -- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _tell(out: Path, agreement: "Agreement", runs: int, started: float, json: bool) -> None:
-    """Score the models on the test rows, beside simulations of the same, and say where everything is."""
+def _tell(out: Path, trials: "Sequence[Trial]", seconds: float, json: bool) -> None:
+    """How good the models are, and where everything is. `seconds` is how long all of it took."""
     from sottovoce.cli.demo import scoring
 
-    rows = {name: out / name / "rows.csv" for name in NAMES}
-    results = {name: out / name / "model.safetensors" for name in NAMES}
-    scores = scoring.score(agreement, rows, results, out / "test.csv", runs)
-    seconds = time.monotonic() - started
     if json:
-        about = {"out": str(out), "run": agreement.run, "seconds": round(seconds, 1)}
-        print(json_module.dumps(about | scores.to_dict(), indent=2, allow_nan=False))
+        print(json_module.dumps(scoring.as_json(out, trials, seconds), indent=2, allow_nan=False))
         return
-    scoring.show(scores)
-    print(f"Models and statements: {out}/NAME/model.safetensors and statement.txt. {seconds:.0f} s in all.")
-    print(f"What was agreed:       sottovoce federation show {out / 'federation.toml'}")
-    print(f"What a site has spent: sottovoce ledger show {out / NAMES[0] / 'state' / 'rows.ledger'}")
+    scoring.show(trials)
+    folder = trials[-1].out
+    print(f"Models and statements: {folder}/NAME/model.safetensors and statement.txt. {seconds:.0f} s in all.")
+    print(f"What was agreed:       sottovoce federation show {folder / 'federation.toml'}")
+    print(f"What a site has spent: sottovoce ledger show {folder / NAMES[0] / 'state' / 'rows.ledger'}")
+    print(f"How it went:           sottovoce federation watch {folder}")

@@ -3,7 +3,7 @@
 Both are read off public test rows. With private rows this would be a release of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
@@ -15,9 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.algorithms import Algorithm
-from sottovoce.cli.output import up
+from sottovoce.cli.output import counted, up
+from sottovoce.cli.results import observed
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.files import models
+from sottovoce.files.models.from_site import statement_of
+from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.problem import Problem
 from sottovoce.simulation.engine import solve
 from sottovoce.simulation.history import mean_scores
@@ -66,6 +69,41 @@ class Scores:
         return {"accuracy": self.accuracy, **asdict(self)}
 
 
+@final
+@dataclass(frozen=True)
+class Trial:
+    """One way of speaking, run once by real sites."""
+
+    way: str
+    out: Path
+    agreement: Agreement
+    seconds: float  # from the start of the sites to their models
+    scores: Scores
+
+    @property
+    def rounds(self) -> int:
+        """How often everyone spoke."""
+        return int(self.agreement.algorithm.rounds)
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What it promises: the same at all sites."""
+        return statement_of(self.agreement, self.agreement.names[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        observers = [line.to_dict() for line in self.privacy.observers]
+        about = {"way": self.way, "out": str(self.out), "run": self.agreement.run, "exchanges": self.rounds}
+        return {**about, "site_seconds": round(self.seconds, 2), "observers": observers, **self.scores.to_dict()}
+
+
+def as_json(out: Path, trials: Sequence[Trial], seconds: float) -> dict[str, Any]:
+    """Of one way, all that is known of it; of several, a list. `seconds` is how long all of it took."""
+    about = {"out": str(out), "seconds": round(seconds, 1)}
+    told = [trial.to_dict() for trial in trials]
+    return {**told[0], **about} if len(told) == 1 else {**about, "ways": told}
+
+
 def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, Path], test: Path, runs: int) -> Scores:
     """Score every site's model file, and simulated runs on the sites' rows, on the test file."""
     schema = agreement.encoding
@@ -105,27 +143,68 @@ def _simulated(problem: Problem, algorithm: Algorithm[Any], runs: int) -> Simula
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
-def show(scores: Scores) -> None:
+def show(trials: Sequence[Trial]) -> None:
     """Print them."""
     console = Console(highlight=False)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("site", "rows", "rounds", "epsilon", "test accuracy", "agrees with others"):
-        table.add_column(heading, justify="left" if heading == "site" else "right")
+    if len(trials) == 1:
+        console.print(_by_site(trials[0].scores))
+    console.print(_by_way(trials))
+    for trial in trials:
+        if (table := observed(trial.privacy.observers)) is not None:
+            console.print(Text(f"Against whom {trial.way} hold, and which epsilon:"))
+            console.print(table)
+    simulated = trials[0].scores.simulated
+    lines = (
+        f"Accuracy: of {trials[0].scores.test_rows:,} test rows, mean of the five sites. Simulator: the same rows and "
+        f"settings, {simulated.runs} runs, and their spread.",
+        "Seconds: from the start of the five programs to their models, on this machine.",
+        *map(_assumption, trials),
+        f"Always the more frequent answer: {_percent(trials[0].scores.majority)}.",
+    )
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _by_way(trials: Sequence[Trial]) -> Table:
+    """One line for each way of speaking."""
+    table = _table("way of speaking", "accuracy", "simulator", "exchanges", "seconds", "epsilon")
+    for trial in trials:
+        simulated = trial.scores.simulated
+        table.add_row(
+            trial.way, _percent(trial.scores.accuracy),
+            f"{_percent(simulated.accuracy)} ± {100 * simulated.spread:.2f}", str(trial.rounds),
+            f"{trial.seconds:.1f}", up(trial.privacy.epsilon),
+        )  # fmt: skip
+    return table
+
+
+def _assumption(trial: Trial) -> str:
+    """What the epsilon of a way of speaking rests on."""
+    observers = trial.privacy.observers
+    if len(observers) < 2:
+        return f"Epsilon of {trial.way}: against the server and all other sites together."
+    assumed = max(line.colluding for line in observers if line.noise >= 1)
+    return f"Epsilon of {trial.way}: against the server and {counted(assumed, 'colluding site')}."
+
+
+def _by_site(scores: Scores) -> Table:
+    """One line for each site."""
+    table = _table("site", "rows", "rounds", "epsilon", "test accuracy", "agrees with others")
     for site in scores.sites:
         table.add_row(
             site.site, f"{site.rows:,}", str(site.rounds), up(site.epsilon), _percent(site.accuracy),
             _percent(site.agreement),
         )  # fmt: skip
-    console.print(table)
-    simulated = scores.simulated
-    lines = (
-        f"Mean of the five: {_percent(scores.accuracy)} of {scores.test_rows:,} test rows.",
-        f"The simulator, same rows and settings, {simulated.runs} runs: {_percent(simulated.accuracy)}, give or take "
-        f"{100 * simulated.spread:.2f} from run to run.",
-        f"Always the more frequent answer: {_percent(scores.majority)}.",
-    )
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    return table
+
+
+def _table(first: str, *headings: str) -> Table:
+    """Names on the left, the rest lined up on the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def _percent(share: float) -> str:

@@ -1,11 +1,9 @@
 """Several sites at once, as their logs tell: a table that lives, or a few lines where there is no terminal."""
 
-import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -15,55 +13,45 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
+from sottovoce.cli.watch.reading import LogReader
+from sottovoce.cli.watch.story import SiteStory
 from sottovoce.federation.site.events import say
 from sottovoce.privacy.observers import against
 
-_LONG = 3.0  # seconds after which a neighbour is called awaited
-
 
 @final
-@dataclass
 class Progress:
-    """One site, as far as its log has been read. A cap of 0 stands for: not told yet."""
+    """One site, as far as its log has been read.
 
-    log: Path
-    rows: int
-    rounds: int
-    round: int = 0
-    spent: float = 0.0
-    cap: float = 0.0
-    colluding: int | None = None
-    doing: str = "starting"
-    _read: int = field(default=0, repr=False)
+    Args:
+        log: of the site; it need not be there yet.
+        rows: that it holds.
+        rounds: that were agreed.
+    """
+
+    def __init__(self, log: Path, rows: int, rounds: int) -> None:
+        self.rows, self.rounds, self.story = rows, rounds, SiteStory(log.parent.name)
+        self._log = LogReader(log)
 
     def update(self) -> None:
         """Read on, up to the last whole line."""
-        if not self.log.exists():
-            return
-        with self.log.open("rb") as file:
-            file.seek(self._read)
-            fresh = file.read()
-        # The last line may still be being written.
-        whole = fresh[: fresh.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            self._take(json.loads(line))
+        for event in self._log.events():
+            self.story.take(event)
 
-    def _take(self, line: Mapping[str, Any]) -> None:
-        """One line of the site's log."""
-        event = line["event"] if line["logger"] == "sottovoce.site" else ""
-        if event in ("began", "round done"):
-            self.spent, self.cap, self.colluding = line["spent"], line["cap"], line.get("colluding")
-            self.round, self.doing = line.get("round", line.get("done", 0)), "computing"
-        elif event == "published":
-            self.doing = "listening"
-        elif event == "waiting":
-            late = [name for name, seconds in line["silent"].items() if seconds >= _LONG]
-            self.doing = f"waiting for {', '.join(late)}" if late else "listening"
-        elif event == "finished":
-            self.doing = "done"
-        elif event in ("refused", "dropped", "server silent", "stopped", "interrupted"):
-            self.doing = event
+    def close(self) -> None:
+        """Let go of the log."""
+        self._log.close()
+
+    @property
+    def doing(self) -> str:
+        """What the site does now, or what has just happened to it."""
+        story = self.story
+        if not story.over and story.news and story.news[-1].time == story.last:
+            return story.news[-1].words
+        late = story.awaited(story.waits_since)
+        if story.doing == "waiting":
+            return f"waiting for {', '.join(late)}" if late else "listening"
+        return story.doing
 
 
 class Overview:
@@ -87,9 +75,12 @@ class LiveTable(Overview):
         for heading in ("site", "rows", "round", "", "epsilon spent", "now"):
             table.add_column(heading, justify="right" if heading in ("rows", "round") else "left", no_wrap=True)
         for name, site in self.sites.items():
-            bar = ProgressBar(total=site.rounds, completed=site.round, width=30)
-            spent = f"{up(site.spent)} of {exactly(site.cap)}{against(site.colluding)}" if site.cap else ""
-            table.add_row(name, f"{site.rows:,}", f"{site.round}/{site.rounds}", bar, spent, Text(site.doing))
+            story = site.story
+            bar = ProgressBar(total=site.rounds, completed=story.round, width=30)
+            spent = ""
+            if story.spent is not None and story.cap is not None:
+                spent = f"{up(story.spent)} of {exactly(story.cap)}{against(story.colluding)}"
+            table.add_row(name, f"{site.rows:,}", f"{story.round}/{site.rounds}", bar, spent, Text(site.doing))
         return table
 
 
@@ -104,11 +95,11 @@ class SiteLines(Overview):
     def update(self) -> None:
         super().update()
         sites = self.sites.values()
-        done, rounds = min(site.round for site in sites), max(site.rounds for site in sites)
+        done, rounds = min(site.story.round for site in sites), max(site.rounds for site in sites)
         if 4 * done // rounds > self._told:
             self._told = 4 * done // rounds
-            dearest = max(sites, key=lambda site: site.spent)
-            spent = f"{up(dearest.spent)}{against(dearest.colluding)}"
+            dearest = max((site.story for site in sites), key=lambda story: story.spent or 0.0)
+            spent = f"{up(dearest.spent or 0.0)}{against(dearest.colluding)}"
             say(f"round {done}/{rounds} is done at all {len(sites)} sites; epsilon spent so far: {spent}")
 
 
@@ -116,11 +107,14 @@ class SiteLines(Overview):
 def watching_sites(sites: Mapping[str, Progress], quiet: bool) -> Iterator[Overview]:
     """A view, fit for where it is shown."""
     console = Console(stderr=True, highlight=False)
-    if quiet:
-        yield Overview(sites)
-    elif not console.is_terminal:
-        yield SiteLines(sites)
-    else:
-        view = LiveTable(sites)
-        with Live(view, console=console, refresh_per_second=8):
-            yield view
+    with ExitStack() as stack:
+        for site in sites.values():
+            stack.enter_context(closing(site))
+        if quiet:
+            yield Overview(sites)
+        elif not console.is_terminal:
+            yield SiteLines(sites)
+        else:
+            view = LiveTable(sites)
+            with Live(view, console=console, refresh_per_second=8):
+                yield view

@@ -1,6 +1,6 @@
 """What people see while a site runs, on stderr: a small table that lives, or plain lines where there is no terminal.
 
-Nothing depends on being seen: these are watchers (`engines.network.events`), and only watch.
+Nothing depends on being seen: these are watchers (`federation.site.events`), and only watch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
-from sottovoce.federation.site.events import Facts, ReminderTimer, Spending, Watcher, say
+from sottovoce.federation.site.events import Facts, ReminderTimer, Spending, Taken, Watcher, say
 from sottovoce.privacy.observers import against
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class View(Watcher):
     def dropped(self, k: int, site: str) -> None:
         self._add(f"going on without {site} since round {k}")
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:  # noqa: ARG002
         self._spending, self._silent = spending, {}
         if self._clock is not None:
             self._clock.done = k
@@ -225,7 +225,7 @@ class PlainLines(Watcher):
     def dropped(self, k: int, site: str) -> None:
         say(f"going on without {site} since round {k}")
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:  # noqa: ARG002
         facts, clock = self._facts, self._clock
         if facts is None or clock is None:
             return

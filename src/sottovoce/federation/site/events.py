@@ -1,7 +1,8 @@
 """What happens at a site while it runs, told to whoever watches: a terminal, a log, a test.
 
-Nothing told here is read off a row. It is the clock, the public numbers of the run, and what others sent. Watchers only
-watch: none of them may change what the site does, and a watcher that fails must not stop it.
+Nothing told here is read off a row, but with its noise as others see it too. It is the clock, the public numbers of the
+run, and what was said. Watchers only watch: none of them may change what the site does, and a watcher that fails must
+not stop it.
 """
 
 import json
@@ -50,6 +51,30 @@ class Spending:
     colluding: int | None = None  # against how many colluding sites they hold; None: against everybody
 
 
+@final
+@dataclass(frozen=True)
+class Taken:
+    """What anybody may know of a round that was taken in: it is made of what was said, and of no row.
+
+    Args:
+        way: how this run speaks, `MASKED` or `OWN_NOISE`.
+        transcript: digest of all that this site has ever heard, in hexadecimal. Where everyone hears everyone, it is
+            the same at all sites.
+        heard: digests of the messages of this round, the site's own among them, by sender, in hexadecimal.
+        size: the norm of what was opened, noise and all: with masked sums of the gradient of the mean loss over all
+            rows, otherwise of the mean of the site's own and its neighbours' models. None where it is neither, as of
+            second moments.
+    """
+
+    way: str
+    transcript: str
+    heard: Mapping[str, str]
+    size: float | None
+
+
+MASKED, OWN_NOISE = "masked sums", "own noise"
+
+
 class Watcher:
     """Is told; does nothing. Override what is of interest. Calls come from the event loop, so be quick."""
 
@@ -83,7 +108,7 @@ class Watcher:
     def dropped(self, k: int, site: str) -> None:
         """From round k on, the run goes on without that neighbour."""
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
         """Round k was taken in, and is on the disk."""
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
@@ -136,9 +161,9 @@ class Watchers(Watcher):
         for watcher in self._watchers:
             watcher.dropped(k, site)
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
         for watcher in self._watchers:
-            watcher.round_done(k, spending)
+            watcher.round_done(k, spending, taken)
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         for watcher in self._watchers:
@@ -223,8 +248,8 @@ class LogWatcher(Watcher):
     def dropped(self, k: int, site: str) -> None:
         _log(logging.WARNING, "dropped", round=k, neighbour=site)
 
-    def round_done(self, k: int, spending: Spending) -> None:
-        _log(logging.INFO, "round done", round=k, **_spent(spending))
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
+        _log(logging.INFO, "round done", round=k, **_spent(spending), **asdict(taken))
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         _log(logging.INFO, "finished", rounds=rounds, absent=dict(absent))
@@ -238,7 +263,9 @@ class LogWatcher(Watcher):
 
 def _spent(spending: Spending) -> dict[str, object]:
     """The ledger's state, as fields of a line."""
-    fields: dict[str, object] = {"spent": spending.epsilon, "cap": spending.cap}
+    fields: dict[str, object] = {
+        "spent": spending.epsilon, "left": spending.left, "cap": spending.cap, "cap_delta": spending.delta,
+    }  # fmt: skip
     return fields if spending.colluding is None else fields | {"colluding": spending.colluding}
 
 

@@ -34,6 +34,7 @@ from sottovoce.federation.site.lost import Gathering, Hands, Outcome, refuse_lef
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
 from sottovoce.federation.site.masks import Context, Past, Turn
 from sottovoce.federation.site.seat import Seat, as_message
+from sottovoce.federation.site.shown import taken
 from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
@@ -178,7 +179,8 @@ class _Run:
         self.probe("absorbed", k)
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
-        self.watcher.round_done(k, self.seat.spending())
+        senders = self.seat.site, *letters
+        self.watcher.round_done(k, self.seat.spending(), taken(self.agreement, k, senders, after))
         return after
 
     async def _release(self, k: int, before: Snapshot, policy: Policy) -> tuple[bytes, Any]:

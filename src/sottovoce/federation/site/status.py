@@ -17,7 +17,7 @@ from typing import Any, final
 
 from sottovoce import settings
 from sottovoce.errors import InputError, SottovoceError
-from sottovoce.federation.site.events import Facts, Spending, Watcher
+from sottovoce.federation.site.events import Facts, Spending, Taken, Watcher
 from sottovoce.settings.disk import beside
 
 FILE = "status.json"
@@ -96,7 +96,7 @@ class StatusFile(Watcher):
         if self._now is not None:
             self._write(absent=self._now.absent | {site: k})
 
-    def round_done(self, k: int, spending: Spending) -> None:
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:  # noqa: ARG002
         self._write(done=k, waiting={}, **_spending(spending))
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:

@@ -1,47 +1,24 @@
-"""Web pages from templates: self-contained, figures inline, nothing fetched."""
+"""The page of a study, and figures as parts of a page."""
 
 import io
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sottovoce import __version__
 from sottovoce.algorithms import registry
 from sottovoce.studies.cells import ALL_COLUMNS
+from sottovoce.studies.report.rendering import TextTable, render_page
 from sottovoce.studies.report.style import GRID, INK, PAPER, style
 from sottovoce.studies.reproduce import Study
 from sottovoce.studies.statistics import interval
 from sottovoce.studies.suite import FORM_WORDS, Panel, Point
 from sottovoce.studies.verdict import LEVEL, RULE, Claim
-
-# All that comes in is text and is escaped, but for the figures, which `inline` vouches for.
-_PAGES = Environment(
-    loader=PackageLoader("sottovoce.studies.report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-
-
-class TextTable(NamedTuple):
-    """Cells of text. `numbers` are the columns to line up on the right."""
-
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numbers: frozenset[int]
-
-
-def render_page(template: str, **content: object) -> str:
-    """The whole page, from a template of this package and its content."""
-    return _PAGES.get_template(template).render(content)
 
 
 def inline(svg: str, name: str) -> Markup:

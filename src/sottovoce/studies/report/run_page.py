@@ -16,7 +16,8 @@ from sottovoce.files.models.coefficients import coefficients
 from sottovoce.privacy.observers import Sight
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
-from sottovoce.studies.report.page import TextTable, inline, picture, render_page
+from sottovoce.studies.report.page import inline, picture
+from sottovoce.studies.report.rendering import TextTable, render_page
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
 
 Columns = Mapping[str, Sequence[Any]]

@@ -1,0 +1,228 @@
+"""The two commands: which logs are read, and whether the page is served or written."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, final
+
+import typer
+
+from sottovoce.errors import InputError, expect
+
+if TYPE_CHECKING:
+    from sottovoce.cli.watch.page import Terms
+    from sottovoce.cli.watch.story import SiteStory
+
+LOG, AGREEMENT = "site.log", "federation.toml"
+
+_Federation = Annotated[
+    Path | None,
+    typer.Option(
+        help="The agreement: shows the guarantee, and against whom it holds. Left out: federation.toml in the folder."
+    ),
+]
+_Port = Annotated[int, typer.Option(help="Port on this machine; 0 for a free one.")]
+_Out = Annotated[Path | None, typer.Option(help="Write the page to this file, as it is now, and serve nothing.")]
+_Once = Annotated[bool, typer.Option("--once", help="Print the page, as it is now, and serve nothing.")]
+
+
+def site_watch(
+    log: Annotated[Path, typer.Argument(help=f"The log of `site run --log`, or the folder with {LOG}.")],
+    federation: _Federation = None,
+    port: _Port = 0,
+    out: _Out = None,
+    once: _Once = False,
+) -> None:
+    """Look at a site in a browser of this machine, while it runs or later: one page, from its log.
+
+    Shows rounds, who is awaited, spent and left, transcript digests, and the size of what was opened. Only this machine
+    can reach it, and only with the whole address that is printed.
+    """
+    logs = _logs([log])
+    expect(len(logs) == 1, "the log of one site; for several: sottovoce federation watch", logs=list(map(str, logs)))
+    _watch(logs, federation or _beside(log), port, out, once)
+
+
+def federation_watch(
+    logs: Annotated[list[Path], typer.Argument(help=f"Logs, folders with {LOG}, or a folder of such folders.")],
+    federation: _Federation = None,
+    port: _Port = 0,
+    out: _Out = None,
+    once: _Once = False,
+) -> None:
+    """Look at several sites side by side, as `site watch` does at one, and whether all have heard the same."""
+    given = federation or next((found for path in logs if (found := _beside(path)) is not None), None)
+    _watch(_logs(logs), given, port, out, once)
+
+
+def _watch(logs: Sequence[Path], federation: Path | None, port: int, out: Path | None, once: bool) -> None:
+    from sottovoce.cli.demo.processes import ending_gently
+    from sottovoce.settings.disk import writable, write_whole
+
+    expect(0 <= port <= 65535, "0 <= port <= 65535", port=port)
+    with closing(Watched(logs, None if federation is None else read_terms(federation))) as watched:
+        if not once and out is None:
+            with ending_gently():
+                _serve(watched, port)
+            return
+        watched.expect_lines()
+        page = watched.page(live=False)
+        if once:
+            print(page)
+        if out is not None:
+            with writable(out):
+                write_whole(out, page.encode())
+
+
+def _serve(watched: "Watched", port: int) -> None:
+    """Until Ctrl-C, which is how it is meant to end."""
+    from sottovoce.cli.watch.serving import Board, PageServer, serving
+
+    try:
+        server = PageServer(port, lambda: watched.page(live=True), Board(watched.parts()))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"Expected a port that is free, got port={port}: {reason}. Leave --port out.") from None
+    try:
+        with serving(server, watched.look) as wait_for_the_end:
+            print(f"Open {server.url} in a browser of this machine. Ctrl-C ends it.", flush=True)
+            wait_for_the_end()
+    except KeyboardInterrupt:
+        print("No longer served.")
+
+
+# -- what is watched --------------------------------------------------------------------------------------------------
+
+
+@final
+class Watched:
+    """Logs, what they have told so far, and the page that shows it. Safe to be asked from several threads."""
+
+    def __init__(self, logs: Sequence[Path], terms: "Terms | None") -> None:
+        from threading import Lock
+
+        from sottovoce.cli.watch.reading import LogReader
+        from sottovoce.cli.watch.story import SiteStory, clean
+
+        self._terms, self._lock = terms, Lock()
+        self._sites = [(LogReader(log), SiteStory(clean(_called(log)))) for log in logs]
+        self._read()
+
+    def look(self) -> dict[str, str]:
+        """Read on; the parts of the page as they are now."""
+        with self._lock:
+            self._read()
+        return self.parts()
+
+    def parts(self) -> dict[str, str]:
+        """The parts of a live page."""
+        from sottovoce.cli.watch.page import parts
+
+        with self._lock:
+            return parts(self._stories(), self._terms, time.time(), live=True, remarks=self._remarks())
+
+    def page(self, *, live: bool) -> str:
+        """The whole page."""
+        from sottovoce.cli.watch.page import page
+
+        with self._lock:
+            return page(self._stories(), self._terms, time.time(), live=live, remarks=self._remarks())
+
+    def close(self) -> None:
+        """Let go of the logs."""
+        with self._lock:
+            for reader, _ in self._sites:
+                reader.close()
+
+    def expect_lines(self) -> None:
+        """Refuse logs in which no site has said anything: there is nothing to write down."""
+        empty = [str(reader.path) for reader, story in self._sites if story.last is None]
+        expect(not empty, "logs with lines of a site, from: sottovoce site run --log", without=empty[:5])
+
+    def _stories(self) -> "list[SiteStory]":
+        return [story for _, story in self._sites]
+
+    def _read(self) -> None:
+        for reader, story in self._sites:
+            for event in reader.events():
+                story.take(event)
+
+    def _remarks(self) -> list[str]:
+        """Which logs were not read as a whole."""
+        remarks = []
+        for reader, story in self._sites:
+            if reader.skipped:
+                remarks.append(
+                    f"The log of {story.name} is long: its first {reader.skipped / 2**20:,.0f} MiB were left out."
+                )
+            if reader.left_out:
+                remarks.append(
+                    f"Lines in the log of {story.name} that no site has written, and that were left out: "
+                    f"{reader.left_out:,}."
+                )
+        return remarks
+
+
+def read_terms(file: Path) -> "Terms":
+    """What an agreement promises, and against whom."""
+    from sottovoce.algorithms import MaskedNewton
+    from sottovoce.cli.output import up
+    from sottovoce.cli.watch.page import Terms
+    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.site.events import MASKED, OWN_NOISE
+    from sottovoce.files.models.from_site import statement_of
+    from sottovoce.privacy.statement import milestones
+
+    agreement = signing.load(file)
+    privacy = statement_of(agreement, agreement.names[0])  # the same at all sites: it follows from agreed numbers
+    masked = isinstance(agreement.algorithm, MaskedNewton)
+    lines = milestones(privacy.observers) if masked else ()
+    agreed = max((line.colluding for line in lines if line.noise >= 1), default=None)
+    return Terms(
+        digest=agreement.digest().hex(),
+        name=agreement.name,
+        way=MASKED if masked else OWN_NOISE,
+        promise=f"epsilon = {up(privacy.epsilon)} at delta = {up(privacy.delta)}",
+        prose=privacy.prose(),
+        observers={line.colluding: line.epsilon for line in lines},
+        agreed=agreed,
+    )
+
+
+def _logs(paths: Sequence[Path]) -> list[Path]:
+    """The logs that are meant, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        for log in _within(path):
+            found[log.resolve()] = None
+    return list(found)
+
+
+def _within(path: Path) -> list[Path]:
+    """A log, that of a site's folder, or those of the folders within one."""
+    if not path.is_dir():
+        known = path.exists() or path.parent.is_dir()  # a site that has not begun yet will make it
+        expect(known and not _is_special(path), "a log, or a folder that it will be in", log=str(path))
+        return [path]
+    if (path / LOG).is_file():
+        return [path / LOG]
+    inner = sorted(path.glob(f"*/{LOG}"))
+    expect(bool(inner), f"a folder with {LOG}, or with folders that have one", folder=str(path))
+    return inner
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device, which is no log."""
+    return path.exists() and not path.is_file()
+
+
+def _beside(path: Path) -> Path | None:
+    """The agreement in a folder, or beside a site's folder."""
+    folder = path if path.is_dir() else path.parent
+    return next((file for file in (folder / AGREEMENT, folder.parent / AGREEMENT) if file.is_file()), None)
+
+
+def _called(log: Path) -> str:
+    """What a site is called before its log says so: like its folder, or like its log."""
+    return log.parent.name if log.name == LOG else log.stem

@@ -1,0 +1,418 @@
+"""The page: how far the sites are, who waits for whom, what was spent, whether all heard the same, how large it was.
+
+It is for whoever runs a site. Shown are the clock, the agreed numbers, what was said, with its noise, and what the
+ledger of the rows has booked; the log holds nothing else. Names and words in a log are a stranger's: they are escaped,
+and the page may run nothing but its own few lines of script.
+"""
+
+import base64
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import NamedTuple, final
+
+from sottovoce import __version__
+from sottovoce.cli.output import down, exactly, up
+from sottovoce.cli.watch.story import SiteStory, common_run, compared
+from sottovoce.federation.site.events import MASKED, OWN_NOISE
+from sottovoce.privacy.observers import against
+from sottovoce.studies.report.rendering import TextTable, render_page, source
+
+PARTS = ("spoken", "facts", "status", "waits", "heard", "sums", "pace", "guarantee", "news")
+_NOTHING, _MOST_LINES, _MOST_POINTS, _MOST_ROWS = "–", 8, 240, 300
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 58, 12, 10, 34  # of a chart, in its own units
+
+
+@final
+@dataclass(frozen=True)
+class Terms:
+    """What an agreement says that logs do not: names, way of speaking, and against whom it holds.
+
+    Args:
+        digest: of the agreement. Logs of another one get nothing of this.
+        name: what the sites call it.
+        way: how its runs speak.
+        promise: what the whole run costs a site, in short.
+        prose: the guarantee, in words.
+        observers: epsilon by the number of colluding sites; empty where it holds against all.
+        agreed: which of these was assumed.
+    """
+
+    digest: str
+    name: str
+    way: str
+    promise: str
+    prose: str
+    observers: Mapping[int, float]
+    agreed: int | None
+
+
+@final
+class Line(NamedTuple):
+    """One curve of a chart: what it is, and its points as an SVG path."""
+
+    label: str
+    path: str
+    ends: tuple[float, float]
+
+
+@final
+class Tick(NamedTuple):
+    """A number on an axis, and where it is."""
+
+    at: float
+    text: str
+
+
+@final
+class Chart(NamedTuple):
+    """Curves over rounds, ready to be drawn."""
+
+    lines: tuple[Line, ...]
+    rounds: tuple[Tick, ...]
+    values: tuple[Tick, ...]
+    words: str
+    table: TextTable
+    width: int = _WIDTH
+    height: int = _HEIGHT
+    left: int = _LEFT
+    right: int = _WIDTH - _RIGHT
+    top: int = _TOP
+    bottom: int = _HEIGHT - _BOTTOM
+
+
+def page(stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live: bool, remarks: Sequence[str]) -> str:
+    """The whole page. A live one has a script that takes in what has changed; a written one has none."""
+    return render_page(
+        "watch.html.j2",
+        title=_title(stories, terms),
+        parts=parts(stories, terms, now, live=live, remarks=remarks),
+        live=live,
+        style=_style(),
+        script=_script(),
+        policy=None
+        if live
+        else f"default-src 'none'; style-src {_hash(_style())}; base-uri 'none'; form-action 'none'",
+        version=__version__,
+    )
+
+
+def security_policy() -> str:
+    """What a browser may do on the live page: run its script, use its style, and listen to where it came from."""
+    return (
+        f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_style())}; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _style() -> str:
+    return f"\n{source('style.css')}{source('watch.css')}"
+
+
+def _script() -> str:
+    return f"\n{source('watch.js')}"
+
+
+def _hash(text: str) -> str:
+    """By which a policy knows a script or a style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def parts(
+    stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live: bool, remarks: Sequence[str]
+) -> dict[str, str]:
+    """The parts of the page that may change, by their ids, as HTML.
+
+    Args:
+        stories: the sites, at least one.
+        terms: what was agreed, if it is known.
+        now: the time for which it is drawn, in seconds since 1970.
+        live: whether it goes on; otherwise clocks stand where the logs end.
+        remarks: what else is to be said of the logs.
+    """
+    at = [now if live else (story.last or now) for story in stories]
+    way, several = _way(stories, terms), len(stories) > 1
+    content: dict[str, dict[str, object]] = {
+        "spoken": {"words": _spoken(stories, at)},
+        "facts": {"facts": _facts(stories, terms), "remarks": [*_remarks(stories, terms), *remarks]},
+        "status": {"sites": [_status(story, now) for story, now in zip(stories, at, strict=True)], "several": several},
+        "waits": {"table": _waits(stories, at), "done": all(story.doing == "done" for story in stories)},
+        "heard": {"comparison": compared(stories), "table": _digests(stories), "several": several,
+                  "whole": way == MASKED},
+        "sums": {"chart": _sums(stories), "words": _OPENED.get(way, "")},
+        "pace": {"chart": _pace(stories)},
+        "guarantee": {"terms": _fitting(stories, terms), "table": _observers(terms)},
+        "news": {"news": _news(stories), "several": several},
+    }  # fmt: skip
+    return {name: render_page("watch_parts.html.j2", part=name, **content[name]) for name in PARTS}
+
+
+# -- what it is -------------------------------------------------------------------------------------------------------
+
+
+def _title(stories: Sequence[SiteStory], terms: Terms | None) -> str:
+    name = f": {terms.name}" if terms is not None and terms.name else ""
+    return f"Site {stories[0].name}{name}" if len(stories) == 1 else f"{len(stories)} sites{name}"
+
+
+def _facts(stories: Sequence[SiteStory], terms: Terms | None) -> list[tuple[str, str]]:
+    run = common_run(stories)
+    first = next((story for story in stories if story.run == run), stories[0])
+    ends = [story.last for story in stories if story.last is not None]
+    begun = [story.first for story in stories if story.first is not None]
+    return [
+        ("way of speaking", _WAYS.get(_way(stories, terms), _NOTHING)),
+        ("run", run[:12] or _NOTHING),
+        ("agreement", first.agreement[:12] or _NOTHING),
+        ("first line", _when(min(begun)) if begun else _NOTHING),
+        ("last line", _when(max(ends)) if ends else _NOTHING),
+    ]
+
+
+_OPENED = {
+    MASKED: "The norm of the gradient of the mean loss over all rows, as the sums have opened it, with its noise. The "
+    "first sum is of second moments, and not drawn.",
+    OWN_NOISE: "The norm of the mean of a site's own and its neighbours' models, as they were sent, with their noise.",
+}
+_WAYS = {MASKED: "masked sums", OWN_NOISE: "noise of its own at every site"}
+
+
+def _way(stories: Sequence[SiteStory], terms: Terms | None) -> str:
+    fitting = _fitting(stories, terms)
+    return fitting.way if fitting is not None else next((story.way for story in stories if story.way), "")
+
+
+def _fitting(stories: Sequence[SiteStory], terms: Terms | None) -> Terms | None:
+    """The terms, unless a log speaks of another agreement: then nothing is promised here."""
+    told = {story.agreement for story in stories if story.agreement}
+    return terms if terms is not None and told <= {terms.digest} else None
+
+
+def _remarks(stories: Sequence[SiteStory], terms: Terms | None) -> list[str]:
+    """What does not fit together."""
+    run, remarks = common_run(stories), []
+    if terms is not None and _fitting(stories, terms) is None:
+        remarks.append("A log is of another agreement than the one that was given: no guarantee is shown.")
+    remarks += [f"{s.name} is in another run, {s.run[:12]}." for s in stories if s.run and s.run != run]
+    twice = [name for name, times in Counter(s.name for s in stories).items() if times > 1]
+    remarks += [f"Several logs are of a site that calls itself {name}." for name in twice]
+    unsaid = [s.name for s in stories if s.last is not None and not s.begun]
+    remarks += [f"The log of {name} begins in the middle of a run." for name in unsaid]
+    remarks += [f"There is no line in the log of {s.name} yet." for s in stories if s.last is None]
+    return remarks
+
+
+# -- where they stand -------------------------------------------------------------------------------------------------
+
+
+class _Status(NamedTuple):
+    """One site, in words."""
+
+    name: str
+    round: int
+    rounds: int | None
+    doing: str
+    reason: str  # why it stopped
+    kind: str  # good, part, bad or nothing: the colour
+    spent: str
+    cap: str
+    at: str  # which delta
+    share: float  # of the cap that is spent, 0 to 1
+    left: str
+    promised: str
+
+
+def _status(story: SiteStory, now: float) -> _Status:
+    doing, kind = _doing(story, now)
+    share = min(story.spent / story.cap, 1.0) if story.spent is not None and story.cap else 0.0
+    return _Status(
+        name=story.name,
+        round=story.round,
+        rounds=story.rounds,
+        doing=doing,
+        reason=story.reason,
+        kind=kind,
+        spent=_shown(story.spent, up),
+        cap=_shown(story.cap, exactly),
+        at=_shown(story.cap_delta, lambda delta: f" at δ = {exactly(delta)}", "") + against(story.colluding),
+        share=share,
+        left=_shown(story.left, down),
+        promised=_at(story.epsilon, story.delta),
+    )
+
+
+def _doing(story: SiteStory, now: float) -> tuple[str, str]:
+    late = story.awaited(now)
+    if story.doing == "done":
+        without = f", without {', '.join(story.absent)}" if story.absent else ""
+        return f"done{without}", "part" if story.absent else "good"
+    if story.doing in ("stopped", "interrupted"):
+        return story.doing, "bad" if story.doing == "stopped" else "part"
+    if story.doing == "waiting":
+        return (f"waits for {', '.join(late)}", "part") if late else ("listens", "")
+    return {"computing": "computes", "listening": "listens"}.get(story.doing, "starts"), ""
+
+
+def _spoken(stories: Sequence[SiteStory], at: Sequence[float]) -> str:
+    """For those who do not see the page: told again only when it changes, so without seconds."""
+    words = [f"{story.name} {_doing(story, now)[0]}" for story, now in zip(stories, at, strict=True)]
+    return "; ".join(words[:20])
+
+
+def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> TextTable:
+    """Who is awaited, by whom, and for how long; whoever is awaited by most comes first."""
+    found: dict[str, dict[str, float]] = {}
+    for story, now in zip(stories, at, strict=True):
+        for name, seconds in story.awaited(now).items():
+            found.setdefault(name, {})[story.name] = seconds
+    order = sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    rows = [(name, ", ".join(by), _seconds(max(by.values()))) for name, by in order[:_MOST_ROWS]]
+    return TextTable(("silent", "awaited by", "for"), rows, frozenset({2}))
+
+
+# -- what they heard --------------------------------------------------------------------------------------------------
+
+
+def _digests(stories: Sequence[SiteStory]) -> TextTable:
+    """The newest rounds: the transcript of each site, shortened as people read it to each other."""
+    run = common_run(stories)
+    shown = [story for story in stories if story.run == run][:_MOST_LINES]
+    newest = sorted({k for story in shown for k in story.done}, reverse=True)[:12]
+    rows = [
+        (str(k), *(story.done[k].transcript[:16] or _NOTHING if k in story.done else _NOTHING for story in shown))
+        for k in newest
+    ]
+    return TextTable(("round", *(story.name for story in shown)), rows, frozenset({0}))
+
+
+# -- over the rounds --------------------------------------------------------------------------------------------------
+
+
+def _sums(stories: Sequence[SiteStory]) -> Chart | None:
+    run = common_run(stories)
+    series = {
+        story.name: {k: done.size for k, done in story.done.items() if done.size is not None}
+        for story in stories
+        if story.run == run
+    }
+    first = next(iter(series.values()), {})
+    if len(series) > 1 and all(other == first for other in series.values()):
+        series = {"all sites": first}
+    return _chart(series, "Size", lambda value: f"{value:.4g}")
+
+
+def _pace(stories: Sequence[SiteStory]) -> Chart | None:
+    """Seconds from the end of one round to that of the next, where both were in one go."""
+    series = {}
+    for story in stories:
+        done = sorted(story.done.items())
+        times = {k: max(now.time - then.time, 0.0) for (j, then), (k, now) in pairwise(done) if k == j + 1}
+        series[story.name] = times
+    return _chart(series, "Seconds", lambda value: f"{value:.3g}")
+
+
+def _chart(series: Mapping[str, Mapping[int, float]], meant: str, text: Callable[[float], str]) -> Chart | None:
+    """Curves over rounds; None if there is not a single point."""
+    known = {name: dict(sorted(points.items())) for name, points in series.items() if points}
+    if not known:
+        return None
+    shown = dict(list(known.items())[:_MOST_LINES])
+    rounds = [k for points in shown.values() for k in points]
+    values = [value for points in shown.values() for value in points.values()]
+    low, high = min(rounds), max(rounds)
+    top = max(values) or 1.0
+    steps, across = _steps(top), max(high - low, 1)
+
+    def place(k: int, value: float) -> tuple[float, float]:
+        x = _LEFT + (k - low) / across * (_WIDTH - _LEFT - _RIGHT)
+        y = _HEIGHT - _BOTTOM - value / steps[-1] * (_HEIGHT - _TOP - _BOTTOM)
+        return round(x, 1), round(y, 1)
+
+    lines = []
+    for name, points in shown.items():
+        thinned = _thinned(list(points.items()))
+        path = "M" + " L".join(f"{x} {y}" for x, y in (place(k, value) for k, value in thinned))
+        lines.append(Line(name, path, place(*thinned[-1])))
+    step = max(1, round(_steps(across)[1]))
+    ticks = range(-(-low // step) * step, high + 1, step) or [low]
+    left_out = f" {len(known) - len(shown)} more sites are not drawn." if len(known) > len(shown) else ""
+    return Chart(
+        lines=tuple(lines),
+        rounds=tuple(Tick(place(k, 0)[0], str(k)) for k in ticks),
+        values=tuple(Tick(place(low, value)[1], f"{value:g}") for value in steps),
+        words=f"{meant} over rounds {low} to {high}: {text(min(values))} to {text(max(values))}.{left_out}",
+        table=_numbers(shown, text),
+    )
+
+
+def _numbers(series: Mapping[str, Mapping[int, float]], text: Callable[[float], str]) -> TextTable:
+    """The points of a chart as a table, the newest first."""
+    rounds = sorted({k for points in series.values() for k in points}, reverse=True)[:_MOST_ROWS]
+    rows = [(str(k), *(text(points[k]) if k in points else _NOTHING for points in series.values())) for k in rounds]
+    return TextTable(("round", *series), rows, frozenset(range(len(series) + 1)))
+
+
+def _steps(top: float) -> list[float]:
+    """Round numbers from 0 to at least `top`, four to six of them."""
+    raw = top / 4
+    unit = 10.0 ** math.floor(math.log10(raw)) if raw > 1e-300 else 1e-300
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * (1 - 1e-9))
+    return [i * step for i in range(math.ceil(top / step * (1 - 1e-9)) + 1)]
+
+
+def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """At most so many points as can be told apart: of each stretch its first, smallest and largest, and the last."""
+    if len(points) <= _MOST_POINTS:
+        return points
+    size, kept = -(-len(points) // (_MOST_POINTS // 3)), dict[int, float]()
+    for start in range(0, len(points), size):
+        stretch = points[start : start + size]
+        for k, value in (stretch[0], min(stretch, key=_value), max(stretch, key=_value)):
+            kept[k] = value
+    kept[points[-1][0]] = points[-1][1]
+    return sorted(kept.items())
+
+
+def _value(point: tuple[int, float]) -> float:
+    return point[1]
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _observers(terms: Terms | None) -> TextTable | None:
+    if terms is None or len(terms.observers) < 2:
+        return None
+    rows = [(f"{k}{' (agreed)' if k == terms.agreed else ''}", up(epsilon)) for k, epsilon in terms.observers.items()]
+    return TextTable(("colluding sites, with the relay", "epsilon"), rows, frozenset({0, 1}))
+
+
+def _news(stories: Sequence[SiteStory]) -> list[tuple[str, str, bool, str]]:
+    """The newest first."""
+    found = [(news.time, story.name, news.bad, news.words) for story in stories for news in story.news]
+    return [(_when(time), name, bad, words) for time, name, bad, words in sorted(found, reverse=True)[:50]]
+
+
+def _when(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _seconds(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole // 60 % 60} min"
+
+
+def _shown(value: float | None, words: Callable[[float], str], nothing: str = _NOTHING) -> str:
+    return nothing if value is None else words(value)
+
+
+def _at(epsilon: float | None, delta: float | None) -> str:
+    if epsilon is None:
+        return _NOTHING
+    return exactly(epsilon) if delta is None else f"{exactly(epsilon)} at δ = {exactly(delta)}"

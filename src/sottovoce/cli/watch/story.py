@@ -1,0 +1,287 @@
+"""What the lines of a log add up to, for one site and for several: how far they are, who waits, what was heard.
+
+Lines are taken as those of a stranger: a field that is not what it should be counts as missing, words are cut to a
+length and hold nothing that is not seen. Only the fields that are named here are kept, and how many of each is bounded.
+"""
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, final
+
+from sottovoce.cli.watch.reading import Event
+from sottovoce.federation.site.events import MASKED, OWN_NOISE
+
+MOST_ROUNDS, MOST_DIGESTS = 20_000, 40_000  # that are remembered of a site, the newest
+MOST_NAMES = 1000  # in one line
+MOST_NEWS = 50
+LATE = 3.0  # seconds after which a neighbour is called awaited
+_MOST_WORDS = 400
+
+
+@final
+class RoundDone(NamedTuple):
+    """A round that was taken in; see `federation.site.events.Taken`."""
+
+    time: float
+    transcript: str
+    heard: Mapping[str, str]
+    size: float | None
+
+
+@final
+class News(NamedTuple):
+    """Something that people should know of."""
+
+    time: float
+    bad: bool
+    words: str
+
+
+@final
+@dataclass
+class SiteStory:
+    """One site in its last run, as far as its log tells. What was not told is None, or empty.
+
+    Attributes:
+        name: of the site; until the log says it, what the file is called.
+        begun: whether the log holds the beginning, or a resumption, of this run.
+        doing: "starting", "computing", "listening", "waiting", "done", or what stopped it.
+        waits: the seconds for which neighbours have been silent, as of `waits_since`.
+        last: time of the last line; first: of the first one of this run.
+    """
+
+    name: str
+    begun: bool = False
+    run: str = ""
+    agreement: str = ""
+    neighbours: tuple[str, ...] = ()
+    rounds: int | None = None
+    round: int = 0
+    policy: str = ""
+    epsilon: float | None = None
+    delta: float | None = None
+    spent: float | None = None
+    cap: float | None = None
+    cap_delta: float | None = None
+    left: float | None = None  # the largest run that would still fit: costs do not just add up
+    colluding: int | None = None  # against how many colluding sites this holds; None: against everybody
+    way: str = ""
+    doing: str = "starting"
+    reason: str = ""
+    waits: Mapping[str, float] = field(default_factory=dict)
+    waits_since: float = 0.0
+    absent: tuple[str, ...] = ()
+    done: dict[int, RoundDone] = field(default_factory=dict)
+    news: deque[News] = field(default_factory=lambda: deque(maxlen=MOST_NEWS))
+    first: float | None = None
+    last: float | None = None
+    _digests: int = field(default=0, repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether this process has said its last word."""
+        return self.doing in ("done", "stopped", "interrupted")
+
+    def awaited(self, now: float) -> dict[str, float]:
+        """Neighbours that it waits for and has for more than a moment, with the seconds; `now` is a time."""
+        if self.doing != "waiting":
+            return {}
+        more = max(now - self.waits_since, 0.0)
+        return {name: seconds + more for name, seconds in self.waits.items() if seconds + more >= LATE}
+
+    # -- one line -----------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """The next line."""
+        told = {
+            "began": self._began, "published": self._published, "waiting": self._waiting, "refused": self._refused,
+            "noticed": self._noticed, "dropped": self._dropped, "round done": self._round_done,
+            "finished": self._finished, "stopped": self._stopped, "interrupted": self._stopped,
+            "server silent": self._server, "server away": self._server, "server back": self._server,
+        }.get(event.name)  # fmt: skip
+        if told is None:
+            return
+        self.first = event.time if self.first is None else self.first
+        self.last = event.time
+        told(event)
+
+    def _began(self, event: Event) -> None:
+        fields, run = event.fields, _word(event.fields, "run")
+        if run != self.run:
+            self.done.clear()
+            self.news.clear()
+            self._digests, self.way, self.absent, self.first = 0, "", (), event.time
+        self.begun, self.run, self.reason = True, run, ""
+        self.name = _word(fields, "site") or self.name
+        self.agreement, self.policy = _word(fields, "agreement"), _word(fields, "policy")
+        neighbours = fields.get("neighbours")
+        self.neighbours = tuple(map(clean, neighbours[:MOST_NAMES])) if isinstance(neighbours, list) else ()
+        self.rounds, self.round = _whole(fields, "rounds") or None, _whole(fields, "done") or 0
+        self.epsilon, self.delta = _number(fields, "epsilon"), _number(fields, "delta")
+        self._book(fields)
+        self._turn_to("computing")
+
+    def _published(self, event: Event) -> None:
+        del event
+        self._turn_to("listening")
+
+    def _waiting(self, event: Event) -> None:
+        silent = event.fields.get("silent")
+        found = _names(silent, _finite) if isinstance(silent, dict) else {}
+        self._turn_to("waiting")
+        self.waits, self.waits_since = found, event.time
+
+    def _round_done(self, event: Event) -> None:
+        fields, k = event.fields, _whole(event.fields, "round")
+        if not k:
+            return
+        self.round, self.way = k, _word(fields, "way") if fields.get("way") in (MASKED, OWN_NOISE) else self.way
+        heard = fields.get("heard")
+        digests = _names(heard, _digest) if isinstance(heard, dict) else {}
+        done = RoundDone(event.time, _digest(fields.get("transcript")) or "", digests, _number(fields, "size"))
+        self._remember(k, done)
+        self._book(fields)
+        self._turn_to("computing")
+
+    def _remember(self, k: int, done: RoundDone) -> None:
+        """Add a round, and forget the oldest ones if there are too many."""
+        self._forget(k)
+        self.done[k] = done
+        self._digests += len(done.heard)
+        while len(self.done) > MOST_ROUNDS or self._digests > MOST_DIGESTS:
+            self._forget(next(iter(self.done)))
+
+    def _forget(self, k: int) -> None:
+        before = self.done.pop(k, None)
+        self._digests -= 0 if before is None else len(before.heard)
+
+    def _finished(self, event: Event) -> None:
+        absent = event.fields.get("absent")
+        self.absent = tuple(clean(name) for name in islice(absent, MOST_NAMES)) if isinstance(absent, dict) else ()
+        self._turn_to("done")
+
+    def _stopped(self, event: Event) -> None:
+        self._turn_to(event.name)
+        self.reason = _word(event.fields, "reason") or _word(event.fields, "kind")
+        self._add(event, event.name == "stopped", f"{event.name}: {self.reason}")
+
+    def _refused(self, event: Event) -> None:
+        f = event.fields
+        words = f"refused a message of {_word(f, 'sender')} in round {_whole(f, 'round')}: {_word(f, 'reason')}"
+        self._add(event, True, words)
+
+    def _noticed(self, event: Event) -> None:
+        self._add(event, False, f"{_word(event.fields, 'sender')} {_word(event.fields, 'text')}")
+
+    def _dropped(self, event: Event) -> None:
+        f = event.fields
+        self._add(event, True, f"going on without {_word(f, 'neighbour')} since round {_whole(f, 'round')}")
+
+    def _server(self, event: Event) -> None:
+        back = event.name == "server back"
+        reason = _word(event.fields, "reason") or "the message server does not answer"
+        self._add(event, not back, "the message server answers again" if back else reason)
+
+    def _book(self, fields: Mapping[str, object]) -> None:
+        self.spent, self.cap, self.cap_delta, self.left = (
+            _number(fields, key) for key in ("spent", "cap", "cap_delta", "left")
+        )
+        self.colluding = _whole(fields, "colluding")
+
+    def _turn_to(self, doing: str) -> None:
+        self.doing, self.waits = doing, {}
+
+    def _add(self, event: Event, bad: bool, words: str) -> None:
+        self.news.append(News(event.time, bad, words))
+
+
+# -- several sites ----------------------------------------------------------------------------------------------------
+
+
+@final
+class Difference(NamedTuple):
+    """A message of which not everyone has heard the same, or "" for the whole transcript: who heard what, by digest."""
+
+    round: int
+    sender: str
+    heard: Mapping[str, tuple[str, ...]]
+
+
+@final
+class Comparison(NamedTuple):
+    """What several sites heard, held against each other."""
+
+    rounds: int  # in which anything was heard by two of them
+    first: int  # of these, as far as they are remembered; 0 for none
+    latest: int
+    differences: tuple[Difference, ...]
+
+
+def common_run(stories: Iterable[SiteStory]) -> str:
+    """The run that most of them are in; of several the one that was told first."""
+    runs = Counter(story.run for story in stories if story.run)
+    return runs.most_common(1)[0][0] if runs else ""
+
+
+def compared(stories: Iterable[SiteStory]) -> Comparison:
+    """Whether all who heard a message heard the same; with masked sums, whether their transcripts are the same."""
+    among = list(stories)
+    run, heard = common_run(among), dict[tuple[int, str], dict[str, list[str]]]()
+    for story in among:
+        if story.run == run:
+            for k, done in story.done.items():
+                whole = {"": done.transcript} if story.way == MASKED and done.transcript else {}
+                for sender, digest in (*done.heard.items(), *whole.items()):
+                    heard.setdefault((k, sender), {}).setdefault(digest, []).append(story.name)
+    rounds = {k for (k, _), by in heard.items() if sum(map(len, by.values())) > 1}
+    differences = tuple(
+        Difference(k, sender, {digest: tuple(names) for digest, names in by.items()})
+        for (k, sender), by in sorted(heard.items())
+        if len(by) > 1
+    )
+    return Comparison(len(rounds), min(rounds, default=0), max(rounds, default=0), differences)
+
+
+# -- fields of a stranger ---------------------------------------------------------------------------------------------
+
+
+def clean(value: object) -> str:
+    """Words that can be shown: of one line, not too long, nothing in them that turns or hides other words."""
+    text = value if isinstance(value, str) else ""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[:_MOST_WORDS])
+    return shown + ("…" if len(text) > _MOST_WORDS else "")
+
+
+def _word(fields: Mapping[str, object], key: str) -> str:
+    return clean(fields.get(key))
+
+
+def _whole(fields: Mapping[str, object], key: str) -> int | None:
+    value = fields.get(key)
+    return value if type(value) is int and 0 <= value <= 10**9 else None
+
+
+def _number(fields: Mapping[str, object], key: str) -> float | None:
+    return _finite(fields.get(key))
+
+
+def _finite(value: object) -> float | None:
+    """A finite number >= 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1e300:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _digest(value: object) -> str | None:
+    """Sixty-four hexadecimal digits, or nothing."""
+    fits = isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
+    return str(value) if fits else None
+
+
+def _names(found: Mapping[Any, object], read: Any) -> dict[str, Any]:
+    """By name, what can be read; the rest is left out."""
+    pairs = ((clean(name), read(value)) for name, value in islice(found.items(), MOST_NAMES))
+    return {name: value for name, value in pairs if value is not None}

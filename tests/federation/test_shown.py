@@ -1,0 +1,69 @@
+"""What a site tells its watchers of a round: the same of one message at all sites, and nothing but what was opened."""
+
+import asyncio
+import hashlib
+
+import numpy as np
+import pytest
+
+import sottovoce as sv
+from helpers.network_worlds import LyingWorld, play
+from helpers.site_runs import Federation
+from sottovoce.federation.site.events import MASKED, OWN_NOISE, Watcher
+
+SIZES = (30, 200, 17, 80, 25)
+
+
+class Notes(Watcher):
+    """Everything that was told of rounds."""
+
+    def __init__(self):
+        self.taken = {}
+
+    def round_done(self, k, spending, taken):  # noqa: ARG002
+        self.taken[k] = taken
+
+
+def run(federation):
+    """All sites to their end: what each was told, what each ends with, and the messages as they lay on the server."""
+    notes, world = {name: Notes() for name in federation.names}, LyingWorld()
+
+    async def scene():
+        ends = await asyncio.gather(*(federation.site(n, world, watcher=notes[n]) for n in federation.names))
+        return dict(zip(federation.names, ends, strict=True))
+
+    return notes, play(scene()), world
+
+
+def test_with_masked_sums_all_sites_tell_the_same():
+    algorithm = sv.MaskedNewton(rounds=4, epsilon=1.5, delta=1e-5, colluding=1, least_sites=5, total_rows=sum(SIZES))
+    with Federation(sv.graphs.complete(5), SIZES, algorithm) as federation:
+        notes, ends, _ = run(federation)
+    told = [note.taken for note in notes.values()]
+    assert all(other == told[0] for other in told)
+    assert {taken.way for taken in told[0].values()} == {MASKED}
+    assert [taken.size is None for taken in told[0].values()] == [True, False, False, False]
+    assert len({taken.transcript for taken in told[0].values()}) == 4
+    last = ends["berlin"].state.gradient
+    assert told[0][4].size == pytest.approx(float(np.linalg.norm(last)), rel=1e-12)
+    assert set(told[0][1].heard) == set(federation.names)
+
+
+def test_with_noise_of_its_own_two_sites_tell_the_same_of_a_third():
+    algorithm = sv.IPADMM(epsilon=1.5, delta=1e-5, rounds=3, local_steps=2, rho=0.1, diameter=3.0)
+    with Federation(sv.graphs.ring(5), SIZES, algorithm) as federation:
+        notes, ends, world = run(federation)
+        hears = {name: {name, *federation.agreement.neighbours(name)} for name in federation.names}
+    by_sender = {}
+    for name, note in notes.items():
+        for k, taken in note.taken.items():
+            assert taken.way == OWN_NOISE
+            assert set(taken.heard) == hears[name]
+            for sender, digest in taken.heard.items():
+                by_sender.setdefault((k, sender), set()).add(digest)
+    assert {len(digests) for digests in by_sender.values()} == {1}
+    assert len(by_sender) == 15
+    for name, end in ends.items():
+        assert notes[name].taken[3].size == pytest.approx(float(np.linalg.norm(end.model)), rel=1e-12)
+    messages = {hashlib.sha256(data).hexdigest() for _, data in world.sent}
+    assert {digest for digests in by_sender.values() for digest in digests} <= messages
