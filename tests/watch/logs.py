@@ -28,7 +28,8 @@ def digest(number):
 
 def done(k, second=0.0, **fields):
     told = {
-        "round": k, "spent": 0.5 + k / 16, "cap": 2.0, "cap_delta": 1e-4, "left": 1.6 - k / 16, "way": "masked sums", "transcript": digest(k),
+        "round": k, "spent": 0.5 + k / 16, "cap": 2.0, "cap_delta": 1e-4, "left": 1.6 - k / 16,
+        "way": "masked sums", "transcript": digest(k),
         "heard": {name: digest(100 * k + i) for i, name in enumerate(("berlin", "oslo", "rome"))}, "size": 1 / k,
     }  # fmt: skip
     return line("round done", second, **(told | fields))
