@@ -2,7 +2,7 @@
 
 import json
 
-RUN, AGREEMENT, DIGEST = "ab" * 16, "cd" * 32, "{:02x}"
+RUN, AGREEMENT = "ab" * 16, "cd" * 32
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e"
 
 

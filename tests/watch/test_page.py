@@ -112,6 +112,7 @@ def test_terms_are_read_off_an_agreement(tmp_path):
     terms = read_terms(tmp_path / "federation.toml")
     assert terms.name == made.name
     assert (terms.digest, terms.way, terms.agreed) == (made.digest().hex(), "masked sums", 1)
+    assert terms.promise.endswith(", if at most 1 site colluded with whoever carries the messages")
     statement = algorithm.statement(made.public_oracle("berlin"))
     assert terms.observers == {line.colluding: line.epsilon for line in statement.observers}
 

@@ -167,7 +167,7 @@ class Watched:
 def read_terms(file: Path) -> "Terms":
     """What an agreement promises, and against whom."""
     from sottovoce.algorithms import MaskedNewton
-    from sottovoce.cli.output import up
+    from sottovoce.cli.output import counted, up
     from sottovoce.cli.watch.page import Terms
     from sottovoce.federation.agreement import signing
     from sottovoce.federation.site.events import MASKED, OWN_NOISE
@@ -179,11 +179,15 @@ def read_terms(file: Path) -> "Terms":
     masked = isinstance(agreement.algorithm, MaskedNewton)
     lines = milestones(privacy.observers) if masked else ()
     agreed = max((line.colluding for line in lines if line.noise >= 1), default=None)
+    # Never without what it rests on.
+    condition = (
+        "" if agreed is None else f", if at most {counted(agreed, 'site')} colluded with whoever carries the messages"
+    )
     return Terms(
         digest=agreement.digest().hex(),
         name=agreement.name,
         way=MASKED if masked else OWN_NOISE,
-        promise=f"epsilon = {up(privacy.epsilon)} at delta = {up(privacy.delta)}",
+        promise=f"epsilon = {up(privacy.epsilon)} at delta = {up(privacy.delta)}{condition}",
         prose=privacy.prose(),
         observers={line.colluding: line.epsilon for line in lines},
         agreed=agreed,

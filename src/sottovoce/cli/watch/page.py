@@ -36,7 +36,7 @@ class Terms:
         digest: of the agreement. Logs of another one get nothing of this.
         name: what the sites call it.
         way: how its runs speak.
-        promise: what the whole run costs a site, in short.
+        promise: what the whole run costs a site, in short, and under which condition.
         prose: the guarantee, in words.
         observers: epsilon by the number of colluding sites; empty where it holds against all.
         agreed: which of these was assumed.
