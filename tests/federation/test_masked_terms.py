@@ -299,6 +299,20 @@ def test_drafts_that_leave_something_open_are_refused(place, argv, message):
     assert not (place / "federation.toml").exists()
 
 
+def test_an_agreement_holds_the_number_of_exchanges_that_a_draft_found(place):
+    run("new", "--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS)
+    text = (place / "federation.toml").read_text()
+    a = signing.loads(text)
+    open_ = replace(a.algorithm, rounds=None)
+    found = open_.exchanges(sum(site.rows for site in a.sites), a.features, len(a.sites))
+    assert a.algorithm.rounds == found
+    assert f"\nrounds = {found}\n" in text
+    with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
+        replace(a, algorithm=open_)
+    with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
+        signing.loads(text.replace(f"\nrounds = {found}\n", "\n"))
+
+
 def test_members_without_masks_stay_as_they_were():
     _, sites = members()
     assert "mask" not in signing.dumps(agreement(sites))

@@ -18,7 +18,7 @@ from sottovoce.privacy.statement import milestones
 
 
 def statement(**options):
-    algorithm = sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 2, **options})
+    algorithm = sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 2, "rounds": 11, **options})
     sites = problems.sites(np.random.default_rng(0), (9,) * 12)
     return algorithm.statement(algorithm.oracle(sites, sv.graphs.complete(12)))
 

@@ -235,7 +235,7 @@ class Agreement:
         """What drawing noise on a grid adds to delta at every site, at most; see `privacy.accounting.gaussian`."""
         a = self.algorithm
         if isinstance(a, MaskedNewton):
-            sizes = [a.numbers(k, self.features) for k in range(1, a.rounds + 1)]
+            sizes = [a.numbers(k, self.features) for k in range(1, a.opened + 1)]
             draws = sum(sizes) + a.spare * max(sizes)
             return shared_delta(draws, 2.0**self.grid_bits, a.honest(len(self.sites)), a.epsilon)
         draws = a.rounds * a.draws_per_round * self.model_size
