@@ -20,7 +20,7 @@ LOSSES = [sv.losses.Logistic(), sv.losses.SmoothedHinge(), sv.losses.Huber(thres
 
 
 def made(**options):
-    return sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 1, **options})
+    return sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 1, "rounds": 11, **options})
 
 
 def site_of(algorithm, sizes=SIZES, d=5):
@@ -105,7 +105,7 @@ def test_any_number_of_sites(n, rows):
 
 
 def test_one_site_is_a_curator_with_the_noise_of_one():
-    algorithm = sv.MaskedNewton(epsilon=1.0)
+    algorithm = sv.MaskedNewton(epsilon=1.0, rounds=11)
     site = site_of(algorithm, (50,))
     assert algorithm.colluders(1) == 0
     assert algorithm.noise_seen(site, Observer(0)) == 1
@@ -141,13 +141,13 @@ def test_each_line_of_the_table_is_the_price_of_the_noise_that_is_not_known(k):
 
 
 def test_the_table_rises_and_meets_what_was_asked_for_at_the_agreed_number():
-    algorithm = sv.MaskedNewton(epsilon=1.0, colluding=20)
+    algorithm = sv.MaskedNewton(epsilon=1.0, colluding=20, rounds=11)
     statement = algorithm.statement(site_of(algorithm, (3,) * 100))
     told = [line.epsilon for line in statement.observers]
     assert told == sorted(told)
     assert told[20] == statement.epsilon == pytest.approx(1.0)
     assert (round(told[50], 2), round(told[99], 1)) == (1.30, 12.5)
-    fewer = sv.MaskedNewton(epsilon=1.0, colluding=20, least_sites=80)
+    fewer = sv.MaskedNewton(epsilon=1.0, colluding=20, least_sites=80, rounds=11)
     told = [line.epsilon for line in fewer.statement(site_of(fewer, (3,) * 100)).observers]
     assert (round(told[50], 2), round(told[79], 1)) == (1.47, 10.5)
     assert told[79] == told[99]
@@ -211,6 +211,26 @@ def test_the_same_noise_in_a_smaller_set_would_give_a_site_away():
 )  # fmt: skip
 def test_exchanges_follow_from_public_numbers(epsilon, rows, features, expected):
     assert made(epsilon=epsilon, colluding=20).exchanges(rows, features, 100) == expected
+
+
+def test_the_number_of_exchanges_is_open_until_rows_are_known():
+    algorithm = made(rounds=None)
+    assert sv.MaskedNewton().rounds is None
+    with pytest.raises(sv.InputError, match=r"Expected a number of exchanges, got rounds=None.*bound_to"):
+        algorithm.statement(site_of(algorithm))
+    bound = algorithm.bound_to(80, 5, 4)
+    assert bound.rounds == algorithm.exchanges(80, 5, 4)
+    assert bound.bound_to(10**6, 90, 7) is bound  # a number that was given, or found, stays
+    assert sv.IPADMM(rounds=7).bound_to(80, 5, 4).rounds == 7
+
+
+def test_a_simulation_binds_it_to_its_rows():
+    sites = problems.sites(np.random.default_rng(1), SIZES)
+    found = made(rounds=None).exchanges(sum(SIZES), 5, 4)
+    ours = sv.simulate(made(rounds=None), sites, ALL, seed=1)
+    assert ours.rounds == found
+    assert f"at each of {found - 1} public models" in ours.privacy.released
+    np.testing.assert_array_equal(ours.last, sv.simulate(made(rounds=found), sites, ALL, seed=1).last)
 
 
 def test_more_colluders_are_more_noise_and_never_more_exchanges():

@@ -1,12 +1,16 @@
 """Every device gives the plain path's numbers: to 1e-10 in double precision, to rounding in single precision."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import sottovoce as sv
 from helpers import every, problems
+from sottovoce.algorithms.masked import WIDEST_MATRIX
+from sottovoce.algorithms.stepping import Stepping
 
 SIZES = (3, 40, 8, 1, 17)
 GRAPH = sv.graphs.from_edges(5, [(0, 1), (1, 2), (2, 3), (1, 3), (3, 4)])
@@ -23,7 +27,6 @@ VARIANTS = {
     "weights by squared rows, batches": {"weights": "squared", "batch_size": 3},
     "weights, clipped, Poisson": {"weights": "rows", "batch_size": 1, "sampling": "poisson", "max_grad_norm": 0.1},
 }
-# A GPU refuses these: tests/sensitivity/test_tight.py.
 TIGHT = {
     "full": {},
     "batches, clipped": {"batch_size": 3, "max_grad_norm": 0.7},
@@ -53,12 +56,108 @@ def test_double_precision(device, sparse, variant):
     assert_same(models(device, sparse=sparse, **options), models("plain", sparse=sparse, **options), 1e-10)
 
 
+@pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("runs", [1, 20])
 @pytest.mark.parametrize("variant", TIGHT)
-def test_noise_that_follows_the_model(dtype, runs, variant):
+def test_noise_that_follows_the_model(device, dtype, runs, variant):
     options = {**TIGHT[variant], "sensitivity": "tight", "runs": runs}
-    assert_same(models("cpu", dtype, **options), models("plain", **options), 1e-10 if dtype == "float64" else 3e-5)
+    assert_same(models(device, dtype, **options), models("plain", **options), 1e-10 if dtype == "float64" else 3e-5)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+def test_noise_that_follows_models_which_fill_no_shared_memory(device):
+    """With so many coordinates the kernel keeps its models elsewhere, in columns that are further apart."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(12, 700)) / 30
+    sites = sv.Sites([a[:5], a[5:]], [np.sign(a[:5, 0]), np.sign(a[5:, 0])])
+    algorithm = sv.IPADMM(rounds=2, local_steps=2, diameter=5.0, sensitivity="tight")
+    made = [
+        sv.simulate(algorithm, sites, sv.graphs.complete(2), runs=3, seed=1, device=name) for name in (device, "plain")
+    ]
+    assert_same(*made, 1e-10)
+
+
+FOLLOWING = every.algorithms(
+    {"rounds": 3, "local_steps": 2, "diameter": 5.0, "sensitivity": "tight"},
+    lambda line: issubclass(line.kind, sv.IPADMM | Stepping),
+    forms=("fair",),
+)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_every_algorithm_whose_noise_follows_the_model(device, sparse, name):
+    sites = problems.sites(np.random.default_rng(2), SIZES, d=9, sparse=sparse)
+    algorithm, graph = FOLLOWING[name], every.graph_for(FOLLOWING[name], GRAPH)
+    ours, theirs, plain = (
+        sv.simulate(a, sites, graph, runs=3, seed=5, device=where)
+        for a, where in ((algorithm, device), (algorithm, "plain"), (replace(algorithm, sensitivity="plain"), device))
+    )
+    assert_same(ours, theirs, 1e-10)
+    assert np.abs(ours.last - plain.last).max() > 1e-3 * np.abs(plain.last).max()  # it is not the plain noise
+
+
+# -- sums over all sites ----------------------------------------------------------------------------------------------
+
+SUMS = {
+    "full": {},
+    "clipped": {"max_grad_norm": 0.3},
+    "regularised": {"lam": 0.3},
+    "no noise": {"epsilon": math.inf},
+    "who may collude": {"colluding": 1, "least_sites": 4, "spare": 2, "worst_case_epsilon": 2.0},
+}
+SUMMED = [*every.SMOOTH, sv.losses.Softmax(3)]
+
+
+def sums(device, dtype="float64", sparse=True, runs=3, loss=SUMMED[0], d=9, **options):
+    """A run of masked sums. The rows are the same for all devices."""
+    rng = np.random.default_rng(4)
+    features, labels = problems.lists(rng, SIZES, d=d, classes=isinstance(loss.labels, sv.losses.Signs))
+    if loss.outputs > 1:
+        labels = [rng.integers(loss.outputs, size=len(a)).astype(float) for a in features]
+    held = sv.Sites([sp.csr_array(a) for a in features] if sparse else features, labels)
+    algorithm = sv.MaskedNewton(**{"epsilon": 8.0, "rounds": 6, "loss": loss, "colluding": 1, **options})
+    return sv.simulate(algorithm, held, sv.graphs.complete(5), runs=runs, seed=3, device=device, dtype=dtype)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("variant", SUMS)
+@pytest.mark.parametrize("loss", SUMMED, ids=lambda loss: loss.name)
+def test_masked_sums(device, sparse, variant, loss):
+    options = {**SUMS[variant], "sparse": sparse, "loss": loss}
+    assert_same(sums(device, **options), sums("plain", **options), 1e-9)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("runs", [1, 20])
+@pytest.mark.parametrize("loss", SUMMED, ids=lambda loss: loss.name)
+def test_masked_sums_in_single_precision(device, runs, loss):
+    """Gradients are rounded, sums are not: what is left is the rounding of one number at a time."""
+    assert_same(sums(device, "float32", runs=runs, loss=loss), sums("plain", runs=runs, loss=loss), 1e-4)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("runs", [1, 4])
+@pytest.mark.parametrize("loss", [SUMMED[0], SUMMED[-1]], ids=lambda loss: loss.name)
+def test_masked_sums_of_wide_tables_whose_moments_are_a_diagonal(device, sparse, dtype, runs, loss):
+    options = {"sparse": sparse, "runs": runs, "loss": loss, "d": WIDEST_MATRIX + 2, "rounds": 4}
+    assert_same(sums(device, dtype, **options), sums("plain", **options), 1e-9 if dtype == "float64" else 1e-4)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+def test_sums_by_parts_are_the_sums(device, sparse, monkeypatch):
+    """A GPU takes some rows at a time; here so few that there are many parts, the last of them short."""
+    monkeypatch.setattr("sottovoce.oracle.cuda._SUMMED_AT_ONCE", 7 * 9)
+    assert_same(sums(device, sparse=sparse), sums("plain", sparse=sparse), 1e-9)
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", every.DEVICES)

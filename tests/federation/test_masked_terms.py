@@ -3,7 +3,7 @@
 import re
 from contextlib import nullcontext
 from dataclasses import fields, replace
-from math import inf
+from math import inf, isinf
 
 import numpy as np
 import pytest
@@ -23,8 +23,9 @@ from sottovoce.federation.agreement.exchange import MaskKey, Seed
 from sottovoce.federation.site.letters import sum_size
 from sottovoce.federation.transport import server
 from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Kind, Slot, sealed_size
+from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy.accounting.gaussian import shared_delta
-from sottovoce.privacy.observers import Observer
+from sottovoce.privacy.observers import Observer, seen
 
 GO_ON = LostNeighbour(policy="go-on", wait_seconds=60, go_on_after_round=0)
 FIVE_SITES = masked_members(FIVE, (30, 20, 25, 40, 10))[2]
@@ -179,6 +180,33 @@ def test_the_grid_is_paid_for_in_every_attempt():
     assert 0 < a.grid_delta < 1e-9 * a.algorithm.delta
 
 
+def test_every_line_of_a_site_s_statement_pays_for_its_own_grid():
+    a = masked_agreement(FIVE_SITES, algorithm={"epsilon": 4.0, "worst_case_epsilon": 9.0})
+    numbers, n = 15 + 3 * 5, 5
+    shares = [max(1, n - k) for k in range(n)]
+    own = [a.grid_delta_against(k, 7.0) for k in range(n)]
+    assert own == [shared_delta(numbers, 2.0**30, m, 7.0) for m in shares]
+    assert own[-1] == pytest.approx(4 * own[1], rel=1e-9)
+    # What is reserved is enough for both promises: that against one colluding site, and that against all others.
+    assert (
+        a.grid_delta == max(a.grid_delta_against(1, 4.0), a.grid_delta_against(4, 9.0)) > a.grid_delta_against(1, 4.0)
+    )
+    told = statement_of(a, "rome")
+    for line in told.observers:
+        left = told.delta - a.grid_delta_against(line.colluding, line.epsilon)
+        assert seen(told.event, line.noise, left) <= line.epsilon
+    assert told.observers[-1].epsilon <= 9.0
+
+
+def test_a_line_whose_grid_takes_all_of_delta_promises_nothing():
+    """A large epsilon against one share: even 2^30 steps of noise are too coarse for it."""
+    a = masked_agreement(FIVE_SITES, algorithm={"epsilon": 30.0, "delta": 1e-7, "colluding": 1})
+    last = statement_of(a, "rome").observers[-1]
+    assert a.algorithm.statement(a.public_oracle("rome")).observers[-1].epsilon > 50
+    assert isinf(last.epsilon)
+    assert last.to_dict()["epsilon"] is None
+
+
 def test_a_worst_case_holds_against_all_others():
     a = masked_agreement(FIVE_SITES, algorithm={"worst_case_epsilon": 2.0})
     site = a.public_oracle("berlin")
@@ -285,6 +313,20 @@ def test_drafts_that_leave_something_open_are_refused(place, argv, message):
     with pytest.raises(SottovoceError, match=message):
         run("new", *argv, *ARRAYS)
     assert not (place / "federation.toml").exists()
+
+
+def test_an_agreement_holds_the_number_of_exchanges_that_a_draft_found(place):
+    run("new", "--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS)
+    text = (place / "federation.toml").read_text()
+    a = signing.loads(text)
+    open_ = replace(a.algorithm, rounds=None)
+    found = open_.exchanges(sum(site.rows for site in a.sites), a.features, len(a.sites))
+    assert a.algorithm.rounds == found
+    assert f"\nrounds = {found}\n" in text
+    with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
+        replace(a, algorithm=open_)
+    with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
+        signing.loads(text.replace(f"\nrounds = {found}\n", "\n"))
 
 
 def test_members_without_masks_stay_as_they_were():

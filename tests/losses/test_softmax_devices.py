@@ -114,6 +114,20 @@ def test_every_algorithm_that_follows_gradients_takes_it(name):
     assert_same(ours, theirs, 1e-12)
 
 
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("classes", "runs"), [(2, 1), (3, 5), (17, 2)])
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_masked_sums_of_any_number_of_classes_and_runs(device, dtype, classes, runs, clip):
+    held = sites(np.random.default_rng(1), d=D, classes=classes, sparse=True)
+    algorithm = sv.MaskedNewton(loss=Softmax(classes), epsilon=8.0, rounds=5, colluding=1, max_grad_norm=clip)
+    ours, theirs = (
+        sv.simulate(algorithm, held, sv.graphs.complete(5), runs=runs, seed=3, device=where, dtype=precision)
+        for where, precision in ((device, dtype), ("plain", "float64"))
+    )
+    assert_same(ours, theirs, 1e-9 if dtype == "float64" else 1e-4)
+
+
 @pytest.mark.parametrize("device", ["plain", "cpu"])
 def test_ipadmm_on_a_ring_finds_the_pooled_optimum(device):
     features, labels = lists(np.random.default_rng(3), (4, 30, 9, 17, 1, 12))

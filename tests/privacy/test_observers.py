@@ -2,8 +2,10 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import combinations
 
+import mpmath as mp
 import networkx as nx
 import numpy as np
 import pytest
@@ -13,12 +15,12 @@ from helpers import problems
 from sottovoce.algorithms import registry
 from sottovoce.privacy import Gaussian, Laplace, PrivacyStatement, Repeated, SampledGaussian, Sampling, epsilon
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
-from sottovoce.privacy.observers import Sight, shares_left, smallest_part, weakened
+from sottovoce.privacy.observers import Sight, on_a_grid, seen, shares_left, smallest_part, weakened
 from sottovoce.privacy.statement import milestones
 
 
 def statement(**options):
-    algorithm = sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 2, **options})
+    algorithm = sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 2, "rounds": 11, **options})
     sites = problems.sites(np.random.default_rng(0), (9,) * 12)
     return algorithm.statement(algorithm.oracle(sites, sv.graphs.complete(12)))
 
@@ -172,11 +174,99 @@ def test_a_sum_of_discrete_gaussians_is_nearly_one(shares):
     assert 1e-8 < apart <= 10 * (shares - 1) * math.exp(-(math.pi**2))
 
 
+def hockey_stick(p, shift, epsilon):
+    """The delta at which whole-numbered noise of that law hides a step of so many grid units, by adding up."""
+    away = [mp.mpf(0)] * shift
+    first, second = [*p, *away], [*away, *p]
+    return mp.fsum(max(x - mp.e**epsilon * y, 0) for x, y in zip(first, second, strict=True))
+
+
+def exact_delta(mu, epsilon):
+    """Of one Gaussian release, in 50 digits."""
+    mu, epsilon = mp.mpf(mu), mp.mpf(epsilon)
+    return mp.ncdf(-epsilon / mu + mu / 2) - mp.e**epsilon * mp.ncdf(-epsilon / mu - mu / 2)
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3])
+@pytest.mark.parametrize("shares", [1, 2, 4])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 5.0])
+def test_shares_on_a_grid_hide_what_the_bound_says(scale, shares, epsilon):
+    """The sum of the shares itself, convolved in 50 digits, against a Gaussian and what is added to its delta."""
+    with mp.workdps(50):
+        reach = 16 * scale
+        weights = [mp.e ** (-mp.mpf(y * y) / (2 * scale**2)) for y in range(-reach, reach + 1)]
+        share = [w / mp.fsum(weights) for w in weights]
+        law = share
+        for _ in range(shares - 1):
+            law = [
+                mp.fsum(law[i - j] * share[j] for j in range(len(share)) if 0 <= i - j < len(law))
+                for i in range(len(law) + len(share) - 1)
+            ]
+        for step in (1, 3):
+            ideal = exact_delta(step / (math.sqrt(shares) * scale), epsilon)
+            assert hockey_stick(law, step, epsilon) <= ideal + shared_delta(1, float(scale), shares, epsilon)
+
+
 def test_what_shares_on_a_grid_cost():
     assert shared_delta(10_000, 2.0**30, 80, 1.0) < 1e-16
     one = shared_delta(100, 50.0, 1, 1.0)
-    assert one >= discretisation_delta(100, 50.0, 1.0) > 0
+    assert one == pytest.approx(discretisation_delta(100, 50.0, 1.0), rel=1e-9)
+    assert one > 0
+    large = shared_delta(10_000, 2.0**30, 1, 30.0)  # where the total variation alone would say 1e-4
+    assert large == pytest.approx(discretisation_delta(10_000, 2.0**30, 30.0), rel=1e-9)
+    assert large < 1e-9
     assert shared_delta(100, 50.0, 4, 1.0) == pytest.approx(one / 4)
     assert shared_delta(10, 1.0, 3, 1.0) > 0.01
     with pytest.raises(sv.InputError, match="shares >= 1"):
         shared_delta(1, 2.0, 0, 1.0)
+
+
+# -- every line pays for the grid itself ------------------------------------------------------------------------------
+
+DELTA, SHARES, AGREED = 1e-5, 8, 2
+
+
+def sight(colluding, event):
+    noise = math.sqrt(max(1, SHARES - colluding) / (SHARES - AGREED))
+    return Sight(colluding, noise, seen(event, noise, DELTA))
+
+
+def grid(colluding, scale):
+    return lambda at: shared_delta(4000, scale, max(1, SHARES - colluding), at)
+
+
+@pytest.mark.parametrize("colluding", range(8))
+@pytest.mark.parametrize("scale", [2.0**10, 2.0**12, 2.0**30])
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 4.0])
+def test_a_line_holds_with_what_its_own_grid_leaves_of_delta(colluding, scale, sigma):
+    event, added = Gaussian(sigma), grid(colluding, scale)
+    line = sight(colluding, event)
+    told = on_a_grid(line, event, DELTA, added)
+    mu = 1 / (sigma * line.noise)
+    with mp.workdps(50):
+        if math.isinf(told.epsilon):  # then no epsilon would do: the grid takes more than all of delta
+            for at in np.linspace(line.epsilon, 4 * line.epsilon + 60, 200):
+                assert exact_delta(mu, at) + added(float(at)) > DELTA
+            return
+        assert exact_delta(mu, told.epsilon) + added(told.epsilon) <= DELTA
+        less = told.epsilon * (1 - 1e-7)
+        assert exact_delta(mu, less) + added(less) > DELTA
+    assert told.epsilon >= line.epsilon
+    assert replace(told, epsilon=0.0) == replace(line, epsilon=0.0)
+
+
+def test_the_same_grid_takes_nothing_from_the_agreed_line_and_all_from_the_last():
+    """What was reserved for the agreed number of colluders is not enough for more of them."""
+    event, scale = Gaussian(0.55), 2.0**12
+    agreed, last = sight(AGREED, event), sight(7, event)
+    reserved = grid(AGREED, scale)(agreed.epsilon)
+    assert on_a_grid(agreed, event, DELTA + reserved, grid(AGREED, scale)).epsilon == agreed.epsilon
+    assert math.isinf(on_a_grid(last, event, DELTA + reserved, grid(7, scale)).epsilon)
+
+
+def test_a_line_without_a_promise_says_so_and_stays_without():
+    told = statement()
+    told = replace(told, observers=(Sight(2, 1.0, told.epsilon), Sight(9, 0.5, math.inf)))
+    assert "9: none" in told.prose()
+    assert PrivacyStatement.from_dict(told.to_dict()).observers[-1].epsilon == math.inf
+    assert told.of_runs(3).observers[-1].epsilon == math.inf

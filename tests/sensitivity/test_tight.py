@@ -19,7 +19,6 @@ from sottovoce.algorithms.stepping import Stepping
 from sottovoce.cli import main
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
-from sottovoce.oracle.cuda import CudaOracle
 from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
 from sottovoce.oracle.plain import Batch, Oracle, Steps
 from sottovoce.problem.losses import Softmax
@@ -250,19 +249,6 @@ def test_without_a_better_bound_it_changes_nothing_and_says_so(loss):
 def test_published_forms_refuse_it(kind):
     with pytest.raises(sv.UnsupportedError, match=f"sensitivity='plain' for {kind.__name__} with form='published'"):
         kind(form="published", sensitivity="tight")
-
-
-def test_a_gpu_refuses_it():
-    """Before CuPy is asked for anything, so that this needs no GPU."""
-    sites = problems.sites(np.random.default_rng(0), (5, 7), d=3)
-    algorithm = sv.IPADMM(diameter=1.0, sensitivity="tight")
-    site, w = algorithm.oracle(sites, GRAPH, CudaOracle), np.zeros((2, 3, 1))
-    for refused in (
-        lambda: algorithm.statement(site),
-        lambda: site.noisy_steps(w, steps(w, SeededNoise(0, Shape(2, 3, 1)), 1.0)),
-    ):
-        with pytest.raises(sv.UnsupportedError, match="device='cuda' has no sensitivity='tight'"):
-            refused()
 
 
 def test_other_words_are_refused():

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -60,10 +60,24 @@ class Algorithm(ABC, Generic[State]):
     weights: Weights = "equal"
 
     def __post_init__(self) -> None:
-        expect(self.rounds >= 1, "rounds >= 1", rounds=self.rounds)
+        self._check_rounds()
         expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
         expect(0 <= self.lam < float("inf"), "lam >= 0", lam=self.lam)
         expect(self.weights in WEIGHTS, f"weights among {', '.join(WEIGHTS)}", weights=self.weights)
+
+    def _check_rounds(self) -> None:
+        expect(self.rounds >= 1, "rounds >= 1", rounds=self.rounds)
+
+    def bound_to(self, rows: int, features: int, sites: int) -> Self:  # noqa: ARG002
+        """The same with nothing left open that follows from these public numbers. Of most algorithms nothing is; where
+        something may be, this alone fills it in, for a simulation as for an agreement.
+
+        Args:
+            rows: N, over all sites.
+            features: of a row.
+            sites: n.
+        """
+        return self
 
     def oracle(self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE) -> Oracle:
         """The rows of a whole network, bound to this algorithm's objective, in an oracle of that kind and precision."""

@@ -30,9 +30,9 @@ state is held once for all nodes here: (1, ..., runs). rho plays no part. Privac
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 
@@ -90,8 +90,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
     """Newton-like descent on masked sums: the noise of a trusted curator, without one.
 
     Args:
-        rounds: exchanges in all: one of second moments, the rest of gradients. Estimators and `sottovoce train` take
-            `exchanges`, if they are not told.
+        rounds: exchanges in all: one of second moments, the rest of gradients. None: it follows from public numbers
+            (`exchanges`) as soon as the rows are known, by `bound_to`.
         epsilon: of the total guarantee, against the relay and `colluding` sites together.
         colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them,
             but at least one, since every site looks on.
@@ -102,7 +102,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
     """
 
-    rounds: int = 11
+    # None only until it is bound: whoever runs or agrees on an algorithm binds it first, and finds a number.
+    rounds: int | None = None  # type: ignore[assignment]
     weights: Weights = "rows"
     colluding: int | None = None
     least_sites: int | None = None
@@ -112,7 +113,6 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(self.rounds >= 2, "rounds >= 2: one of second moments, the rest of gradients", rounds=self.rounds)
         expect(self.colluding is None or self.colluding >= 0, "colluding >= 0", colluding=self.colluding)
         expect(self.least_sites is None or self.least_sites >= 1, "least_sites >= 1", least_sites=self.least_sites)
         expect(self.spare >= 0, "spare >= 0 attempts", spare=self.spare)
@@ -131,6 +131,24 @@ class MaskedNewton(PrivateAlgorithm[State]):
             raise UnsupportedError(
                 f"Expected a smooth regulariser for MaskedNewton, got regulariser={self.regulariser.name!r}. Use l2."
             )
+
+    def _check_rounds(self) -> None:
+        enough = self.rounds is None or self.rounds >= 2
+        expect(enough, "rounds >= 2: one of second moments, the rest of gradients", rounds=self.rounds)
+
+    def bound_to(self, rows: int, features: int, sites: int) -> Self:
+        """The same with as many rounds as `exchanges` says, unless they were given."""
+        return self if self.rounds is not None else replace(self, rounds=self.exchanges(rows, features, sites))
+
+    @property
+    def opened(self) -> int:
+        """How many sums are opened: a number by now."""
+        if self.rounds is None:
+            raise InputError(
+                "Expected a number of exchanges, got rounds=None, which follows from rows, features and sites. Give "
+                "rounds, or bind it first: bound_to(rows, features, sites)."
+            )
+        return self.rounds
 
     # -- what the sites do ----------------------------------------------------------------------------------------
 
@@ -313,9 +331,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def multipliers(self, n: int) -> tuple[float, ...]:
         """The same for n sites: no more of a network is needed."""
         if math.isinf(self.epsilon):
-            return (0.0,) * self.rounds
+            return (0.0,) * self.opened
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
-        return _sigmas(self.epsilon, self.delta, self.rounds, self.spare, worst)
+        return _sigmas(self.epsilon, self.delta, self.opened, self.spare, worst)
 
     def sigma(self, site: Oracle) -> float:
         """That of the dearest exchange."""
@@ -336,7 +354,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return self.members(n) - self.colluders(n)
 
     def exchanges(self, rows: int, features: int, sites: int) -> int:
-        """How many `rounds` there should be, from public numbers alone; for whoever was not told.
+        """How many `rounds` there should be, from public numbers alone.
 
         The more of a gradient is noise, the fewer: each has noise sqrt(T) times that of a single release, and in
         directions that M^ says nothing about the steps add up like a walk, whose length grows with T. That walk costs
@@ -372,7 +390,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return NonPrivate()
         noise, sigmas = self.noise_seen(site, observer), self.sigmas(site)
-        return _opened(sigmas[0] * noise, sigmas[1] * noise, k - 1, self.sigma(site) * noise, self.spare)
+        return _releases(sigmas[0] * noise, sigmas[1] * noise, k - 1, self.sigma(site) * noise, self.spare)
 
     def agreed(self, site: Oracle) -> Observer:
         """Against whom epsilon was asked for."""
@@ -385,10 +403,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def statement(self, site: Oracle) -> PrivacyStatement:
         """The cost of all exchanges, and a line for every number of colluding sites."""
         self._check(site)
-        event, private = self.event(self.rounds, site, self.agreed(site)), math.isfinite(self.epsilon)
+        event, private = self.event(self.opened, site, self.agreed(site)), math.isfinite(self.epsilon)
         return PrivacyStatement(
             event=event,
-            epsilon=self.spent(self.rounds, site),
+            epsilon=self.spent(self.opened, site),
             target_epsilon=self.epsilon,
             delta=self.delta,
             calibration=self.calibration if private else None,
@@ -407,7 +425,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """What is seen by whoever looks on."""
         return (
             "the noisy sum over all sites of the second moments of their rows, and then, at each of "
-            f"{self.rounds - 1} public models, of their records' gradients; single sites' messages are masked"
+            f"{self.opened - 1} public models, of their records' gradients; single sites' messages are masked"
         )
 
     def _notes(self, site: Oracle) -> tuple[str, ...]:
@@ -510,7 +528,7 @@ def weights(rounds: int) -> Floats:
     return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
 
 
-def _opened(first: float, later: float, times: int, dearest: float, spare: int) -> Event:
+def _releases(first: float, later: float, times: int, dearest: float, spare: int) -> Event:
     """One release, `times` others, and spare attempts."""
     parts: list[Event] = [Gaussian(first)]
     parts += [Repeated(Gaussian(later), times)] if times else []
@@ -531,7 +549,7 @@ def _sigmas(target: float, delta: float, rounds: int, spare: int, worst: tuple[f
     while True:
         sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
         # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
-        made = _opened(sigmas[0], sigmas[1], rounds - 1, min(sigmas), spare)
+        made = _releases(sigmas[0], sigmas[1], rounds - 1, min(sigmas), spare)
         enough = epsilon(made, delta) <= target
         if enough and (worst is None or seen(made, math.sqrt(1 / worst[1]), delta) <= worst[0]):
             return sigmas

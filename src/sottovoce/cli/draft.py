@@ -234,7 +234,8 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]"
     if name == MASKED:
         given |= _assumed(draft, open_terms)
     shared = {key: getattr(promise, key) for key in _PROMISED}
-    return kind(**given, **shared)
+    rows = sum(site.rows for site in open_terms.sites)
+    return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites))
 
 
 def _assumed(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sottovoce.cli.results import observed
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.signing import Standing
+from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy import PrivacyStatement
 
 
@@ -24,7 +25,7 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
     console.print(Text(f"{agreement.name or 'Federation'}: run {agreement.run}, written {agreement.created}"))
     console.print(Text(f"Digest {agreement.digest().hex()}"), soft_wrap=True)
     console.print(_sites(agreement, privacy, standings))
-    if (table := observed(privacy.observers)) is not None:
+    if (table := observed(statement_of(agreement, agreement.names[0]).observers)) is not None:
         console.print(table)
     for line in _lines(agreement, privacy):
         console.print(Text(line))

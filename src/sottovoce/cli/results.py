@@ -13,7 +13,7 @@ from sottovoce.algorithms import registry
 from sottovoce.arrays import Array
 from sottovoce.cli.output import counted, exactly, up
 from sottovoce.privacy.accounting.accountant import leaves
-from sottovoce.privacy.observers import Sight
+from sottovoce.privacy.observers import NONE, Sight
 from sottovoce.privacy.statement import milestones
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
@@ -221,5 +221,5 @@ def observed(lines: tuple[Sight, ...]) -> Table | None:
     table.add_column("colluding sites, with the relay", justify="right")
     table.add_column("epsilon", justify="right")
     for line in milestones(lines):
-        table.add_row(str(line.colluding), up(line.epsilon))
+        table.add_row(str(line.colluding), up(line.epsilon) if math.isfinite(line.epsilon) else NONE)
     return table

@@ -163,7 +163,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         solved = training.train(problem, algorithm, accountant, draws, self.device)
         self.privacy_, self.loss_, self.plan_ = solved.result.privacy, target.loss, plan
         self.leaks_ = problem.notes
-        self.n_iter_, self.n_sites_ = algorithm.rounds, problem.sites.n
+        self.n_iter_, self.n_sites_ = solved.algorithm.rounds, problem.sites.n
         self.site_rows_ = tuple(problem.sites.counts.tolist())
         for name, value in target.attributes.items():
             setattr(self, name, value)

@@ -69,20 +69,13 @@ def choose(
     for setting, value in given.items():
         if setting not in KNOWN[name]:
             raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
-    return _masked(given, objective, problem) if name == "masked" else _ipadmm(given, objective, problem)
+    return _ipadmm(given, objective, problem) if name == "ipadmm" else Chosen(MaskedNewton(**given, **objective), None)
 
 
 def _suited(given: Mapping[str, Any], loss: Loss, problem: Problem) -> str:
     """Masked sums, unless the loss has a kink, not all sites hear each other, or IPADMM's settings were given."""
     smooth, all_hear = loss.smoothness_bound is not None, isinstance(problem.graph, CompleteGraph)
     return "masked" if smooth and all_hear and set(given) <= set(MASKED) else "ipadmm"
-
-
-def _masked(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem) -> Chosen:
-    chosen, sites = MaskedNewton(**given, **objective), problem.sites
-    if "rounds" not in given:
-        chosen = replace(chosen, rounds=chosen.exchanges(int(sites.counts.sum()), sites.d, sites.n))
-    return Chosen(chosen, None)
 
 
 def _ipadmm(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem) -> Chosen:
@@ -116,7 +109,7 @@ def train(
         if accountant is not None:
             accountant.spend(statement.event)
 
-    solved = solve(problem, algorithm, record=[algorithm.rounds], device=device, seed=draws.seed, charge=charge)
+    solved = solve(problem, algorithm, record=1, device=device, seed=draws.seed, charge=charge)
     if not np.isfinite(solved.weights).all():
         raise InputError(
             f"Expected a finite model, got NaN or infinity from algorithm={algorithm!r}: its steps are too long. Use a "

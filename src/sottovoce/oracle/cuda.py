@@ -1,10 +1,11 @@
 """The oracle on a GPU, through CuPy: the same methods on arrays that stay on the card.
 
 The algorithms do not know: their lines are element-wise, and CuPy's arrays answer to them. Only the l inner steps are a
-kernel of their own (`kernels/steps.cu`). There is no argmin here.
+kernel of their own (`kernels/steps.cu`), for losses of one output. There is no argmin here.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -16,9 +17,10 @@ from scipy.sparse import csr_array
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.oracle.kernels.random import expect_room
-from sottovoce.oracle.kernels.spread import Spread
-from sottovoce.oracle.plain import Batch, Inner, Oracle, Steps, one_by_one
+from sottovoce.oracle.kernels.spread import KNOTS
+from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half_of, one_by_one, settled
 from sottovoce.problem.evaluation import Scores, evaluate
+from sottovoce.problem.losses import expect_one_output
 from sottovoce.problem.rows import SparseRows
 
 # A block keeps two models per thread in shared memory; two blocks of at most this many bytes share a multiprocessor.
@@ -28,6 +30,7 @@ _ROWS_AT_ONCE = 4
 _MOST_IN_A_GROUP = 16
 _NEARLY_EVERY = 0.9  # share of the rows that a column must be in to be called dense
 _SCORED_AT_ONCE = 1 << 28  # rows times models; a gigabyte in single precision
+_SUMMED_AT_ONCE = 1 << 26  # numbers of a block of rows, or of their slopes; half a gigabyte in double precision
 _NULL = np.uint64(0)
 
 
@@ -102,14 +105,16 @@ def _dense_columns(matrix: Any) -> Ints:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CudaOracle(Oracle):
-    """Rows and models on the card."""
+class CudaOracle(Oracle, vector_predictions=True):
+    """Rows and models on the card. Of losses with several outputs it knows sums over all rows alone."""
 
     @property
     def _c(self) -> str:
         return "float" if self.dtype == np.float32 else "double"
 
     def zeros(self, runs: int) -> Array:
+        # Whoever keeps a model at every node starts with this, before anything is charged, and then asks for steps.
+        self._expect_steps()
         zeros: Array = cupy().zeros((self.sites.n, self.d, runs), dtype=self.dtype)
         return zeros
 
@@ -151,15 +156,11 @@ class CudaOracle(Oracle):
         template = f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile}}, {str(one).lower()}"
         return template, (struct.view([(name, np.uint64) for name in arrays]), on_card)
 
-    def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
-        if tight:
-            raise UnsupportedError(
-                "device='cuda' has no sensitivity='tight'. Run it with device='cpu', or use 'plain'."
-            )
-        return super().spread(tight, batch)
+    def _expect_steps(self) -> None:
+        expect_one_output(self.loss, "device='cuda'")
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
-        self.spread(steps.tight)  # the kernel knows one standard deviation for all models
+        self._expect_steps()
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 
@@ -172,6 +173,7 @@ class CudaOracle(Oracle):
         room = _NULL if in_shared else cp.empty((tiles, nodes, 2, d + 1, threads), dtype=self.dtype)
         last, mean, total = cp.empty_like(w), cp.empty_like(w), cp.empty_like(w)
         template, (rows, _) = self._rows
+        parts, bound = self._spread_on_card(steps)
         template = f"{template.format(tile=threads)}, {str(in_shared).lower()}"
         launch = _function(f"noisy_steps<{self._c}, {type(self.loss).__name__}, {template}>")
         launch.max_dynamic_shared_size_bytes = shared = 2 * (d + 1) * threads * self.dtype.itemsize if in_shared else 0
@@ -183,10 +185,15 @@ class CudaOracle(Oracle):
              cp.ascontiguousarray(steps.pull), last, mean, total, room, np.int32(nodes), np.int32(d), np.int32(runs),
              np.int32(l), np.int32(first_step), real(self.loss.theta), real(self.lam * self.regulariser.l1),
              real(self.lam * self.regulariser.l2), real(math.inf if steps.radius is None else steps.radius),
-             np.int32(mode), *counter),
+             parts, np.int32(KNOTS), np.float64(bound), np.int32(mode), *counter),
             shared_mem=shared,
         )  # fmt: skip
         return Inner(last, mean, total)
+
+    def _spread_on_card(self, steps: Steps) -> tuple[Any, float]:
+        """The table of `Spread`, or null where noise is for the worst model, and the bound on rows."""
+        spread = self.spread(steps.tight, steps.batch)
+        return (cupy().asarray(spread.parts) if spread.parts.size else _NULL), spread.norm
 
     def _tile(self, d: int, runs: int) -> tuple[int, bool]:
         """(threads of a block, whether its models fit into shared memory)."""
@@ -228,8 +235,9 @@ class CudaOracle(Oracle):
 
     def score(self, models: Array) -> Scores:
         cp = cupy()
+        on_card = cp.asarray(models, dtype=self.dtype)
         risk, accuracy = evaluate(
-            self._dense_block, self._on_card(self.sites.labels), self.loss, cp.asarray(models), _SCORED_AT_ONCE
+            self._dense_block, self._on_card(self.sites.labels), self.loss, on_card, _SCORED_AT_ONCE
         )
         return Scores(cp.asnumpy(risk), cp.asnumpy(accuracy))
 
@@ -240,5 +248,55 @@ class CudaOracle(Oracle):
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:  # noqa: ARG002
         raise UnsupportedError("device='cuda' has no exact argmin. Run this algorithm with device='cpu'.")
 
-    def moments(self, full: bool) -> Floats:  # noqa: ARG002
-        raise UnsupportedError("device='cuda' has no sums over all nodes. Run this algorithm with device='cpu'.")
+    # -- sums over all rows held here ---------------------------------------------------------------------------------
+    # What is summed is at a public model, one for all nodes, which is small: it comes from host memory, and so do the
+    # sums go back. Rows stay on the card, and all is in double precision, which the sums' sensitivity counts on.
+
+    @cached_property
+    def _entries(self) -> Any:
+        """All rows in double precision, as they are held: a matrix, or (values, rows, columns) of what is not zero."""
+        held, cp = self.sites.rows, cupy()
+        if not isinstance(held, SparseRows):
+            return cp.asarray(held.block(0, len(self.sites.labels)))
+        rows = np.repeat(np.arange(held.matrix.shape[0]), np.diff(held.matrix.indptr))
+        return tuple(map(cp.asarray, (held.matrix.data, rows, held.matrix.indices.astype(np.int64))))
+
+    def _blocks(self, beside: int) -> Iterator[tuple[slice, Any]]:
+        """All rows, some at a time: which they are, and a dense (rows, p) block of them on the card. The caller keeps
+        `beside` numbers more for every row.
+        """
+        count, p, held = len(self.sites.labels), self.sites.d, self.sites.rows
+        step = max(1, _SUMMED_AT_ONCE // max(p, beside))
+        for first in range(0, count, step):
+            last = min(first + step, count)
+            if not isinstance(held, SparseRows):
+                yield slice(first, last), self._entries[first:last]
+                continue
+            some = slice(int(held.matrix.indptr[first]), int(held.matrix.indptr[last]))
+            values, rows, columns = (part[some] for part in self._entries)
+            block = cupy().zeros((last - first) * p)
+            block[(rows - first) * p + columns] = values
+            yield slice(first, last), block.reshape(-1, p)
+
+    def gradient_sum(self, w: Array) -> Array:
+        cp, loss, runs = cupy(), self.loss, w.shape[2]
+        columns = cp.asarray(w, dtype=np.float64).reshape(self.sites.d, -1)  # outputs beside each other
+        labels = cp.asarray(self.sites.labels[:, None])
+        cap = None if self._slope_cap is None else cp.asarray(self._slope_cap)
+        total = cp.zeros_like(columns)
+        for some, a in self._blocks(columns.shape[1]):
+            z = settled(a @ columns)
+            if loss.outputs > 1:
+                z = z.reshape(len(z), loss.outputs, runs).swapaxes(1, 2)
+            slopes = clipped(loss.slope(z, labels[some], loss.theta), None if cap is None else cap[some])
+            total += a.T @ (slopes if loss.outputs == 1 else slopes.swapaxes(1, 2).reshape(len(z), -1))
+        sums: Array = cp.asnumpy(total).reshape(w.shape)
+        return sums.astype(self.dtype, copy=False)
+
+    def moments(self, full: bool) -> Floats:
+        cp, p = cupy(), self.sites.d
+        total = cp.zeros((p, p) if full else p)
+        for _, a in self._blocks(p):
+            total += a.T @ a if full else (a * a).sum(axis=0)
+        sums: Floats = cp.asnumpy(total)
+        return half_of(sums) if full else sums

@@ -233,25 +233,11 @@ class Oracle:
             z = settled(self._predictions(w))
         slopes = self.loss.slope(z, self._labels, self.loss.theta)
         weights = self._share if weights is None else weights
-        of_rows = self._scalar_sum if self.loss.outputs == 1 else self._vector_sum
-        return of_rows(slopes, weights) + self.lam * self.regulariser.gradient(w)
-
-    def _scalar_sum(self, slopes: Array, weights: Array) -> Array:
-        """sum_j weight_j clip(slope_j) a_j at every node, for slopes (rows, runs)."""
-        cap = self._slope_cap
-        clipped = slopes if cap is None else np.clip(slopes, -cap, cap)
-        return self.sites.rows.adjoint(clipped * weights)
-
-    def _vector_sum(self, slopes: Array, weights: Array) -> Array:
-        """The same for slopes (rows, runs, outputs), which are shortened to the cap and keep their direction."""
-        if self._slope_cap is not None:
-            # Relative to the largest part, whose square is 1: the squares of small slopes vanish, long rows do not.
-            largest = np.maximum(np.max(np.abs(slopes), axis=-1), np.finfo(slopes.dtype).tiny)
-            lengths = largest * np.sqrt(np.sum((slopes / largest[..., None]) ** 2, axis=-1))
-            lengths = np.maximum(lengths, np.finfo(slopes.dtype).tiny)
-            with np.errstate(over="ignore"):
-                weights = weights * np.minimum(self._slope_cap / lengths, 1.0)
-        return self.sites.rows.adjoint_vectors(slopes * weights[..., None])
+        slopes = clipped(slopes, self._slope_cap)
+        rows = self.sites.rows
+        if self.loss.outputs == 1:
+            return rows.adjoint(slopes * weights) + self.lam * self.regulariser.gradient(w)
+        return rows.adjoint_vectors(slopes * weights[..., None]) + self.lam * self.regulariser.gradient(w)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         """The l noisy linearised steps of round k, from w~^{k,0} = w (nodes, d, runs):
@@ -338,8 +324,7 @@ class Oracle:
         """
         if not full:
             return self.sites.rows.squares()
-        m, (i, j) = self.sites.rows.moments(), np.triu_indices(self.sites.d)
-        return m[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+        return half_of(self.sites.rows.moments())
 
     def moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, and the rounding of so many rows."""
@@ -371,6 +356,29 @@ def refuse_single(dtype: str) -> None:
             f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
             "row move a sum over many by more than the noise is calibrated for. Use float64."
         )
+
+
+def clipped(slopes: Array, cap: Floats | None) -> Array:
+    """Slopes (rows, runs), or (rows, runs, outputs), no larger in size than their row's cap (rows, 1). Several outputs
+    are shortened together, and keep their direction.
+    """
+    if cap is None:
+        return slopes
+    if slopes.ndim == 2:
+        return np.clip(slopes, -cap, cap)
+    # Relative to the largest part, whose square is 1: the squares of small slopes vanish, long rows do not.
+    tiny = float(np.finfo(slopes.dtype).tiny)
+    largest = np.maximum(np.max(np.abs(slopes), axis=-1), tiny)
+    lengths = np.maximum(largest * np.sqrt(np.sum((slopes / largest[..., None]) ** 2, axis=-1)), tiny)
+    with np.errstate(over="ignore"):
+        shortened: Array = slopes * np.minimum(cap / lengths, 1.0)[..., None]
+    return shortened
+
+
+def half_of(m: Floats) -> Floats:
+    """The upper half of a symmetric matrix, row by row, off-diagonals times sqrt(2)."""
+    i, j = np.triu_indices(len(m))
+    return m[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
 
 
 def settled(z: Array) -> Array:

@@ -132,7 +132,8 @@ def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
     smooth = task.loss.smoothness_bound is not None and not task.regulariser.l1 and math.isfinite(task.data_norm)
     if not smooth or task.max_grad_norm is not None:
         return None
-    found = MaskedNewton(**sums, loss=task.loss, regulariser=task.regulariser)
+    open_ = MaskedNewton(**sums, loss=task.loss, regulariser=task.regulariser)
+    found = open_.bound_to(sum(task.sizes), task.d, task.n)  # by the rows of the task, of which a trial has some only
     # Against all others together a site's own noise must do, and masks hide nothing.
     return None if task.n > 1 and found.colluders(task.n) >= task.n - 1 else found
 

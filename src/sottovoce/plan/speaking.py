@@ -2,7 +2,7 @@
 
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.plan.choose import Task
-from sottovoce.plan.predict import Outcome
+from sottovoce.plan.predict import Outcome, masked
 
 LOCAL = "Local noise: every message is private by itself, whoever looks on and whoever colludes"
 
@@ -16,9 +16,10 @@ def advice(task: Task, foretold: Outcome, colluding: int | None) -> str:
         return (
             f"{LOCAL}: mean loss {local:.4f}. Masked sums cannot be had: {_why_not(task, colluding)}. Take local noise."
         )
-    c = MaskedNewton(colluding=colluding).colluders(task.n)
+    algorithm = masked(task, colluding)
+    assert algorithm is not None  # it was tried
+    c, exchanges = algorithm.colluders(task.n), algorithm.rounds
     told = "no site colludes with another" if c == 0 else f"at most {c} of {task.n} sites collude"
-    exchanges = MaskedNewton().rounds
     take = "masked sums, if that can be assumed" if sums.mean < local else "local noise, which does no worse"
     return (
         f"{LOCAL}: mean loss {local:.4f}. Masked sums: only the sum over all sites is seen, in {exchanges} exchanges. "

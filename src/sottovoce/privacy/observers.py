@@ -5,8 +5,8 @@ those who know some sites' shares of the noise see less of it: of u shares that 
 leave max(1, u - k), since a site always knows that its own share is there. docs/proofs/masked.md says why.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import comb, inf, isfinite
 from typing import TYPE_CHECKING, Any, final
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MOST_LINES = 100_000  # of a stranger's table
+NONE = "none"  # in place of an infinite epsilon, where people read it
+_STEPS = 100  # towards an epsilon that leaves room for a grid; three are enough unless there is next to none
 _MOST_CUTS = 200_000  # sets of sites that are looked at one by one; beyond, the worst is assumed
 
 
@@ -122,6 +124,30 @@ def seen(event: Event, noise: float, delta: float) -> float:
 
         return pure_epsilon(event)
     return price(weakened(event, noise), delta)
+
+
+def on_a_grid(line: Sight, event: Event, delta: float, added: Callable[[float], float]) -> Sight:
+    """The same line for noise that is drawn on a grid, which costs a part of delta that depends on epsilon itself.
+
+    The result is the least epsilon, up to rounding and never below the line's own, at which the event is private with
+    what the grid leaves of delta; infinite where it leaves nothing, since then nothing is promised.
+
+    Args:
+        line: for continuous noise.
+        event: whose noise the line knows a part of.
+        delta: of the whole statement, the grid's part included.
+        added: from an epsilon to what the grid adds to delta against this observer; it does not fall.
+    """
+    found = line.epsilon
+    for _ in range(_STEPS):
+        left = delta - added(found)
+        if not isfinite(found) or left <= 0:
+            break
+        needed = seen(event, line.noise, left)
+        if needed <= found:
+            return replace(line, epsilon=found)
+        found = needed * (1 + 2.0**-40)  # a little further, so that rounding does not go on for ever
+    return replace(line, epsilon=inf)
 
 
 def smallest_part(keys: "nx.Graph[Any]", gone: int) -> int:

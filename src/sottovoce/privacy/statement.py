@@ -14,7 +14,7 @@ from sottovoce.errors import expect
 from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
 from sottovoce.privacy.accounting.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated, event_from_dict
-from sottovoce.privacy.observers import MOST_LINES, Sight, check_table, seen
+from sottovoce.privacy.observers import MOST_LINES, NONE, Sight, check_table, seen
 from sottovoce.settings import check_keys, typed
 
 if TYPE_CHECKING:
@@ -78,7 +78,10 @@ class PrivacyStatement:
             return self
         event = Repeated(self.event, runs)
         released = f"in each of {runs} runs, {self.released}"
-        table = tuple(replace(line, epsilon=seen(event, line.noise, self.delta)) for line in self.observers)
+        # Where one run promises nothing, several do not either.
+        table = tuple(
+            replace(line, epsilon=max(seen(event, line.noise, self.delta), line.epsilon)) for line in self.observers
+        )
         cost = _price(event, self.delta)
         return replace(self, event=event, epsilon=cost, released=released, runs=runs, observers=table)
 
@@ -231,7 +234,9 @@ def _price(event: Event, delta: float) -> float:
 
 
 def _up(value: float) -> str:
-    """Four significant digits, never rounded down: a promise may not be understated."""
+    """Four significant digits, never rounded down: a promise may not be understated. In words if it is infinite."""
+    if value == inf:
+        return NONE
     text = f"{value:.4g}"
     return text if float(text) >= value else f"{value + 0.5 * 10 ** _exponent(value):.4g}"
 

@@ -143,6 +143,11 @@ class Problem:
         expect(self.graph.n == n, "one site for every node of the graph", nodes=self.graph.n, sites=n)
         expect(self.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=self.unit)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Rows of all sites, features, sites: public numbers."""
+        return int(self.sites.counts.sum()), self.sites.d, self.sites.n
+
     @classmethod
     def dealt(
         cls, data: Dataset, nodes: int, graph: GraphOf, *, seed: int = 0, partition: Partition = even,

@@ -230,7 +230,7 @@ def solve(
     """
     expect(runs >= 1, "runs >= 1", runs=runs)
     started, sites = perf_counter(), problem.sites
-    where = by_name(device)
+    algorithm, where = algorithm.bound_to(*problem.shape), by_name(device)
     site, exchange = where.oracle(algorithm, sites, problem.graph, dtype), where.exchange(problem.graph)
     counted = runs if problem.private else 1  # in a study, runs are repetitions of one and the same experiment
     one = replace(algorithm.statement(site), unit=problem.unit)

@@ -114,12 +114,11 @@ def cell(
 ) -> Cell:
     """A cell with the registry's settings filled in, so that equal work has equal names."""
     settings = registry.settings_of(name, form, common, own or {})
-    algorithm = registry.make(name, settings)  # refuses bad values before any work is done
-    if isinstance(algorithm, MaskedNewton) and "rounds" not in (own or {}):
+    if issubclass(registry.entry(name).kind, MaskedNewton) and "rounds" not in (own or {}):
         # The study's rounds are for messages that are private one by one; these know how many are good for them.
-        algorithm = replace(algorithm, rounds=algorithm.exchanges(*problem.shape()))
-        settings["rounds"] = algorithm.rounds
-    last = algorithm.rounds
+        settings.pop("rounds", None)
+    algorithm = registry.make(name, settings).bound_to(*problem.shape())  # refuses bad values before any work is done
+    settings["rounds"] = last = algorithm.rounds
     rounds = tuple(sorted({k for k in record if k < last} | ({last} if record else set())))
     return Cell(
         problem=problem,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Algorithm, MaskedNewton, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, Algorithm, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError
@@ -123,7 +123,7 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         algorithm = replace(algorithm, delta=default_delta(rows))
         if explain is not None:
             explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
-    return Bound(problem, _planned(config, algorithm, problem, tell, explain))
+    return Bound(problem, _planned(config, algorithm, problem, tell, explain).bound_to(*problem.shape))
 
 
 def _shape(problem: Problem) -> str:
@@ -142,9 +142,6 @@ def _planned(
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
     open_ = [name for name in planned if getattr(config, name) is None]
-    if isinstance(algorithm, MaskedNewton) and config.rounds is None:
-        sites = problem.sites
-        return replace(algorithm, rounds=algorithm.exchanges(int(sites.counts.sum()), sites.d, sites.n))
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
         return algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}

@@ -30,6 +30,7 @@ from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_revi
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
+from sottovoce.privacy.observers import shares_left
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Reals
@@ -236,11 +237,22 @@ class Agreement:
         """What drawing noise on a grid adds to delta at every site, at most; see `privacy.accounting.gaussian`."""
         a = self.algorithm
         if isinstance(a, MaskedNewton):
-            sizes = [a.numbers(k, self.features) for k in range(1, a.rounds + 1)]
-            draws = sum(sizes) + a.spare * max(sizes)
-            return shared_delta(draws, 2.0**self.grid_bits, a.honest(len(self.sites)), a.epsilon)
+            n = len(self.sites)
+            promised = [(a.epsilon, a.colluders(n))]
+            promised += [] if a.worst_case_epsilon is None else [(a.worst_case_epsilon, n - 1)]
+            return max(self.grid_delta_against(k, at) for at, k in promised)
         draws = a.rounds * a.draws_per_round * self.model_size
         return discretisation_delta(draws, 2.0**self.grid_bits, a.epsilon)
+
+    def grid_delta_against(self, colluding: int, epsilon: float) -> float:
+        """The same with masked sums, where such an epsilon is to hold against so many colluding sites: they know all
+        but some shares of the noise, whose sum is then coarser.
+        """
+        a, n = self.algorithm, len(self.sites)
+        assert isinstance(a, MaskedNewton)  # of others every site's noise is its own
+        sizes = [a.numbers(k, self.features) for k in range(1, a.opened + 1)]
+        draws = sum(sizes) + a.spare * max(sizes)
+        return shared_delta(draws, 2.0**self.grid_bits, shares_left(a.members(n), colluding), epsilon)
 
     # -- what a site computes with ------------------------------------------------------------------------------------
 
@@ -397,7 +409,8 @@ def _check_algorithm(a: Agreement) -> None:
     if a.grid_delta > GRID_SHARE * a.algorithm.delta:
         raise InputError(
             f"Expected a grid that adds at most {GRID_SHARE:g} delta to delta={a.algorithm.delta:g}, got "
-            f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits, or for a smaller epsilon."
+            f"grid_bits={a.grid_bits}, which adds {a.grid_delta:.3g}. Ask for more bits, or for a smaller epsilon or "
+            "worst_case_epsilon."
         )
     first, rounds = a.lost_neighbour.go_on_after_round, a.algorithm.rounds
     expect(rounds <= MOST_ROUNDS, f"rounds <= {MOST_ROUNDS} at real sites", rounds=rounds)

@@ -28,7 +28,7 @@ from sottovoce.oracle.plain import Oracle
 ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
 # Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site;
 # and what a guarantee rests on is for people to read before they sign.
-_NEEDED = ("diameter", "largest_degree", "colluding", "least_sites", "total_rows")
+_NEEDED = ("rounds", "diameter", "largest_degree", "colluding", "least_sites", "total_rows")
 
 
 @dataclass(frozen=True, eq=False)

@@ -160,7 +160,7 @@ def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -
     _rule(context.members == known, "sites of this agreement, each once and in its order", members=context.members[:9])
     _rule(site in context.members, f"site {site} among those whose sum is made", members=context.members[:9])
     _rule(len(context.members) >= u, f"at least {u} sites in a sum", sites=len(context.members))
-    _rule(1 <= q <= a.rounds, f"1 <= release <= {a.rounds}", release=q)
+    _rule(1 <= q <= a.opened, f"1 <= release <= {a.opened}", release=q)
     _rule(0 <= attempt <= a.spare, f"at most {a.spare} spare attempts in all", attempt=attempt)
     _rule(not context.turn.is_behind(past.said), f"a turn after {tuple(past.said)}", turn=tuple(context.turn))
     same = context.turn != past.said or context.digest() == past.context

@@ -8,6 +8,7 @@ is what every site computes from them.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from math import nextafter
 from textwrap import fill
 from typing import Any
@@ -20,6 +21,7 @@ from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.files.models.model import Model
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.observers import on_a_grid
 from sottovoce.problem.problem import Answers
 
 
@@ -27,7 +29,11 @@ def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
     """What the whole run promises to the rows of a site, with the noise as it was really drawn."""
     promised = agreement.algorithm.statement(agreement.public_oracle(site))
     delta = nextafter(promised.delta + agreement.grid_delta, 1.0)
-    return replace(promised, delta=delta, notes=(*promised.notes, *_notes(agreement)))
+    table = promised.observers
+    if isinstance(agreement.algorithm, MaskedNewton):
+        against = [partial(agreement.grid_delta_against, line.colluding) for line in table]
+        table = tuple(on_a_grid(line, promised.event, delta, added) for line, added in zip(table, against, strict=True))
+    return replace(promised, delta=delta, observers=table, notes=(*promised.notes, *_notes(agreement)))
 
 
 def _notes(agreement: Agreement) -> tuple[str, ...]:

@@ -103,6 +103,19 @@ template <typename T> __device__ inline void normal_pair(u32 high, u32 low, T* a
   *b = radius * (swap ? cos : sin);
 }
 
+// ---- the tight sensitivity, as in kernels/spread.py ------------------------------------------------------------------
+
+// How much of the plain sensitivity is needed at a model, one column of a (d, stride) array. Rows are at most `norm` long.
+template <typename T>
+__device__ inline double part_at(const T* w, int d, int stride, const double* parts, int knots, double norm) {
+  double squares = 0;  // in double precision: in single, those of long models overflow
+  for (int c = 0; c < d; ++c) squares += (double)w[(size_t)c * stride] * (double)w[(size_t)c * stride];
+  const double u = 1 - 1 / (1 + norm * sqrt(squares));
+  const double place = (u < 1 ? u : 1.0) * knots;  // what is no number is not below 1
+  const int knot = place < knots - 1 ? (int)place : knots - 1;
+  return parts[knot] + (place - knot) * (parts[knot + 1] - parts[knot]);
+}
+
 // ---- the recursion -------------------------------------------------------------------------------------------------
 
 template <typename T> struct Rows {
@@ -194,15 +207,14 @@ __global__ void __launch_bounds__(B) noisy_steps(
     Rows<T> rows, const T* __restrict__ weights, const T* __restrict__ given, const T* __restrict__ eta,
     const T* __restrict__ curvature, const T* __restrict__ std_, const T* __restrict__ w0, const T* __restrict__ pull,
     T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int runs,
-    int l, int first_step, T theta, T l1, T l2, T radius, int mode, u32 k0, u32 k1, u32 k, u32 first_node,
-    u32 first_run) {
+    int l, int first_step, T theta, T l1, T l2, T radius, const double* __restrict__ parts, int knots, double bound,
+    int mode, u32 k0, u32 k1, u32 k, u32 first_node, u32 first_run) {
   extern __shared__ unsigned char shared[];
   const int i = blockIdx.x, q = blockIdx.y * B + threadIdx.x;
   if (q >= runs) return;
   T* w = (SHARED ? reinterpret_cast<T*>(shared) : room + ((size_t)blockIdx.y * nodes + i) * 2 * (d + 1) * B) + threadIdx.x;
   T* g = w + (size_t)(d + 1) * B;
   const size_t base = (size_t)i * d * runs + q;  // this thread's column of a stack (nodes, d, runs)
-  const T s = std_[i];
   for (int c = 0; c < d; ++c) {
     w[c * B] = w0[base + (size_t)c * runs];
     mean[base + (size_t)c * runs] = 0;
@@ -212,6 +224,8 @@ __global__ void __launch_bounds__(B) noisy_steps(
   for (int r = 0; r < l; ++r) {
     for (int c = 0; c < d; ++c) g[c * B] = 0;
     add_gradient<T, Loss, GROUP, DENSE, ROWS, B, ONE>(rows, weights, runs, q, i, theta, w, g);
+    // Noise for the worst model, or for the one that this step is taken at.
+    const T s = parts ? T(std_[i] * part_at(w, d, B, parts, knots, bound)) : std_[i];
     const T step = eta[(size_t)r * nodes + i], inverse = T(1) / (curvature[i] + step);
     T squares = 0;
     for (int block = 0; block < (d + 3) / 4; ++block) {

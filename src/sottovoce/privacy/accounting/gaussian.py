@@ -184,10 +184,17 @@ def shared_delta(draws: int, scale: float, shares: int, epsilon: float) -> float
     The sum is not a discrete Gaussian, but its law differs from one of scale sqrt(shares) scale by a factor of at most
     e^tau, tau = 10 (shares - 1) exp(-pi^2 scale^2) (Kairouz, Liu & Steinke 2021); then as in `discretisation_delta`.
 
+    Args:
+        draws: how many numbers are opened, over all exchanges and attempts.
+        scale: of one share, in grid units.
+        shares: those that the observer does not know. Fewer shares are less noise: every observer has a number of his
+            own.
+        epsilon: what is promised against that observer.
+
     Formal guarantees: as for `discretisation_delta`; docs/proofs/masked.md, Lemma 5.
     """
     expect(shares >= 1, "shares >= 1", shares=shares)
     divergence = discretisation_divergence(draws, scale * sqrt(shares))
     expect(scale >= 1, "a scale of at least 1 grid unit", scale=scale)
     apart = draws * 10 * (shares - 1) * exp(-min(pi**2 * scale**2, 745.0)) * _UP
-    return min(1.0, (1 + exp(min(epsilon, 700.0))) * (apart + sqrt(divergence / 2)) * _UP)
+    return min(1.0, ((1 + exp(min(epsilon, 700.0))) * apart + _weight(epsilon) * sqrt(divergence / 2)) * _UP)

@@ -102,5 +102,6 @@ def probabilities(z: Array) -> Array:
 
 def _one_hot(z: Array, b: Array) -> NDArray[np.bool_]:
     """True at each prediction's own class, along a new last axis."""
-    own: NDArray[np.bool_] = np.arange(z.shape[-1]) == np.asarray(b)[..., None]
+    # On the device that z is on.
+    own: NDArray[np.bool_] = np.arange(z.shape[-1], like=z) == np.asarray(b, like=z)[..., None]
     return own
