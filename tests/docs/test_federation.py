@@ -5,6 +5,7 @@ import shlex
 import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,14 @@ from sottovoce.federation.agreement import signing
 from sottovoce.files.datasets.adult_csv import write_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "how-to" / "federation.md"
+PAGE, MASKED = DOCS / "how-to" / "federation.md", DOCS / "how-to" / "masked-federation.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROWS = {"berlin": 1200, "oslo": 900, "paris": 2000, "rome": 1500, "wien": 800}
 
 
-def commands():
+def commands(page=PAGE):
     """As they stand, with lines that go on put together."""
-    text = PAGE.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     return [line for block in BLOCK.findall(text) for line in block.replace("\\\n", " ").splitlines()]
 
 
@@ -117,3 +118,52 @@ def test_a_cap_of_just_the_agreed_epsilon_is_too_small_as_the_page_says(followed
         arguments[arguments.index("--cap-epsilon") + 1] = "1"
         assert main(arguments) == 3
     assert "Expected to stay within the cap" in capsys.readouterr().err
+
+
+# -- masked sums ------------------------------------------------------------------------------------------------------
+
+OF_ONE = (["site", "keygen"], ["site", "seed"], ["site", "commit"], ["federation", "sign"])
+
+
+def typed(arguments):
+    """What a shell does with > and $(cat ...)."""
+    if ">" in arguments:
+        *arguments, _, file = arguments
+        with Path(file).open("w") as out, redirect_stdout(out):
+            return main(arguments)
+    shell = re.compile(r"\$\(cat (\S+)\)")
+    return main([shell.sub(lambda found: Path(found[1]).read_text().strip(), word) for word in arguments])
+
+
+@pytest.fixture(scope="module")
+def followed_masked(tmp_path_factory):
+    place, port, codes = tmp_path_factory.mktemp("masked"), free_port(), []
+    shutil.copy(DOCS / "tutorial" / "adult-schema.toml", place)
+    deal_rows(place)
+    with pytest.MonkeyPatch.context() as patch, processes.Programs() as programs:
+        patch.chdir(place)
+        for line in commands(MASKED):
+            program, *arguments = adapted(re.sub(r"(\S*\$\(cat \S+\))", r"'\1'", line), port)
+            if program == "nats-server":
+                programs.start("server", [processes.server_program(), *arguments], place / "server.log")
+            elif arguments[:2] == ["site", "run"]:
+                codes = run_all(arguments)
+            elif arguments[:2] == ["federation", "server-config"]:
+                assert main([*arguments, "--host", "127.0.0.1", "--port", str(port)]) == 0
+            else:
+                names = ROWS if arguments[:2] in OF_ONE else ("berlin",)
+                for site in names:
+                    assert typed([word.replace("berlin", site) for word in arguments]) == 0, line
+    return place, codes
+
+
+def test_the_masked_way_ends_with_one_model_too(followed_masked):
+    place, codes = followed_masked
+    assert codes == [0] * 5
+    agreement = signing.load(place / "federation.toml")
+    assert (agreement.algorithm.spare, agreement.algorithm.least_sites) == (2, 4)
+    made = [models.load(place / f"{site}-state" / agreement.run / "model.safetensors") for site in ROWS]
+    assert len({model.weights.tobytes() for model in made}) == 1
+    assert not list(place.glob("*.seed"))
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", MASKED.read_text(encoding="utf-8")):
+        assert (MASKED.parent / target).exists(), target

@@ -86,16 +86,16 @@ class LyingTransport(MemoryTransport):
 class JetStreamWorld:
     """A run of its own on a shared server. Stopping is kill -9."""
 
-    def __init__(self, server):
-        self.server, self.run_id = server, f"run-{next(_numbers)}"
+    def __init__(self, server, largest=LARGEST):
+        self.server, self.run_id, self.largest = server, f"run-{next(_numbers)}", largest
         self._made = False
 
     async def site(self, name, neighbours=()):
         if not self._made:
-            await create_stream(self.server.url, self.run_id, LARGEST, timeout=LONG)
+            await create_stream(self.server.url, self.run_id, self.largest, timeout=LONG)
             self._made = True
         return await JetStreamTransport.connect(
-            self.server.url, self.run_id, name, list(neighbours), LARGEST, timeout=LONG
+            self.server.url, self.run_id, name, list(neighbours), self.largest, timeout=LONG
         )
 
     async def stop(self):

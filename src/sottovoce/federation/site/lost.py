@@ -18,6 +18,7 @@ None of this is needed for privacy: sites that end a turn differently speak in d
 opens (docs/proofs/masked.md). What a sum costs that is made again was paid for beforehand.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, cast, final
 
@@ -186,8 +187,9 @@ class Gathering:
         return frozenset(n for n in self._left() if not self.board.votes_of(self.t, n) >= self.votes)
 
     async def _listen(self) -> None:
-        """For one slice of time; then the policy judges those who are silent."""
-        words = self._awaited()
+        """For one slice of time, or until there is news; then the policy judges those who are silent."""
+        clock = asyncio.get_running_loop().time
+        words, began = self._awaited(), clock()
         if words:
             answers = await self.hands.hear(words)
         else:
@@ -199,7 +201,8 @@ class Gathering:
         silent = self._awaited() | self._undecided()
         self._silences = {name: self._silences.get(name, Silence()) for name in sorted(silent)}
         for name, silence in self._silences.items():
-            silence.add(self.seconds, answers.get(name, Answer(None)))
+            # By the clock: news comes early, and often.
+            silence.add(min(clock() - began, self.seconds), answers.get(name, Answer(None)))
         self.board.check()
         if self._silences:
             self.mail.watcher.waiting(self.t, {name: silence.total for name, silence in self._silences.items()})

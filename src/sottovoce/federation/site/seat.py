@@ -325,7 +325,7 @@ class Seat:
         if not self.masked:
             return []
         agreed, n = masked_terms(self.agreement), len(self.agreement.sites)
-        sigmas, numbers = agreed.multipliers(n), range(1, agreed.rounds + 1)
+        sigmas, numbers = agreed.multipliers(n), range(1, agreed.opened + 1)
         dearest = min(numbers, key=lambda q: sigmas[q - 1])
         longest = max(numbers, key=lambda q: agreed.numbers(q, self.agreement.features))
         each = self._cost_of_sum(dearest)._replace(divergence=self._cost_of_sum(longest).divergence)
