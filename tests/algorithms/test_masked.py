@@ -343,3 +343,30 @@ def test_rows_whose_squares_vanish_are_refused():
     sites = sv.Sites(features, [np.ones(3)] * 3, data_norm=1.6e-162)
     with pytest.raises(sv.InputError, match="rows may be in a larger unit"):
         sv.simulate(made(), sites, sv.graphs.complete(3))
+
+
+def test_more_exchanges_do_not_blow_up_a_wide_table():
+    """The bound by a diagonal may be p times too large. What fills it up must not shrink with it."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(3000, 800)) * (rng.random((3000, 800)) < 0.03)
+    a /= np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-9)
+    b = np.where(rng.random(3000) < 0.05, 1.0, -1.0)
+    sites = sv.Sites(np.split(a, 3), np.split(b, 3))
+    risks = [
+        sv.simulate(made(rounds=k), sites, sv.graphs.complete(3), runs=2, seed=1, record=1).risk()["last"]
+        for k in (8, 16, 24)
+    ]
+    assert max(risks) < 1.3 * math.log(2)  # the zero model
+
+
+def test_a_parabola_s_steps_do_not_swing_up():
+    """The curvature of a Huber loss is all of its bound: steps that are too long for it end some runs badly."""
+    rng = np.random.default_rng(0)
+    a = np.hstack([np.full((4000, 1), 0.6), 0.2 * rng.normal(size=(4000, 11))])
+    a /= np.maximum(1.0, np.linalg.norm(a, axis=1, keepdims=True))
+    truth = np.append(-0.7, 0.5 * rng.normal(size=11))
+    b = np.clip(a @ truth + 0.1 * rng.normal(size=4000), -1, 1)
+    algorithm = made(rounds=16, loss=sv.losses.Huber(), epsilon=2.0)
+    result = sv.simulate(algorithm, sv.Sites(np.split(a, 4), np.split(b, 4)), ALL, runs=30, seed=1, record=1)
+    risks = result.history.final("risk_last")
+    assert risks.max() < 2 * np.median(risks)

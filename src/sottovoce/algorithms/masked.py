@@ -14,7 +14,7 @@ else. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0), and the publi
     w <- (1 + grow) y - alpha (bend L (M^ + tau I) + lam l2 I)^-1 (G~(y) / N + lam l2 y)
 
     tau    `ridge` times the size of the noise in M^ (its spectral norm, up to a constant); the more of M^ is noise,
-           the larger the factor
+           the larger the factor. It is bent by no less than LEAST_BEND
     bend   how much of the bound L M^ the curvature really is: <G~(y) - G~(y'), y - y'> over that of L M^, from the
            points so far, recent ones weighing more; between LEAST_BEND and 1
 
@@ -51,6 +51,7 @@ from sottovoce.problem.sites import Weights
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
+SHORT_STEP = 1.0  # alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up
 LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
 RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
@@ -202,7 +203,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _measured(self, state: State, site: Oracle, heard: Array) -> State:
         if not self._full(site):
-            roots = np.sqrt(np.maximum(heard, 0.0) + self._edge(site))
+            largest = self._moments_noise(site) * math.sqrt(2 * math.log(2 * site.sites.d))  # to be expected of p
+            roots = np.sqrt(np.maximum(heard, 0.0) + largest)
             return state._replace(
                 values=roots.sum(axis=1, keepdims=True) * roots, trace=heard.sum(axis=1, keepdims=True)
             )
@@ -226,9 +228,12 @@ class MaskedNewton(PrivateAlgorithm[State]):
         least = LEAST_BEND if self._full(site) else LEAST_BEND / site.sites.d  # a diagonal may bound far too much
         bend = np.where(bound > 0, np.clip(bent / np.where(bound > 0, bound, 1.0), least, 1.0), 1.0)
         tau = np.maximum(self._edge(site) * self._ridge(s, site), FLOOR * s.values.max(axis=1, keepdims=True))
-        scale = bend * self._curvature(site) * (s.values + tau) + penalty
+        # The ridge keeps what is noise in the steps from adding up, so it must not shrink as a diagonal's bound may.
+        filled = bend * s.values + np.maximum(bend, LEAST_BEND) * tau
+        scale = self._curvature(site) * filled + penalty
         gradient = heard + penalty * y
-        step = STEP * self._divided(s, site, gradient, np.maximum(scale, np.finfo(np.float64).tiny))
+        alpha = SHORT_STEP if self.loss.fully_curved else STEP
+        step = alpha * self._divided(s, site, gradient, np.maximum(scale, np.finfo(np.float64).tiny))
         w = y - step + self._growth(k, s, site, gradient, step, bend) * y
         return s._replace(
             w=w, before=s.w, point=y, gradient=heard, bent=bent, bound=bound, total=s.total + w
@@ -288,14 +293,15 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return np.minimum(factor, MOST_RIDGE)
 
     def _edge(self, site: Oracle) -> float:
-        """The size of the noise in M^: sqrt(p) times the standard deviation of its numbers, or of p of them the
-        largest to be expected.
-        """
+        """The size of the noise in M^, if it is whole: sqrt(p) times the standard deviation of its numbers."""
+        return self._moments_noise(site) * math.sqrt(site.sites.d)
+
+    def _moments_noise(self, site: Oracle) -> float:
+        """The standard deviation of the noise in every number of M^, off the diagonal that of sqrt(2) times it."""
         if math.isinf(self.epsilon):
             return 0.0
-        rows, p = self._rows(site), site.sites.d
-        std = self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self.honest(site.n))
-        return std * math.sqrt(p if self._full(site) else 2 * math.log(2 * p))
+        rows = self._rows(site)
+        return self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self.honest(site.n))
 
     # -- noise ----------------------------------------------------------------------------------------------------
 

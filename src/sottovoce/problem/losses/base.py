@@ -135,6 +135,9 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
+    # Whether the curvature is all of `smoothness_bound` wherever a fitting prediction lies, as that of a parabola is.
+    # Only the length of steps depends on it.
+    fully_curved: ClassVar[bool] = False
 
     @property
     def outputs(self) -> int:

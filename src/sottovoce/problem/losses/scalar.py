@@ -190,6 +190,7 @@ class Huber(Loss):
     name = "huber"
     labels = Reals()
     smoothness_bound = 1.0
+    fully_curved = True
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
