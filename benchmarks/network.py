@@ -10,9 +10,9 @@ the disk before it answers, for everyone. What is counted beyond that:
     synced   as signed, with the journal: outbox before, checkpoint after. One sync of the site's for each of the
              server's: a checkpoint is written with the next outbox.
     full     as synced, with the ledger: reserve the round before, say with the message what the ledger holds, and bind
-             it before it is put; the reader keeps what was said. Four syncs more: entry and head of the reservation,
-             the entry that binds, and what is kept of others, which is one for all messages of a round. This is all
-             that a site does about a message, but for computing and noise.
+             it before it is put; the reader keeps what was said, without a sync. Three syncs more: entry and head of
+             the reservation, and the entry that binds. This is all that a site does about a message, but for
+             computing and noise.
 
 Ledger and journal are the real ones, on the same disk as the server's files.
 

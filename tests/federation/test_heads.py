@@ -431,6 +431,34 @@ def test_heads_are_kept_by_run_and_those_with_most_entries_are_handed_out(tmp_pa
     assert HANDED == 2
 
 
+def test_two_copies_that_are_used_at_the_same_time_find_each_other(tmp_path):
+    """Each speaks in a run of its own, and both are heard by one neighbour: whichever starts next lacks the other."""
+    key, data = SigningKey.generate(), bytes(32)
+    with Ledger.create(tmp_path / "one.ledger", "rows", 5.0, 1e-5) as ledger:
+        ledger.reserve("before", 1, Gaussian(50.0), 1e-40)
+    for end in ("ledger", "ledger.head"):
+        shutil.copy(tmp_path / f"one.{end}", tmp_path / f"two.{end}")
+    with (
+        Ledger.open(tmp_path / "one.ledger") as one,
+        Ledger.open(tmp_path / "two.ledger") as two,
+        Heads(tmp_path / "heads") as heads,
+    ):
+        books = {"first": Books(one, key, data), "second": Books(two, key, data)}
+        for k in range(1, 8):  # by turns, the second one is ahead in entries from the third round on
+            for run, ledger in (("first", one), ("second", two)):
+                if run == "second" or k < 3:
+                    ledger.reserve(run, k, Gaussian(60.0), 1e-40)
+                    heads.hear(key.public, run, k, books[run].statement())
+        told = {"oslo": heads.last(key.public, books["first"].data_set)}
+        assert isinstance(books["first"].lacking(told), BehindError)
+        assert isinstance(books["second"].lacking(told), BehindError)
+        for ledger, own in ((one, books["first"]), (two, books["second"])):
+            keep_heard(ledger.path, told["oslo"])
+            catch_up(ledger, key)
+            assert own.lacking(told) is None
+        assert one.total() == pytest.approx(two.total(), rel=1e-9)
+
+
 def test_a_file_that_is_none_is_refused(tmp_path):
     (tmp_path / "heads").write_bytes(b"no database" * 100)
     with pytest.raises(DamagedError, match="what others say of their books"):

@@ -285,7 +285,10 @@ class _Run:
         )  # fmt: skip
         # First of all, since this writes down what is to be booked: a folder that was set back lacks both.
         behind = self.seat.books.lacking({name: heard.books for name, heard in answers.items()})
-        last = self.journal.last_said()
+        last, path = self.journal.last_said(), self.seat.ledger.path
+        to_book = (
+            "" if behind is None else f" What it has cost is booked with: sottovoce ledger catch-up {path} --key KEY."
+        )
         for name, heard in answers.items():
             if heard.round > last:
                 raise UsedTwiceError(
@@ -293,7 +296,7 @@ class _Run:
                     f"here, got word from site={name!r} that it has heard our round={heard.round}, and nothing of it "
                     "from the server. The state folder was put back from an old copy, or copied, and the server has "
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
-                    "leave the run."
+                    f"leave the run.{to_book}"
                 )
         if behind is not None:
             raise behind

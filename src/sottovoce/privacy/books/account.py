@@ -10,9 +10,9 @@ The size is fixed, so that it tells nobody how many runs there were. If they are
 
 import hashlib
 import struct
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import fsum, inf, isnan
 from typing import NamedTuple, Self, final
 
@@ -99,6 +99,7 @@ class Account:
         return tuple(record for record in other.records if not is_here(record))
 
 
+@lru_cache(maxsize=4096)
 def mark_of(run: str) -> bytes:
     """16 bytes by which a run is known in an account."""
     return hashlib.sha256(b"sottovoce run v1\0" + run.encode()).digest()[:MARK_BYTES]
@@ -117,11 +118,8 @@ def record_of(
         colluding: against how many colluding sites the costs hold; None: against everybody.
     """
     listed = tuple(costs)
-    weights = Counter[Event]()
-    for event, _, times in listed:
-        weights[event] += times
-    plain = all(plain_mu(event) is not None for event in weights)
-    weight = fsum(times * _weight(event, rule) for event, times in weights.items()) * _UP
+    plain = all(_plain_weight(event) is not None for event, *_ in listed)
+    weight = fsum(times * _weight(event, rule) for event, _, times in listed) * _UP
     return Record(mark_of(run), last, weight, fsum(times * d for _, d, times in listed), plain, colluding)
 
 
@@ -138,11 +136,18 @@ def fewest(colluding: Iterable[int | None]) -> int | None:
     return min((number for number in colluding if number is not None), default=None)
 
 
+@lru_cache(maxsize=4096)
+def _plain_weight(event: Event) -> float | None:
+    """mu^2 of a plain Gaussian event; None for any other. Kept, since every message asks it of all that was booked."""
+    mu = plain_mu(event)
+    return None if mu is None else mu * mu * _UP
+
+
 def _weight(event: Event, rule: Filter) -> float:
     """mu^2 of plain Gaussians that take as much of this book; inf if there are none."""
-    mu = plain_mu(event)
-    if mu is not None:
-        return mu * mu * _UP
+    plain = _plain_weight(event)
+    if plain is not None:
+        return plain
     if rule.order is None:
         return inf
     share = rule.share(event)
