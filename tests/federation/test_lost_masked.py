@@ -9,6 +9,8 @@ import pytest
 import sottovoce as sv
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import FIVE, Died, Federation, dies, dying
+from sottovoce import models
+from sottovoce.cli.site.site import _keeping_what_was_learnt
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, read_notice
@@ -228,6 +230,35 @@ def test_too_few_sites_stop_cleanly_keep_what_was_learnt_and_go_on_when_they_are
             assert len({end.model.tobytes() for end in again}) == 1
 
         play(scene())
+
+
+def test_whoever_stops_writes_the_model_so_far_and_says_so(tmp_path):
+    with made() as federation:
+        ends = play(without(federation, LyingWorld(), {"wien": ("checkpointed", 3), "rome": ("checkpointed", 3)}))
+        with ExitStack() as stack:
+            seat = federation.seat("oslo", stack)
+            with pytest.raises(LostNeighbourError) as stopped, _keeping_what_was_learnt(seat, tmp_path / "out"):
+                raise ends["oslo"]
+            kept = so_far(seat)
+        assert any("The model of the first 3 sums" in note for note in stopped.value.__notes__)
+        model = models.load(tmp_path / "out" / "model.safetensors")
+        np.testing.assert_array_equal(model.weights[:, 0], kept.model)
+        assert model.provenance["stopped_after"] == 3
+        assert model.privacy.epsilon <= 1.5
+        text = (tmp_path / "out" / "statement.txt").read_text()
+        assert "Stopped:    after 3 of 4 sums. The promise is that of the whole run" in text
+        with federation.journal("oslo") as journal:
+            assert journal.seed.raw == federation.seeds["oslo"].raw  # kept, for when they are back
+
+
+def test_before_the_second_sum_there_is_no_model_to_write(tmp_path):
+    with made() as federation:
+        ends = play(without(federation, LyingWorld(), {"wien": ("checkpointed", 1), "rome": ("checkpointed", 1)}))
+        with ExitStack() as stack:
+            seat = federation.seat("oslo", stack)
+            with pytest.raises(LostNeighbourError), _keeping_what_was_learnt(seat, tmp_path / "out"):
+                raise ends["oslo"]
+        assert not (tmp_path / "out").exists()
 
 
 def test_spare_attempts_come_to_an_end():

@@ -11,10 +11,10 @@ import pytest
 
 import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
-from helpers.site_runs import FIVE, Died, Federation, dying
+from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.site.events import Watcher
-from sottovoce.federation.site.letters import NOTICE_BYTES, About, Notice, read_notice, read_sum
+from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heard, Notice, read_notice, read_sum
 from sottovoce.federation.site.mail import Pace, payload_size
 from sottovoce.federation.site.runner import Finished
 from sottovoce.federation.site.seat import digest
@@ -27,11 +27,11 @@ PACE = Pace(slice=0.13, server=20.0)
 ROUNDS = 4
 
 
-def made(policy="stop"):
+def made(policy="stop", wait=WAIT):
     lossy = policy == "go-on"
     algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4 if lossy else 5,
                                 spare=2 if lossy else 0, total_rows=sum(SIZES))  # fmt: skip
-    lost = LostNeighbour(policy=policy, wait_seconds=WAIT, go_on_after_round=0 if lossy else None)
+    lost = LostNeighbour(policy=policy, wait_seconds=wait, go_on_after_round=0 if lossy else None)
     return Federation(sv.graphs.complete(5), SIZES, algorithm, lost_neighbour=lost)
 
 
@@ -297,3 +297,64 @@ def test_a_sum_that_honest_sites_cannot_have_made_stops_the_run_with_what_was_le
 def test_a_notice_reads_back():
     notice = Notice(About.COMPLETE, 7)
     assert read_notice(notice.to_bytes()) == notice
+
+
+def test_a_site_that_was_put_back_speaks_twice_for_a_number_and_still_no_sum_opens_twice():
+    """A relay and wien against berlin, whose folder is put back to before wien was dropped. In its first life it spoke
+    for the sum without wien, which the relay kept to itself; now it is shown wien's words, and speaks for the next sum
+    with all five. Fewer than 2 u - n - c = 2 sites were put back: the other honest ones speak for one of the two only.
+    """
+    with made("go-on", wait=4.0) as federation:
+        world, again = LyingWorld(), False
+
+        def answer(slot):
+            """wien has heard nothing of berlin, whenever it is asked."""
+            question = world.post._held[Slot(slot.number, "berlin", Kind.NOTICE)]
+            heard = Heard(read_notice(question[-64 - NOTICE_BYTES : -64]).nonce, 0, bytes(32)).to_bytes()
+            place = Envelope(federation.agreement.run, federation.agreement.digest(), slot, len(heard))
+            return seal(place, heard, federation.keys["wien"])
+
+        def shows(reader, slot, data):
+            if (reader, slot.site, slot.kind) == ("berlin", "wien", Kind.ANSWER):
+                return answer(slot)
+            if data is None:
+                return None
+            kept = {
+                Slot(2, "wien", Kind.SUM): reader not in ("wien", "berlin") or (reader == "berlin" and not again),
+                Slot(3, "berlin", Kind.SUM): again or reader != "berlin",
+            }
+            deaf = reader == "wien" or (again and reader == "berlin")
+            vote = slot.kind is Kind.NOTICE and read_notice(data[-64 - NOTICE_BYTES : -64]).about is About.GONE
+            late = deaf and slot.site != reader and (vote or (slot.kind is Kind.SUM and slot.number > 2))
+            return None if late or kept.get(slot, False) else data
+
+        world.shows = shows
+
+        async def scene():
+            nonlocal again
+            others = [asyncio.ensure_future(federation.site(name, world, pace=PACE)) for name in FIVE[1:]]
+            await dies(federation, world, "checkpointed", 1)
+            backup = Backup(federation)
+            with pytest.raises(Died):
+                await federation.site("berlin", world, pace=PACE, probe=dying("published", 3))
+            backup.restore()
+            again = True
+            world.takes = lambda slot, _: slot != Slot(3, "berlin", Kind.SUM)
+            with pytest.raises(LostNeighbourError):
+                await federation.site("berlin", world, pace=PACE)
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        play(scene())
+        a, contexts = federation.agreement, defaultdict(set)
+        for slot, data in world.sent:
+            if slot.kind is Kind.SUM:
+                heading = opened(a, slot.site, slot.number, data)[1].heading
+                contexts[heading.turn, heading.context].add(slot.site)
+        berlin = {turn for (turn, _), said in contexts.items() if "berlin" in said}
+        assert berlin == {(1, 0), (2, 0), (2, 1), (3, 0)}  # two of them are its third message
+        whole = [turn for (turn, _), said in contexts.items() if said - {"wien"} == set(FIVE[:4])]
+        assert sorted(whole) == [(1, 0), (2, 0), (2, 1)]
+        with federation.ledger("berlin") as ledger:
+            assert len(ledger.reservations()) == len(whole)
