@@ -89,12 +89,12 @@ def _parts(schema: Schema, weights: Floats) -> Iterator[tuple[Coefficient, Float
     for column in schema.columns:
         names, own = column.feature_names(), weights[place : place + column.width]
         place += column.width
-        other = len(column.categories) if isinstance(column, Categorical) and column.other else None
+        other = column.other_name if isinstance(column, Categorical) else None
         for number, (name, row) in enumerate(zip(names, own, strict=True)):
             if number == 0 and isinstance(column, Ranged) and column.edges is None:
                 yield _scaled(column, name, row)
             else:
-                yield _plain(name, row, listed=number != other), none
+                yield _plain(name, row, listed=name != other), none
 
 
 def _scaled(column: Ranged, name: str, weights: Floats) -> tuple[Coefficient, Floats]:
