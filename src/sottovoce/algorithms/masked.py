@@ -80,6 +80,9 @@ GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid step
 MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
 
 Kind: TypeAlias = Literal["moments", "gradient", "hessian", "last gradient"]  # of what an exchange sums up
+KINDS: dict[Kind, str] = {
+    "moments": "second moments", "gradient": "descent", "hessian": "Hessian", "last gradient": "last gradient",
+}  # fmt: skip
 
 
 class State(NamedTuple):
@@ -433,6 +436,15 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def dealt(self) -> tuple[float, ...]:
         """Which part of the budget, mu^2, every exchange takes."""
         return tuple(weights(self.rounds, self.inference).tolist())
+
+    @property
+    def split(self) -> dict[str, float]:
+        """The same by kind."""
+        found: dict[str, float] = {}
+        for k, part in enumerate(self.dealt, start=1):
+            kind = KINDS[self.kind(k)]
+            found[kind] = found.get(kind, 0.0) + part
+        return found
 
     def sigma(self, site: Oracle) -> float:
         """That of the dearest exchange."""
