@@ -30,7 +30,10 @@ from sottovoce.arrays import Bools, Floats
 
 LEVEL = 0.95  # of all intervals
 CRITICAL = float(special.ndtri(0.5 + LEVEL / 2))
-INFORMATION = 8.0  # over the noise in it, from which on a coefficient is called identified
+INFORMATION = 7.0  # over the noise in it, from which on a coefficient is called identified
+FLOOR = 0.5  # times the edge of the noise spectrum, sqrt(2 p) s_h: smaller eigenvalues may be anything
+SUPPOSED = 1.0  # times the usual size of the model: what it may be along a direction that noise hides
+HIDDEN = 0.4  # of a coefficient's variance may come from there
 DRAWS, FEWEST_DRAWS, WORK = 400, 100, 4e8  # of the bootstrap; fewer for wide tables, whose matrices take p^3 steps
 SEED = 0  # of its draws: the same released numbers give the same table
 SWEEPS = 8  # of taking off what is noise in d
@@ -68,84 +71,91 @@ class Estimates(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A Newton step of every draw, with its variances, in the eigenbasis of its Hessian."""
+    """A Newton step of every draw, in the eigenbasis of its Hessian. All but the vectors: (draws, p)."""
 
-    values: Floats  # (draws, p) eigenvalues, never 0
+    values: Floats  # eigenvalues, none below the floor
     vectors: Floats  # (draws, p, p) as columns
-    d: Floats  # (draws, p)
-    shrunk: Floats  # (draws, p) d without what its variance explains
-    variances: Floats  # (draws, p) of the gradient's part, over the eigenvalues squared
+    d: Floats  # in the basis of the coefficients
+    doubt: Floats  # what part of a direction noise hides: 0 above the floor, 1 where the eigenvalue is 0 or less
+    squares: Floats  # of d along the vectors, without what its variance explains; where noise hides it, supposed
+    variances: Floats  # of drawing rows, and of the noise in the gradient
 
 
 def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
     """Estimates of the combinations C theta, for the rows of C: (combinations, p)."""
-    step = _newton(evidence, evidence.hessian[None], evidence.gradient[None])
-    errors = np.sqrt(_variances(evidence, step, contrasts)[0])
-    known = identified(evidence, contrasts)
+    hessian, gradient = evidence.hessian[None], evidence.gradient[None]
+    size = _usual_size(evidence, _newton(evidence, hessian, gradient, 0.0))
+    step = _newton(evidence, hessian, gradient, size)
+    variances, hidden = (part[0] for part in _variances(evidence, step, contrasts, size))
+    errors = np.sqrt(variances + hidden)
+    known = (hidden <= HIDDEN * (variances + hidden)) & _informed(evidence, step, contrasts)
     if known.any() and evidence.hessian_noise > 0:
-        errors = errors * _stretch(evidence, step, contrasts)
+        errors = errors * _stretch(evidence, step, contrasts, size)
     return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known)
 
 
-def identified(evidence: Evidence, contrasts: Floats) -> Bools:
-    """Which combinations the rows say more of than the noise in the Hessian could make up."""
-    values, vectors = _eigen(evidence.hessian[None])
-    turned = contrasts @ vectors[0]
-    spread, reach = (turned**2 / values[0]).sum(axis=1), ((turned / values[0]) ** 2).sum(axis=1)
-    noise = max(evidence.hessian_noise, EXACT * float(np.abs(values).max()) / INFORMATION)
-    found: Bools = (reach > 0) & (spread >= INFORMATION * noise * reach)
+def _floor(e: Evidence, values: Floats) -> Floats:
+    """Eigenvalues below are taken for noise: (draws, 1)."""
+    edge = e.hessian_noise * math.sqrt(2 * len(e.point))
+    largest = np.maximum(np.abs(values).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    return np.maximum(FLOOR * edge, EXACT * largest)
+
+
+def _usual_size(e: Evidence, step: _Step) -> float:
+    """What the model may be along a direction that noise hides: some times its root mean square along the others."""
+    along, seen = (e.point - step.d[0]) @ step.vectors[0], 1 - step.doubt[0]
+    return SUPPOSED * math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0))
+
+
+def _informed(e: Evidence, step: _Step, contrasts: Floats) -> Bools:
+    """Whose information is well above the noise in it."""
+    turned = contrasts @ step.vectors[0]
+    spread, reach = (turned**2 / step.values[0]).sum(axis=1), ((turned / step.values[0]) ** 2).sum(axis=1)
+    found: Bools = (reach > 0) & (spread >= INFORMATION * e.hessian_noise * reach)
     return found
 
 
-def _eigen(hessians: Floats) -> tuple[Floats, Floats]:
-    values, vectors = np.linalg.eigh(hessians)
-    least = np.finfo(np.float64).eps * np.maximum(np.abs(values).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    return np.where(np.abs(values) < least, least, values), vectors
-
-
-def _newton(e: Evidence, hessians: Floats, gradients: Floats) -> _Step:
+def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _Step:
     """The step of every draw: (draws, p, p) and (draws, p)."""
-    values, vectors = _eigen(hessians)
+    raw, vectors = np.linalg.eigh(hessians)
+    floor = _floor(e, raw)
+    values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
     turned = np.einsum("bji,bj->bi", vectors, gradients) / values
-    variances = (np.abs(values) / e.rows + e.gradient_noise**2) / values**2
-    squares, kept = turned**2, turned**2
+    variances = (np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
+    kept = squares = turned**2
     for _ in range(SWEEPS):
         of_hessian = e.hessian_noise**2 / 2 * (kept.sum(axis=1, keepdims=True) + kept) / values**2
-        kept = np.clip(squares - variances - of_hessian, 0.0, squares)
-    d, shrunk = (np.einsum("bij,bj->bi", vectors, x) for x in (turned, np.sign(turned) * np.sqrt(kept)))
-    return _Step(values, vectors, d, shrunk, variances)
+        kept = (1 - doubt) * np.clip(squares - variances - of_hessian, 0.0, squares) + doubt * size**2
+    return _Step(values, vectors, np.einsum("bij,bj->bi", vectors, turned), doubt, kept, variances)
 
 
-def _variances(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
-    """Of C theta for every draw: (draws, combinations)."""
+def _variances(e: Evidence, step: _Step, contrasts: Floats, size: float) -> tuple[Floats, Floats]:
+    """Of C theta for every draw: of what was seen, and of what noise hides. (draws, combinations)"""
     turned = contrasts @ step.vectors
-    along = np.einsum("bci,bi->bc", turned / step.values[:, None, :], _turned(step, step.shrunk))
-    reach = np.sum((turned / step.values[:, None, :]) ** 2, axis=2)
-    size = np.sum(step.shrunk**2, axis=1, keepdims=True)
-    own = np.einsum("bci,bi->bc", turned**2, step.variances)
-    total: Floats = own + e.hessian_noise**2 / 2 * (size * reach + along**2)
-    return total
+    over = turned / step.values[:, None, :]
+    along = np.einsum("bci,bi->bc", over**2, step.squares)
+    reach = np.sum(over**2, axis=2) * np.sum(step.squares, axis=1, keepdims=True)
+    seen = np.einsum("bci,bi->bc", turned**2, step.variances) + e.hessian_noise**2 / 2 * (reach + along)
+    hidden = size**2 * np.einsum("bci,bi->bc", turned**2, step.doubt**2)
+    return seen, hidden
 
 
-def _turned(step: _Step, vectors: Floats) -> Floats:
-    turned: Floats = np.einsum("bji,bj->bi", step.vectors, vectors)
-    return turned
-
-
-def _stretch(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
+def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats:
     """By how much each standard error is off: the LEVEL quantile of what the bootstrap finds, over the normal one."""
     p, noise = len(e.point), e.hessian_noise
     draws, rng = int(np.clip(WORK / p**3, FEWEST_DRAWS, DRAWS)), np.random.default_rng(SEED)
-    # The truth of the bootstrap. Below half the edge of the noise an eigenvalue is anything; it has to be positive.
-    values, vectors, d = np.maximum(step.values[0], noise * math.sqrt(2 * p) / 2), step.vectors[0], step.shrunk[0]
+    # The truth of the bootstrap: eigenvalues as seen, or half the floor where they may be anything; d of either sign.
+    values, vectors = np.where(step.doubt[0] > 0, step.values[0] / 2, step.values[0]), step.vectors[0]
     truth = (vectors * values) @ vectors.T
     upper = np.triu(rng.normal(size=(draws, p, p)) * noise / math.sqrt(2), 1)
     hessians = truth + upper + upper.transpose(0, 2, 1)
     hessians[:, np.arange(p), np.arange(p)] += noise * rng.normal(size=(draws, p))
+    d = (np.sqrt(step.squares[0]) * rng.choice([-1.0, 1.0], size=(draws, p))) @ vectors.T
     sampled = (rng.normal(size=(draws, p)) * np.sqrt(values / e.rows)) @ vectors.T
-    gradients = truth @ d + sampled + e.gradient_noise * rng.normal(size=(draws, p))
-    again = _newton(e, hessians, gradients)
-    errors = np.sqrt(np.maximum(_variances(e, again, contrasts), np.finfo(np.float64).tiny))
+    gradients = d @ truth + sampled + e.gradient_noise * rng.normal(size=(draws, p))
+    again = _newton(e, hessians, gradients, size)
+    seen, hidden = _variances(e, again, contrasts, size)
+    errors = np.sqrt(np.maximum(seen + hidden, np.finfo(np.float64).tiny))
     found = np.quantile(np.abs((again.d - d) @ contrasts.T) / errors, LEVEL, axis=0) / CRITICAL
     stretch: Floats = np.where(found < 1, (1 + found) / 2, found)
     return stretch
