@@ -3,20 +3,25 @@
 From w, near the optimum, one Newton step without a ridge. With the noisy gradient g = G~(w)/N and Hessian H = H~/N,
 
     estimate    w - d,                 d = H^-1 g
-    covariance  H^-1 (H/N + s_g^2 I + (s_h^2 / 2) (|d|^2 I + d d^T)) H^-1
+    covariance  H^-1 (f H/N + s_g^2 I + (s_h^2 / 2) (|d|^2 I + d d^T)) H^-1
 
-H/N is what drawing N rows does to the gradient if the model is true. s_g is the noise in g; the last term is what the
-noise in H, of s_h in each number of its half, does to H d (E is symmetric: (E d) has just that covariance). d is not
-known: |d|^2 of the estimate holds the noise of all directions too, and what of d^2 its own variance explains is taken
-off, direction by direction.
+f H/N is what drawing N rows does to the gradient if the model is true: f = 1 for a likelihood, the variance of
+residuals for squares. s_g is the noise in g. The last term is what the noise E in H does to H d: s_h is its size in
+each number of the half, and E d has just that covariance. d is not known: |d|^2 of the estimate holds the noise of all
+directions too, and what of d^2 its own variance explains is taken off, direction by direction.
 
-That is to first order in the noise of H. How far off it is for each coefficient, a parametric bootstrap says: the
-released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched to what is found, or
-shrunk half as far, since the bootstrap does not know the remainder of the Newton step.
+**Directions that noise hides.** An eigenvalue of H below `FLOOR` times the edge of the noise's spectrum may be
+anything. It is raised to that floor, so the step stops short there, and the model may lie off by what it is along that
+direction: supposed as large as it is along the others in the mean. That is one more variance.
+
+**Calibration.** All this is to first order in the noise of H. How far off it is for each coefficient, a parametric
+bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched to
+what is found, or shrunk half as far, since the bootstrap does not know the remainder of the Newton step.
 
 **Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
-the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2. Nothing is said of others: a direction in
-which the rows say nothing looks, through noise, as if they said a little. docs/proofs/inference.md.
+the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, and if at most `HIDDEN` of its variance is
+supposed. Nothing is said of others: a direction in which the rows say nothing looks, through noise, as if they said a
+little. Proofs and measurements: docs/proofs/inference.md.
 """
 
 import math
@@ -52,6 +57,9 @@ class Evidence:
         gradient_noise: the standard deviation of the noise in every number of the gradient, as it was added.
         hessian_noise: and in every number of the half of the Hessian, off-diagonals times sqrt(2).
         rows: N.
+        dispersion: what the covariance of one row's gradient is over the Hessian: 1 if the model is a true likelihood,
+            the variance of the residuals for squares.
+        squares: of squares alone: the mean of b^2, with noise.
     """
 
     point: Floats
@@ -60,6 +68,8 @@ class Evidence:
     gradient_noise: float
     hessian_noise: float
     rows: int
+    dispersion: float = 1.0
+    squares: float | None = None
 
 
 class Estimates(NamedTuple):
@@ -98,7 +108,8 @@ def _floor(e: Evidence, values: Floats) -> Floats:
     """Eigenvalues below are taken for noise: (draws, 1)."""
     edge = e.hessian_noise * math.sqrt(2 * len(e.point))
     largest = np.maximum(np.abs(values).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    return np.maximum(FLOOR * edge, EXACT * largest)
+    floor: Floats = np.maximum(FLOOR * edge, EXACT * largest)
+    return floor
 
 
 def _usual_size(e: Evidence, step: _Step) -> float:
@@ -121,7 +132,7 @@ def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _S
     floor = _floor(e, raw)
     values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
     turned = np.einsum("bji,bj->bi", vectors, gradients) / values
-    variances = (np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
+    variances = (e.dispersion * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
     kept = squares = turned**2
     for _ in range(SWEEPS):
         of_hessian = e.hessian_noise**2 / 2 * (kept.sum(axis=1, keepdims=True) + kept) / values**2
@@ -147,11 +158,9 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     # The truth of the bootstrap: eigenvalues as seen, or half the floor where they may be anything; d of either sign.
     values, vectors = np.where(step.doubt[0] > 0, step.values[0] / 2, step.values[0]), step.vectors[0]
     truth = (vectors * values) @ vectors.T
-    upper = np.triu(rng.normal(size=(draws, p, p)) * noise / math.sqrt(2), 1)
-    hessians = truth + upper + upper.transpose(0, 2, 1)
-    hessians[:, np.arange(p), np.arange(p)] += noise * rng.normal(size=(draws, p))
+    hessians = truth + symmetric_noise(rng, draws, p, noise)
     d = (np.sqrt(step.squares[0]) * rng.choice([-1.0, 1.0], size=(draws, p))) @ vectors.T
-    sampled = (rng.normal(size=(draws, p)) * np.sqrt(values / e.rows)) @ vectors.T
+    sampled = (rng.normal(size=(draws, p)) * np.sqrt(e.dispersion * values / e.rows)) @ vectors.T
     gradients = d @ truth + sampled + e.gradient_noise * rng.normal(size=(draws, p))
     again = _newton(e, hessians, gradients, size)
     seen, hidden = _variances(e, again, contrasts, size)
@@ -159,3 +168,11 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     found = np.quantile(np.abs((again.d - d) @ contrasts.T) / errors, LEVEL, axis=0) / CRITICAL
     stretch: Floats = np.where(found < 1, (1 + found) / 2, found)
     return stretch
+
+
+def symmetric_noise(rng: np.random.Generator, draws: int, p: int, noise: float) -> Floats:
+    """Matrices whose halves, off-diagonals times sqrt(2), are independent normals of that standard deviation."""
+    upper = np.triu(rng.normal(size=(draws, p, p)) * noise / math.sqrt(2), 1)
+    found: Floats = upper + upper.transpose(0, 2, 1)
+    found[:, np.arange(p), np.arange(p)] += noise * rng.normal(size=(draws, p))
+    return found

@@ -430,7 +430,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return (0.0,) * self.rounds
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
-        return _sigmas(self.epsilon, self.delta, self.dealt, self.spare, worst)
+        return calibrated(self.epsilon, self.delta, self.dealt, self.spare, worst)
 
     @property
     def dealt(self) -> tuple[float, ...]:
@@ -502,7 +502,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return NonPrivate()
         noise, sigmas = self.noise_seen(site, observer), self.sigmas(site)
-        return _opened([sigma * noise for sigma in sigmas[:k]], self.sigma(site) * noise, self.spare)
+        return opened([sigma * noise for sigma in sigmas[:k]], self.sigma(site) * noise, self.spare)
 
     def agreed(self, site: Oracle) -> Observer:
         """Against whom epsilon was asked for."""
@@ -649,7 +649,7 @@ def weights(rounds: int, inference: bool = False) -> Floats:
     return np.array([moments, *(rounds - 3) * (descent / (rounds - 3),), hessian, last])
 
 
-def _opened(sigmas: Listing[float], dearest: float, spare: int) -> Event:
+def opened(sigmas: Listing[float], dearest: float, spare: int) -> Event:
     """Releases with these multipliers, one after the other, and spare attempts."""
     runs = [(sigma, len(list(same))) for sigma, same in groupby(sigmas)]
     parts: list[Event] = [
@@ -661,7 +661,7 @@ def _opened(sigmas: Listing[float], dearest: float, spare: int) -> Event:
 
 
 @lru_cache(maxsize=256)
-def _sigmas(
+def calibrated(
     target: float, delta: float, dealt: tuple[float, ...], spare: int, worst: tuple[float, int] | None
 ) -> tuple[float, ...]:
     """Noise multipliers with which all exchanges and spare attempts stay within the target. `worst` is (epsilon, by how
@@ -675,7 +675,7 @@ def _sigmas(
     while True:
         sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
         # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
-        made = _opened(sigmas, min(sigmas), spare)
+        made = opened(sigmas, min(sigmas), spare)
         enough = epsilon(made, delta) <= target
         if enough and (worst is None or seen(made, math.sqrt(1 / worst[1]), delta) <= worst[0]):
             return sigmas

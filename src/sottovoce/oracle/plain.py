@@ -345,6 +345,17 @@ class Oracle:
         square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2
         return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
+    def cross_moments(self) -> Floats:
+        """The sum of (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
+        rows, labels = self.sites.rows.pooled(), np.clip(self.sites.labels, -1.0, 1.0)
+        crossed = rows.adjoint(labels[:, None])[0]
+        return half(np.block([[rows.moments(), crossed], [crossed.T, np.array([[labels @ labels]])]]))
+
+    def cross_moments_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), and rounding."""
+        square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1
+        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+
     def hessian_sum(self, w: Array) -> Array:
         """The sum of all records' Hessians phi'' a a^T at one public model, its half as in `moments`: (1, d, runs) ->
         (1, d (d + 1) / 2, runs). For losses of one output whose curvature is bounded.

@@ -197,6 +197,8 @@ def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
     if table.figures:
         yield "-" * _WIDTH
         yield from (_row(line, wide, ratio=False) for line in table.figures if line.identified)
+        drowned = [line.name for line in table.figures if not line.identified]
+        yield from (f"{name}: not identified at this budget." for name in drowned)
     yield "=" * _WIDTH
     if table.unidentified:
         yield f"Not identified at this budget, so nothing is said of them: {', '.join(table.unidentified)}."
