@@ -4,7 +4,12 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sottovoce.algorithms import DPADMM
-from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor
+from sottovoce.estimators import (
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRobustRegressor,
+)
 
 # The checks know neither data_norm nor classes, and set a seed. All three are warned about, and rightly so.
 pytestmark = pytest.mark.filterwarnings("ignore::sottovoce.errors.PrivacyLeakWarning")
@@ -16,6 +21,7 @@ ESTIMATORS = [
     PrivateLogisticRegression(**LARGE),
     PrivateLinearSVC(**LARGE),
     PrivateRobustRegressor(**LARGE),
+    PrivateLinearRegression(100.0, device="plain"),
     PrivateLogisticRegression(100.0, algorithm=DPADMM(rounds=100), device="plain"),
 ]
 

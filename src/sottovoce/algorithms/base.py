@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from sottovoce.algorithms.inference import Evidence
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
@@ -124,6 +125,10 @@ class Algorithm(ABC, Generic[State]):
     @abstractmethod
     def outputs(self, k: int, state: State) -> Outputs:
         """The models after round k."""
+
+    def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:  # noqa: ARG002
+        """What the coefficients of every run can be inferred from after round k, all of it released; none here."""
+        return ()
 
     @abstractmethod
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:

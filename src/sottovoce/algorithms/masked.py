@@ -21,6 +21,13 @@ else. With M^ = M~ / N = sum_j l_j u_j u_j^T (l_j < 0 taken as 0), and the publi
     grow   Newton's step along y itself, after the other: of the gradient along one line little is noise,
            however many features there are. Nothing where it may be noise
 
+With `inference`, the last two of the exchanges are
+
+    exchange T - 1  its share of  H(w) = sum of all records' Hessians at the public point w              sqrt(2) L B^2
+    exchange T      its share of  G(w'), at a better point w' that the Hessian and the gradients so far say
+
+and coefficients have standard errors that know the noise: `sottovoce.algorithms.inference`.
+
 For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
 sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
 sqrt(m_j) and the mean.
@@ -30,26 +37,32 @@ state is held once for all nodes here: (1, ..., runs). rho plays no part. Privac
 """
 
 import math
+from collections.abc import Sequence as Listing
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Self, final
+from itertools import groupby
+from typing import Literal, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.inference import Evidence
 from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.plain import Oracle, whole
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
 from sottovoce.problem.graphs import Inbox
+from sottovoce.problem.losses import Logistic
 from sottovoce.problem.sites import Weights
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
+# With inference, the parts of it for moments, all gradients of the descent, the Hessian and the last gradient.
+INFERENCE = (0.05, 0.25, 0.30, 0.40)
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
 SHORT_STEP = 1.0  # alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up
 LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
@@ -68,6 +81,11 @@ MOST_NUMBERS = 2**23 - 2**13
 GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
 MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
 
+Kind: TypeAlias = Literal["moments", "gradient", "hessian", "last gradient"]  # of what an exchange sums up
+KINDS: dict[Kind, str] = {
+    "moments": "second moments", "gradient": "descent", "hessian": "Hessian", "last gradient": "last gradient",
+}  # fmt: skip
+
 
 class State(NamedTuple):
     """What the next exchange needs, all of it public. d model parameters, p features."""
@@ -83,6 +101,9 @@ class State(NamedTuple):
     bound: Array  # (1, 1, runs) and as L M^ bounds it
     total: Array  # (1, d, runs) sum of the models so far
     held: Array  # (nodes, 1, runs) zeros, one for each node here: all hold the same model
+    points: Array  # (1, d, runs) sum of the points of the later half of the descent; with inference alone
+    gradients: Array  # (1, d, runs) and of the gradients there
+    hessian: Array  # (1, p (p + 1) / 2, runs) the half of the Hessian of the mean loss; with inference alone
 
 
 @final
@@ -101,6 +122,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         worst_case_epsilon: what must hold against all other sites together. None: whatever follows.
         weights: always "rows": a sum over all sites counts every row the same.
         total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
+        inference: whether coefficients are to have standard errors. It takes `INFERENCE` of the budget, and a loss that
+            is a likelihood: logistic.
     """
 
     # None only until it is bound: whoever runs or agrees on an algorithm binds it first, and finds a number.
@@ -111,6 +134,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
     spare: int = 0
     worst_case_epsilon: float | None = None
     total_rows: int | None = None
+    inference: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,6 +152,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 f"Expected a loss with curvature for MaskedNewton, got loss={self.loss.name!r}, whose slope jumps. Use "
                 "a smooth one such as logistic, smoothed-hinge, huber or softmax, or IPADMM."
             )
+        if self.inference:
+            self._expect_inferable()
         if self.regulariser.l1:
             raise UnsupportedError(
                 f"Expected a smooth regulariser for MaskedNewton, got regulariser={self.regulariser.name!r}. Use l2."
@@ -151,6 +177,27 @@ class MaskedNewton(PrivateAlgorithm[State]):
             )
         return self.rounds
 
+    def _expect_inferable(self) -> None:
+        """Refuse what would have no standard errors, or wrong ones."""
+        wanted = "rounds >= 4 with inference: second moments, a gradient, a Hessian and a last gradient"
+        expect(self.rounds is None or self.rounds >= 4, wanted, rounds=self.rounds)
+        _expect(
+            isinstance(self.loss, Logistic), "loss='logistic' with inference", "Standard errors need a likelihood; "
+            "leave inference out, or, for a label that is a number, use PrivateLinearRegression", loss=self.loss.name,
+        )  # fmt: skip
+        _expect(
+            self.max_grad_norm is None, "no max_grad_norm with inference",
+            "Clipped gradients vanish elsewhere than the likelihood's: leave it out", max_grad_norm=self.max_grad_norm,
+        )  # fmt: skip
+
+    def kind(self, k: int) -> Kind:
+        """What exchange k sums up."""
+        if k == 1:
+            return "moments"
+        if self.inference and k >= self.opened - 1:
+            return "hessian" if k < self.opened else "last gradient"
+        return "gradient"
+
     # -- what the sites do ----------------------------------------------------------------------------------------
 
     def start(self, site: Oracle, runs: int) -> State:
@@ -158,6 +205,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         self._check(site)
         p, full = site.sites.d, self._full(site)
         sizes = {"values": p, "trace": 1, "basis": p * p * full, "bent": 1, "bound": 1}
+        sizes |= {"hessian": p * (p + 1) // 2} if self.inference else {"points": 0, "gradients": 0, "hessian": 0}
         zeros = {name: np.zeros((1, sizes.get(name, site.d), runs)) for name in State._fields}
         return State(**{**zeros, "held": np.zeros((site.sites.n, 1, runs))})
 
@@ -173,8 +221,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def exact(self, k: int, state: State, site: Oracle) -> Array:
         """What the noise of exchange k is to hide, (1, numbers, runs): it must not leave a site."""
-        if k == 1:
+        if self.kind(k) == "moments":
             return np.repeat(site.moments(self._full(site))[None, :, None], state.w.shape[2], axis=2)
+        if self.kind(k) == "hessian":
+            return site.hessian_sum(self._point(state))
         return site.gradient_sum(self._point(state)).astype(np.float64)
 
     def query(self, k: int, state: State) -> Array:
@@ -182,9 +232,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return self._point(state) if k > 1 else state.w[:, :0]
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
-        """The second moments, or a step."""
-        heard = inbox.everyone().astype(np.float64) / self._rows(site)
-        return self._measured(state, site, heard) if k == 1 else self._moved(k, state, site, heard)
+        """The second moments, a step, or the Hessian and a better place to take the last gradient at."""
+        heard, kind = inbox.everyone().astype(np.float64) / self._rows(site), self.kind(k)
+        if kind == "moments":
+            return self._measured(state, site, heard)
+        if kind == "hessian":
+            return self._refined(state, site, heard)
+        return self._moved(k, state, site, heard) if kind == "gradient" else self._finished(state, site, heard)
 
     def outputs(self, k: int, state: State) -> Outputs:
         """The mean of the models so far, and the last: all nodes hold the same."""
@@ -203,16 +257,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _measured(self, state: State, site: Oracle, heard: Array) -> State:
         if not self._full(site):
-            largest = self._moments_noise(site) * math.sqrt(2 * math.log(2 * site.sites.d))  # to be expected of p
+            largest = self._matrix_noise(1, site) * math.sqrt(2 * math.log(2 * site.sites.d))  # to be expected of p
             roots = np.sqrt(np.maximum(heard, 0.0) + largest)
             return state._replace(
                 values=roots.sum(axis=1, keepdims=True) * roots, trace=heard.sum(axis=1, keepdims=True)
             )
         p, runs = site.sites.d, heard.shape[2]
-        i, j = np.triu_indices(p)
-        entries = np.where(i == j, 1.0, math.sqrt(0.5))[:, None] * heard[0]
-        m = np.zeros((runs, p, p))
-        m[:, i, j] = m[:, j, i] = entries.T
+        m = whole(heard[0].T)
         values, vectors = np.linalg.eigh(m)
         basis = np.ascontiguousarray(vectors.transpose(1, 2, 0)).reshape(1, p * p, runs)
         trace = np.trace(m, axis1=1, axis2=2)[None, None, :]
@@ -235,8 +286,64 @@ class MaskedNewton(PrivateAlgorithm[State]):
         alpha = SHORT_STEP if self.loss.fully_curved else STEP
         step = alpha * self._divided(s, site, gradient, np.maximum(scale, np.finfo(np.float64).tiny))
         w = y - step + self._growth(k, s, site, gradient, step, bend) * y
-        return s._replace(
+        moved = s._replace(
             w=w, before=s.w, point=y, gradient=heard, bent=bent, bound=bound, total=s.total + w
+        )  # fmt: skip
+        return self._remembered(k, moved) if self.inference else moved
+
+    # -- for standard errors --------------------------------------------------------------------------------------
+
+    def _late(self) -> range:
+        """The exchanges of the later half of the descent, whose gradients were taken near the end."""
+        return range((self.opened + 1) // 2, self.opened - 1)
+
+    def _remembered(self, k: int, state: State) -> State:
+        """With the sums over the later half. What comes after the descent is asked about the model itself."""
+        if k in self._late():
+            state = state._replace(points=state.points + state.point, gradients=state.gradients + state.gradient)
+        return state._replace(before=state.w) if k == self.opened - 2 else state
+
+    def _refined(self, state: State, site: Oracle, heard: Array) -> State:
+        """The Hessian, and one Newton step with it on all late gradients: those are free, and where the last gradient
+        is taken should be near the optimum.
+        """
+        state, count = state._replace(hessian=heard), len(self._late())
+        h = whole(heard[0].T)
+        way = (state.w - state.points / count)[0].T
+        gradient = state.gradients / count + np.einsum("rij,rj->ri", h, way).T[None]
+        w = self._stepped(state, site, gradient)
+        return state._replace(w=w, before=w)
+
+    def _finished(self, state: State, site: Oracle, heard: Array) -> State:
+        """The last gradient, and the model: one more Newton step."""
+        w = self._stepped(state, site, heard)
+        return state._replace(point=state.w, gradient=heard, w=w, before=w, total=state.total + w)
+
+    def _stepped(self, state: State, site: Oracle, gradient: Array) -> Array:
+        """w after a Newton step with the Hessian, filled up by the size of its noise where that hides it."""
+        penalty = self.lam * self.regulariser.l2
+        values, vectors = np.linalg.eigh(whole(state.hessian[0].T))
+        edge = self._matrix_noise(self.opened - 1, site) * math.sqrt(2 * site.sites.d)
+        floor = np.maximum(edge, FLOOR * values.max(axis=1, keepdims=True))
+        scale = np.maximum(values, 0.0) + np.where(values < 2 * floor, floor, 0.0) + penalty
+        turned = np.einsum("rji,rj->ri", vectors, (gradient + penalty * state.w)[0].T) / scale
+        step: Array = np.einsum("rij,rj->ri", vectors, turned).T[None]
+        return state.w - step
+
+    def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:
+        """What the coefficients of every run are inferred from: all of it public."""
+        if not self.inference or k < self.opened:
+            return ()
+        runs, hessians = state.w.shape[2], whole(state.hessian[0].T)
+        noise = np.broadcast_to(self._noise(k, state._replace(w=state.point, before=state.point), site), (1, 1, runs))
+        return tuple(
+            Evidence(
+                point=state.point[0, :, run].astype(np.float64), gradient=state.gradient[0, :, run].astype(np.float64),
+                hessian=hessians[run],
+                gradient_noise=float(noise[0, 0, run]), hessian_noise=self._matrix_noise(k - 1, site),
+                rows=self._rows(site),
+            )
+            for run in range(runs)
         )  # fmt: skip
 
     def _growth(self, k: int, state: State, site: Oracle, gradient: Array, step: Array, bend: Array) -> Array:
@@ -294,14 +401,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _edge(self, site: Oracle) -> float:
         """The size of the noise in M^, if it is whole: sqrt(p) times the standard deviation of its numbers."""
-        return self._moments_noise(site) * math.sqrt(site.sites.d)
+        return self._matrix_noise(1, site) * math.sqrt(site.sites.d)
 
-    def _moments_noise(self, site: Oracle) -> float:
-        """The standard deviation of the noise in every number of M^, off the diagonal that of sqrt(2) times it."""
-        if math.isinf(self.epsilon):
-            return 0.0
-        rows = self._rows(site)
-        return self.sigmas(site)[0] * site.moments_sensitivity(rows) / rows * math.sqrt(site.n / self.honest(site.n))
+    def _matrix_noise(self, k: int, site: Oracle) -> float:
+        """The standard deviation of the noise in each number of the half of a matrix, over N."""
+        rows, sigma = self._rows(site), self.sigmas(site)[k - 1]
+        exact = site.moments_sensitivity if self.kind(k) == "moments" else site.hessian_sum_sensitivity
+        return sigma * exact(rows) / rows * math.sqrt(site.n / self.honest(site.n)) if sigma else 0.0
 
     # -- noise ----------------------------------------------------------------------------------------------------
 
@@ -317,14 +423,18 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def sensitivity(self, k: int, state: State, site: Oracle) -> Floats:
         """Delta_k, (1, 1, runs): by how much replacing one row moves `exact`. The point is public, so it may count."""
         rows = self._rows(site)
-        if k == 1:
+        if self.kind(k) == "moments":
             return np.full((1, 1, 1), site.moments_sensitivity(rows))
+        if self.kind(k) == "hessian":
+            return np.full((1, 1, 1), site.hessian_sum_sensitivity(rows))
         return site.gradient_sum_sensitivity(self._point(state), rows)
 
     def largest_part(self, k: int, site: Oracle) -> float:
         """What one row adds at most to a number of `exact`, in size."""
         # Off the diagonal, sqrt(2) |a_i a_j| <= B^2 / sqrt(2).
-        return float((site.sites.data_norm**2 if k == 1 else site.c1) * (1 + 1e-6))
+        square = site.sites.data_norm**2
+        most = {"moments": square, "hessian": self._curvature(site) * square}.get(self.kind(k), site.c1)
+        return float(most * (1 + 1e-6))
 
     def share_std(self, k: int, state: State, site: Oracle) -> float:
         """The standard deviation of the noise that one site adds to each of its numbers in exchange k of one run."""
@@ -339,7 +449,21 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return (0.0,) * self.opened
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
-        return _sigmas(self.epsilon, self.delta, self.opened, self.spare, worst)
+        return calibrated(self.epsilon, self.delta, self.dealt, self.spare, worst)
+
+    @property
+    def dealt(self) -> tuple[float, ...]:
+        """Which part of the budget, mu^2, every exchange takes."""
+        return tuple(weights(self.opened, self.inference).tolist())
+
+    @property
+    def split(self) -> dict[str, float]:
+        """The same by kind."""
+        found: dict[str, float] = {}
+        for k, part in enumerate(self.dealt, start=1):
+            kind = KINDS[self.kind(k)]
+            found[kind] = found.get(kind, 0.0) + part
+        return found
 
     def sigma(self, site: Oracle) -> float:
         """That of the dearest exchange."""
@@ -376,10 +500,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return UNTROUBLED + 1
         share = sites / max(1, self.members(sites) - self.colluders(sites))
         numbers = features * self.loss.outputs
-        noise = math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta))
+        spent = sum(INFERENCE[:2]) if self.inference else 1.0
+        noise = math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta) * math.sqrt(spent))
         walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
         wanted = round(FEW * math.pow(noise, -FALL))
-        return 1 + min(max(walked, wanted), MOST)
+        return 1 + min(max(walked, wanted), MOST) + 2 * self.inference
 
     def noise_seen(self, site: Oracle, observer: Observer) -> float:
         """What an observer does not know of the noise, over what c colluding sites do not."""
@@ -396,7 +521,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return NonPrivate()
         noise, sigmas = self.noise_seen(site, observer), self.sigmas(site)
-        return _releases(sigmas[0] * noise, sigmas[1] * noise, k - 1, self.sigma(site) * noise, self.spare)
+        return releases([sigma * noise for sigma in sigmas[:k]], self.sigma(site) * noise, self.spare)
 
     def agreed(self, site: Oracle) -> Observer:
         """Against whom epsilon was asked for."""
@@ -429,9 +554,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
     @property
     def released(self) -> str:
         """What is seen by whoever looks on."""
+        gradients = self.opened - 1 - self.inference
+        hessian = ", at one of them of their Hessians too" if self.inference else ""
         return (
             "the noisy sum over all sites of the second moments of their rows, and then, at each of "
-            f"{self.opened - 1} public models, of their records' gradients; single sites' messages are masked"
+            f"{gradients} public models, of their records' gradients{hessian}; single sites' messages are masked"
         )
 
     def _notes(self, site: Oracle) -> tuple[str, ...]:
@@ -462,7 +589,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def numbers(self, k: int, features: int) -> int:
         """How many numbers the messages of exchange k hold."""
-        if k > 1:
+        if self.kind(k) in ("gradient", "last gradient"):
             return features * self.loss.outputs
         return features * (features + 1) // 2 if features <= WIDEST_MATRIX else features
 
@@ -477,6 +604,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "Declare it, and clip to it; rows may be in a larger unit", data_norm=bound,
         )  # fmt: skip
         self.expect_message(site.sites.d)
+        _expect(
+            not self.inference or self._full(site), f"at most {WIDEST_MATRIX} features with inference",
+            "Take fewer columns, or wider groups of categories", features=site.sites.d,
+        )  # fmt: skip
         _expect(
             self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",
             "Give the number of all rows", sites_here=site.sites.n,
@@ -529,33 +660,41 @@ def _expect(condition: bool, expected: str, advice: str, **came: object) -> None
         raise InputError(f"Expected {expected}, got {values}. {advice}.")
 
 
-def weights(rounds: int) -> Floats:
+def weights(rounds: int, inference: bool = False) -> Floats:
     """How mu^2 is dealt out over the exchanges. They add up to 1."""
-    return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
+    if not inference:
+        return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
+    moments, descent, hessian, last = INFERENCE
+    return np.array([moments, *(rounds - 3) * (descent / (rounds - 3),), hessian, last])
 
 
-def _releases(first: float, later: float, times: int, dearest: float, spare: int) -> Event:
-    """One release, `times` others, and spare attempts."""
-    parts: list[Event] = [Gaussian(first)]
-    parts += [Repeated(Gaussian(later), times)] if times else []
+def releases(sigmas: Listing[float], dearest: float, spare: int) -> Event:
+    """Releases with these multipliers, one after the other, and spare attempts."""
+    runs = [(sigma, len(list(same))) for sigma, same in groupby(sigmas)]
+    parts: list[Event] = [
+        Repeated(Gaussian(sigma), times) if place or times > 1 else Gaussian(sigma)
+        for place, (sigma, times) in enumerate(runs)
+    ]
     parts += [Repeated(Gaussian(dearest), spare)] if spare else []
     return Sequence(tuple(parts))
 
 
 @lru_cache(maxsize=256)
-def _sigmas(target: float, delta: float, rounds: int, spare: int, worst: tuple[float, int] | None) -> tuple[float, ...]:
+def calibrated(
+    target: float, delta: float, dealt: tuple[float, ...], spare: int, worst: tuple[float, int] | None
+) -> tuple[float, ...]:
     """Noise multipliers with which all exchanges and spare attempts stay within the target. `worst` is (epsilon, by how
     many times less noise, squared).
     """
-    dealt, mu = weights(rounds), mu_for(target, delta)
+    mu = mu_for(target, delta)
     if worst is not None:
         mu = min(mu, mu_for(worst[0], delta) / math.sqrt(worst[1]))
-    mu /= math.sqrt(1 + spare * float(dealt.max()))
+    mu /= math.sqrt(1 + spare * max(dealt))
     step = 2.0**-52
     while True:
         sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
         # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
-        made = _releases(sigmas[0], sigmas[1], rounds - 1, min(sigmas), spare)
+        made = releases(sigmas, min(sigmas), spare)
         enough = epsilon(made, delta) <= target
         if enough and (worst is None or seen(made, math.sqrt(1 / worst[1]), delta) <= worst[0]):
             return sigmas

@@ -133,6 +133,11 @@ def expect_own(name: str, given: Mapping[str, object]) -> None:
                 f"Expected no sensitivity with algorithm={name!r}, got {value!r}: it is for noise in gradients at "
                 "models that are known when it is drawn. Leave it out, or use IPADMM."
             )
+        if setting not in own and setting == "inference":
+            raise InputError(
+                f"Expected algorithm='masked' with inference, got algorithm={name!r}: only sums over all rows say how "
+                "sure a coefficient is. Choose masked, or leave inference out."
+            )
         if setting not in own:
             raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
     if given.get("sampling") is not None and given.get("batch_size") is None:

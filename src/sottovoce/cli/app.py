@@ -7,6 +7,7 @@ import typer
 from sottovoce.cli.account import AccountCommand, account
 from sottovoce.cli.apply import evaluate, predict
 from sottovoce.cli.budget import budget_app
+from sottovoce.cli.coefficients import coefficients
 from sottovoce.cli.dataset import dataset
 from sottovoce.cli.federation import federation_app, site_keygen, site_seed
 from sottovoce.cli.ledger import ledger_app
@@ -81,6 +82,7 @@ app.command()(report)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(show)
+app.command()(coefficients)
 app.command()(dataset)
 app.command()(reproduce)
 app.command()(compare)

@@ -22,6 +22,11 @@ def signature_of(config: type[Any], /, **own: Any) -> Signature:
     parameters = []
     for name, kind in _kinds(config).items():
         about = config.__dataclass_fields__[name].metadata
+        if kind is bool:  # a switch takes no text that could be mistaken
+            flags = f"--{name.replace('_', '-')}/--no-{name.replace('_', '-')}"
+            switch = typer.Option(flags, help=about["help"], rich_help_panel=about["panel"])
+            parameters.append(_keyword(name, Annotated[bool | None, switch], None))
+            continue
         shown = {str: "TEXT", int: "INTEGER", float: "NUMBER"}[kind]
         text = typer.Option(help=about["help"], rich_help_panel=about["panel"], metavar=shown)
         parameters.append(_keyword(name, Annotated[str | None, text], None))
@@ -30,13 +35,15 @@ def signature_of(config: type[Any], /, **own: Any) -> Signature:
     return Signature(parameters)
 
 
-def values(config: type[Any], given: Mapping[str, str | None]) -> dict[str, Any]:
+def values(config: type[Any], given: Mapping[str, str | bool | None]) -> dict[str, Any]:
     """The options that were given, as the types of their fields."""
     kinds = _kinds(config)
     return {name: _read(name, text, kinds[name]) for name, text in given.items() if text is not None}
 
 
-def _read(name: str, text: str, kind: type[Any]) -> Any:
+def _read(name: str, text: str | bool, kind: type[Any]) -> Any:
+    if kind is bool:
+        return text
     try:
         return kind(text)
     except ValueError:
@@ -45,7 +52,7 @@ def _read(name: str, text: str, kind: type[Any]) -> Any:
 
 
 def _kinds(config: type[Any]) -> dict[str, type[Any]]:
-    """int, float or str for every field that is an option, whether it may be None or not."""
+    """int, float, str or bool for every field that is an option, whether it may be None or not."""
     hints = get_type_hints(config)
     return {f.name: (get_args(hints[f.name]) or (hints[f.name],))[0] for f in fields(config) if f.metadata}
 

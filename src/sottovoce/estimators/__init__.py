@@ -7,7 +7,13 @@ except ImportError as _error:
                       name=_error.name) from _error  # fmt: skip
 
 from sottovoce.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
-from sottovoce.estimators.regressor import PrivateRobustRegressor
+from sottovoce.estimators.regressor import PrivateLinearRegression, PrivateRobustRegressor
 from sottovoce.estimators.search import PrivateSearch
 
-__all__ = ["PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRobustRegressor", "PrivateSearch"]
+__all__ = [
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRobustRegressor",
+    "PrivateSearch",
+]

@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
 from sottovoce.estimators import scaling, training
@@ -31,10 +32,11 @@ from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Answers, Problem
-from sottovoce.simulation.engine import DeviceName
+from sottovoce.simulation.engine import DeviceName, Solved
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
+    from sottovoce.files.models.inference import Inference
     from sottovoce.files.schema import Schema
 
 
@@ -77,6 +79,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     privacy_: PrivacyStatement
     leaks_: tuple[str, ...]
     n_features_in_: int
+    inference_: "Inference | None"
 
     # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
     epsilon: float
@@ -168,7 +171,34 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         for name, value in target.attributes.items():
             setattr(self, name, value)
         self.coef_, self.intercept_ = self._in_units(scale.restored(solved.weights), target.answers)
+        self.inference_ = self._inferred(solved, scale)
         return self
+
+    def _inferred(self, solved: Solved, scale: Scale) -> "Inference | None":
+        """The coefficients with standard errors, if they were asked for."""
+        from sottovoce.files.models.inference import INTERCEPT, by_unit, inferred
+
+        if not solved.result.evidence:
+            return None
+        assert isinstance(solved.algorithm, MaskedNewton)  # no other leaves evidence
+        matrix, names = by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
+        if not scale.constant:
+            matrix, names = matrix[:-1], names[:-1]
+        return inferred(solved.algorithm, solved.result.evidence[0], names, matrix)
+
+    def summary(self) -> "Inference":
+        """The coefficients with standard errors that hold the privacy noise, intervals, z, p and odds ratios; printed,
+        a table. `to_frame()` makes a DataFrame of it, `to_csv()` and `to_dict()` the rest.
+
+        It needs inference=True before the fit.
+        """
+        check_is_fitted(self)
+        if self.inference_ is None:
+            raise InputError(
+                "Expected a model that was fitted for inference, got one without. Standard errors need releases of "
+                "their own, paid for beforehand: fit with inference=True."
+            )
+        return self.inference_
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """The fitted model as one that can be saved, checked and applied without scikit-learn.
@@ -201,6 +231,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             schema=schema,
             provenance=self._provenance(),
             offset=float(intercept[0]) if classes is None else 0.0,
+            inference=None if schema is not None else self.inference_,
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -240,7 +271,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return Scale(longest if longest > 0 else 1.0, constant)
 
     def _choose(self, loss: Loss, delta: float, problem: Problem) -> training.Chosen:
-        given = {name: getattr(self, name) for name in (*training.PLANNED, *training.MASKED)}
+        given = {name: getattr(self, name, None) for name in (*training.PLANNED, *training.MASKED)}
+        given["inference"] = given["inference"] or None  # what is not wanted is no setting of any algorithm
         objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon")}
         objective |= {"delta": delta, "loss": loss}
         return training.choose(self.algorithm, given, objective, problem)

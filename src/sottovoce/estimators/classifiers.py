@@ -112,6 +112,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         least_sites: of masked sums: how many sites a sum must hold. None: all.
         spare: of masked sums: attempts that are paid for beforehand, if sites are lost. None: none.
         worst_case_epsilon: of masked sums: what must hold against all other sites together. None: what follows.
+        inference: of masked sums: whether `summary` is to have standard errors, of two classes. They take a part of the
+            budget: 70 % goes to a Hessian and a last gradient. None: no.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
             holds the intercept too.
         fit_intercept: learn a constant. It counts as a feature, so it costs some noise.
@@ -155,6 +157,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         least_sites: int | None = None,
         spare: int | None = None,
         worst_case_epsilon: float | None = None,
+        inference: bool | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
         max_grad_norm: float | None = None,

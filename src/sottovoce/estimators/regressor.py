@@ -5,32 +5,87 @@ Labels are clipped to public bounds and scaled to -1..1, about their middle if t
     b = (y - offset) / scale,    y^ = offset + scale <w, a>
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, final, get_args
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
+from sottovoce.algorithms.inference import infer
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
 from sottovoce.estimators.draws import RandomState
-from sottovoce.estimators.scaling import Linear
-from sottovoce.estimators.training import AlgorithmChoice
+from sottovoce.estimators.scaling import Linear, Scale
+from sottovoce.estimators.squares import LeastSquares, explained
+from sottovoce.estimators.training import AlgorithmChoice, Chosen
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.problem import Answers
-from sottovoce.simulation.engine import DeviceName
+from sottovoce.problem.problem import Answers, Problem
+from sottovoce.simulation.engine import DeviceName, Solved
+
+if TYPE_CHECKING:
+    from sottovoce.files.models.inference import Inference
 
 RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile", "smoothed-quantile"]
 
 
+class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
+    """What regressions share: labels are clipped to public bounds and scaled."""
+
+    _label_checks: ClassVar[Mapping[str, Any]] = {"y_numeric": True}
+    y_bounds: tuple[float, float] | None
+    y_bounds_: tuple[float, float]
+
+    @abstractmethod
+    def _loss(self) -> Loss:
+        """What is minimised, of labels in -1..1."""
+
+    def _target(self, y: Any, leaks: list[Leak]) -> Target:
+        low, high = self._bounds(y, leaks)
+        answers = Answers.between(low, high, centred=self.fit_intercept)
+        clipped = np.clip(np.asarray(y, dtype=np.float64), low, high)
+        return Target(self._loss(), answers.learnt(clipped), answers, {"y_bounds_": (low, high)})
+
+    def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, float]:
+        return answers.scale * model.coef[:, 0], answers.offset + answers.scale * float(model.intercept[0])
+
+    def _bounds(self, y: Any, leaks: list[Leak]) -> tuple[float, float]:
+        if self.y_bounds is None:
+            leaks.append(
+                Leak(
+                    "The bounds of y were read off the private labels: the guarantee does not cover them.",
+                    "Give y_bounds, from knowledge that does not rest on these rows; labels are clipped to them.",
+                )
+            )
+            return float(np.min(y)), float(np.max(y))
+        bounds = tuple(map(float, self.y_bounds))
+        fine = len(bounds) == 2 and all(map(isfinite, bounds)) and bounds[0] < bounds[-1]
+        expect(fine, "y_bounds as two finite numbers, the lower one first", y_bounds=self.y_bounds)
+        return bounds[0], bounds[-1]
+
+    def row_scores(self, X: Any, y: Any) -> Floats:
+        """1 - |y - prediction| / width, both clipped to the bounds of y. Without noise."""
+        low, high = self.y_bounds_
+        far = np.abs(np.clip(self.predict(X), low, high) - np.clip(column_or_1d(y), low, high))
+        scores: Floats = 1 - far / max(high - low, np.finfo(np.float64).tiny)
+        return scores
+
+    def _class_names(self) -> None:
+        return None
+
+    def predict(self, X: Any) -> Floats:
+        """The number for each row."""
+        return self._outputs(X)
+
+
 @final
-class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
+class PrivateRobustRegressor(_PrivateRegressor):
     """Linear regression with a robust loss, private for every single row.
 
     Args:
@@ -50,9 +105,6 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
     Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
     """
-
-    _label_checks: ClassVar[Mapping[str, Any]] = {"y_numeric": True}
-    y_bounds_: tuple[float, float]
 
     def __init__(
         self,
@@ -84,29 +136,6 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
     ) -> None:
         self._keep(locals())
 
-    def _target(self, y: Any, leaks: list[Leak]) -> Target:
-        low, high = self._bounds(y, leaks)
-        answers = Answers.between(low, high, centred=self.fit_intercept)
-        clipped = np.clip(np.asarray(y, dtype=np.float64), low, high)
-        return Target(self._loss(), answers.learnt(clipped), answers, {"y_bounds_": (low, high)})
-
-    def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, float]:
-        return answers.scale * model.coef[:, 0], answers.offset + answers.scale * float(model.intercept[0])
-
-    def _bounds(self, y: Any, leaks: list[Leak]) -> tuple[float, float]:
-        if self.y_bounds is None:
-            leaks.append(
-                Leak(
-                    "The bounds of y were read off the private labels: the guarantee does not cover them.",
-                    "Give y_bounds, from knowledge that does not rest on these rows; labels are clipped to them.",
-                )
-            )
-            return float(np.min(y)), float(np.max(y))
-        bounds = tuple(map(float, self.y_bounds))
-        fine = len(bounds) == 2 and all(map(isfinite, bounds)) and bounds[0] < bounds[-1]
-        expect(fine, "y_bounds as two finite numbers, the lower one first", y_bounds=self.y_bounds)
-        return bounds[0], bounds[-1]
-
     def _loss(self) -> Loss:
         known = get_args(RobustLoss)
         expect(self.loss in known, f"loss in {known}", loss=self.loss)
@@ -114,16 +143,68 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         shapes = {"huber": {"threshold": self.threshold}, "quantile": level, "smoothed-quantile": level}
         return losses.by_name(self.loss, **shapes.get(self.loss, {}))
 
-    def row_scores(self, X: Any, y: Any) -> Floats:
-        """1 - |y - prediction| / width, both clipped to the bounds of y. Without noise."""
-        low, high = self.y_bounds_
-        far = np.abs(np.clip(self.predict(X), low, high) - np.clip(column_or_1d(y), low, high))
-        scores: Floats = 1 - far / max(high - low, np.finfo(np.float64).tiny)
-        return scores
 
-    def _class_names(self) -> None:
-        return None
+@final
+class PrivateLinearRegression(_PrivateRegressor):
+    """Linear regression by least squares, private for every single row, from one release; with standard errors.
 
-    def predict(self, X: Any) -> Floats:
-        """The number for each row."""
-        return self._outputs(X)
+    All that least squares need is a sum over rows, which is released once with noise (`sottovoce.estimators.squares`).
+    So nothing is tuned, coefficients with standard errors and R^2 cost nothing more, and `summary` always has them.
+
+    Args:
+        y_bounds: (low, high) of labels, known without looking at them; what lies outside is clipped. None reads them
+            off y, with a `PrivacyLeakWarning`. Noise grows with their width.
+
+    All other parameters are those of `PrivateLogisticRegression`. Not here: rounds and gradients, of which there are
+    none.
+
+    Fitted: coef_ (features,) and intercept_, a number, in the unit of y, with the adaptive ridge that noise asks for;
+    y_bounds_; inference_, whose estimates have no ridge; the rest as there.
+
+    Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
+    one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        y_bounds: tuple[float, float] | None = None,
+        delta: float | None = None,
+        data_norm: float | None = None,
+        sites: int = 1,
+        graph: str | Graph = "complete",
+        colluding: int | None = None,
+        least_sites: int | None = None,
+        spare: int | None = None,
+        worst_case_epsilon: float | None = None,
+        lam: float = 0.0,
+        fit_intercept: bool = True,
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
+        device: DeviceName = "cpu",
+    ) -> None:
+        self._keep(locals())
+
+    def _loss(self) -> Loss:
+        return losses.Huber(2.0)  # squares, while predictions stay within the bounds of y
+
+    def _choose(self, loss: Loss, delta: float, problem: Problem) -> Chosen:  # noqa: ARG002
+        names = ("colluding", "least_sites", "spare", "worst_case_epsilon")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return Chosen(LeastSquares(epsilon=self.epsilon, delta=delta, lam=self.lam, **given), None)
+
+    def _inferred(self, solved: Solved, scale: Scale) -> "Inference":
+        from sottovoce.files.models.inference import ERRORS, INTERCEPT, by_unit, line_of, tabulate
+
+        (evidence, *_), answers = solved.result.evidence, solved.problem.answers
+        matrix, names = answers.scale * by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
+        if not scale.constant:
+            matrix, names = matrix[:-1], names[:-1]
+        found = infer(evidence, matrix)
+        shift = np.array([answers.offset if name == INTERCEPT and scale.constant else 0.0 for name in names])
+        found = found._replace(values=found.values + shift)
+        share = line_of("R^2", *explained(evidence, scale.constant / scale.longest))
+        notes = (ERRORS, "Residuals are taken for independent and of one variance.")
+        return tabulate(found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, (share,), notes)

@@ -23,7 +23,8 @@ from sottovoce.simulation.engine import DeviceName, Solved, solve
 
 AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
 PLANNED = ("rounds", "local_steps", "rho", "diameter")  # settings of IPADMM
-MASKED = ("rounds", "colluding", "least_sites", "spare", "worst_case_epsilon")  # and of MaskedNewton
+# and of MaskedNewton
+MASKED = ("rounds", "colluding", "least_sites", "spare", "worst_case_epsilon", "inference")
 
 
 KNOWN = {"masked": MASKED, "ipadmm": PLANNED}

@@ -18,7 +18,7 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError
 from sottovoce.oracle.kernels.random import expect_room
 from sottovoce.oracle.kernels.spread import KNOTS
-from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half_of, one_by_one, settled
+from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half, one_by_one, settled
 from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.losses import expect_one_output
 from sottovoce.problem.rows import SparseRows
@@ -299,4 +299,4 @@ class CudaOracle(Oracle, vector_predictions=True):
         for _, a in self._blocks(p):
             total += a.T @ a if full else (a * a).sum(axis=0)
         sums: Floats = cp.asnumpy(total)
-        return half_of(sums) if full else sums
+        return half(sums) if full else sums

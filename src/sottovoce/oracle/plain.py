@@ -324,12 +324,58 @@ class Oracle:
         """
         if not full:
             return self.sites.rows.squares()
-        return half_of(self.sites.rows.moments())
+        return half(self.sites.rows.moments())
 
     def moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, and the rounding of so many rows."""
         square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2
         return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+
+    def cross_moments(self) -> Floats:
+        """The sum of (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
+        rows, labels = self.sites.rows.pooled(), np.clip(self.sites.labels, -1.0, 1.0)
+        crossed = rows.adjoint(labels[:, None])[0]
+        return half(np.block([[rows.moments(), crossed], [crossed.T, np.array([[labels @ labels]])]]))
+
+    def cross_moments_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), and rounding."""
+        square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1
+        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+
+    def hessian_sum(self, w: Array) -> Array:
+        """The sum of all records' Hessians phi'' a a^T at one public model, its half as in `moments`: (1, d, runs) ->
+        (1, d (d + 1) / 2, runs). For losses of one output whose curvature is bounded.
+
+        Formal guarantees: whatever w is, 0 <= phi'' <= L as computed, the smoothness of the loss.
+        """
+        expect_one_output(self.loss, "A sum of Hessians")
+        most = self.loss.smoothness_bound
+        assert most is not None  # whoever asks has checked
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
+        curvature = np.clip(np.nan_to_num(self.loss.curvature(z, self._labels, self.loss.theta)), 0.0, most)
+        return np.stack([half(self.sites.rows.moments(of_run)) for of_run in curvature.T], axis=1)[None]
+
+    def hessian_sum_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `hessian_sum`, in l2: L times as much as `moments`."""
+        bound = self.loss.smoothness_bound
+        assert bound is not None
+        return bound * self.moments_sensitivity(rows)
+
+
+def half(matrix: Floats) -> Floats:
+    """The upper half of a symmetric matrix, row by row, off-diagonals times sqrt(2): distances stay as they are."""
+    i, j = np.triu_indices(len(matrix))
+    return matrix[i, j] * np.where(i == j, 1.0, sqrt(2.0))
+
+
+def whole(halves: Array) -> Floats:
+    """The symmetric matrices that these are the halves of: (runs, numbers) -> (runs, p, p)."""
+    p = round((sqrt(1 + 8 * halves.shape[1]) - 1) / 2)
+    i, j = np.triu_indices(p)
+    matrices = np.zeros((len(halves), p, p))
+    matrices[:, i, j] = matrices[:, j, i] = np.where(i == j, 1.0, sqrt(0.5)) * halves
+    return matrices
 
 
 def summation_error(terms: Floats) -> Floats:
@@ -373,12 +419,6 @@ def clipped(slopes: Array, cap: Floats | None) -> Array:
     with np.errstate(over="ignore"):
         shortened: Array = slopes * np.minimum(cap / lengths, 1.0)[..., None]
     return shortened
-
-
-def half_of(m: Floats) -> Floats:
-    """The upper half of a symmetric matrix, row by row, off-diagonals times sqrt(2)."""
-    i, j = np.triu_indices(len(m))
-    return m[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
 
 
 def settled(z: Array) -> Array:

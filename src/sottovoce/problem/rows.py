@@ -71,8 +71,8 @@ class Rows(ABC):
         """The same rows as those of one node; the values are shared."""
 
     @abstractmethod
-    def moments(self) -> Floats:
-        """Sum of a a^T over all rows: (d, d)."""
+    def moments(self, weights: Floats | None = None) -> Floats:
+        """Sum of a a^T over all rows, each times its weight (rows,), if there are any: (d, d)."""
 
     @abstractmethod
     def squares(self) -> Floats:
@@ -126,9 +126,15 @@ class DenseRows(Rows):
     def pooled(self) -> "DenseRows":
         return DenseRows(self.values, self.offsets[[0, -1]])
 
-    def moments(self) -> Floats:
-        moments: Floats = self.values.T @ self.values
-        return moments
+    def moments(self, weights: Floats | None = None) -> Floats:
+        if weights is None:
+            moments: Floats = self.values.T @ self.values
+            return moments
+        total = np.zeros((self.d, self.d))
+        for first in range(0, len(self.values), _BLOCK):  # a weighted copy of all rows would not fit beside millions
+            part = self.values[first : first + _BLOCK]
+            total += part.T @ (weights[first : first + _BLOCK, None] * part)
+        return total
 
     def squares(self) -> Floats:
         squares: Floats = np.einsum("jd,jd->d", self.values, self.values)
@@ -178,8 +184,9 @@ class SparseRows(Rows):
     def pooled(self) -> "SparseRows":
         return SparseRows(self.matrix, self.offsets[[0, -1]])
 
-    def moments(self) -> Floats:
-        moments: Floats = (self.matrix.T @ self.matrix).toarray()
+    def moments(self, weights: Floats | None = None) -> Floats:
+        other = self.matrix if weights is None else sp.diags_array(weights) @ self.matrix
+        moments: Floats = (self.matrix.T @ other).toarray()
         return moments
 
     def squares(self) -> Floats:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 
 from sottovoce.algorithms.base import Algorithm, Outputs
+from sottovoce.algorithms.inference import Evidence
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
@@ -126,6 +127,7 @@ class Result:
 
     `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is read off the
     rows without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
+    `evidence` has what coefficients are inferred from, run by run; none if that was not asked for, or it was stopped.
     """
 
     average: Array
@@ -136,6 +138,7 @@ class Result:
     seed: int | None
     seconds: float
     rounds: int
+    evidence: tuple[Evidence, ...] = ()
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
@@ -276,6 +279,7 @@ def solve(
         seed=seed if isinstance(source, SeededNoise) else None,
         seconds=perf_counter() - started,
         rounds=k,
+        evidence=algorithm.evidence(k, state, site),
     )
     return Solved(problem, algorithm, site, result)
 

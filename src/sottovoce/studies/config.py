@@ -78,6 +78,12 @@ class TrainConfig:
         None, "Privacy", "Of masked sums: what must hold against all other sites together. Left out: what follows."
     )
 
+    inference: bool | None = option(
+        None,
+        "Privacy",
+        "Of masked sums: standard errors of coefficients. They take a part of the budget.",
+    )
+
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
     form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")
     rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t. Left out: planned.")

@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Algorithm, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, Algorithm, MaskedNewton, PrivateAlgorithm
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
+from sottovoce.files.models.coefficients import per_unit
+from sottovoce.files.models.inference import INTERCEPT, Inference, by_unit, inferred
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
@@ -109,10 +112,16 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         problem = Problem.dealt(BY_NAME[config.dataset](), nodes, where, held_out=config.split == "official", **deal)
     else:
         from sottovoce.files.schema import Schema
+        from sottovoce.files.schema.inference import remarks, require_inferable
 
         assert config.schema is not None  # checked when the configuration was made
+        schema = Schema.load(Path(config.schema))
+        if config.inference:
+            require_inferable(schema)
+            for remark in remarks(schema):
+                (tell or _nobody)(remark)
         problem = Problem.from_file(
-            config.data, Schema.load(Path(config.schema)), where, nodes=nodes, site_column=config.site_column,
+            config.data, schema, where, nodes=nodes, site_column=config.site_column,
             test=config.test_data, unreviewed=config.unreviewed == "accept", **deal,
         )  # fmt: skip
     if explain is not None:
@@ -123,7 +132,11 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         algorithm = replace(algorithm, delta=default_delta(rows))
         if explain is not None:
             explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
-    return Bound(problem, _planned(config, algorithm, problem, tell, explain).bound_to(*problem.shape))
+    bound = _planned(config, algorithm, problem, tell, explain).bound_to(*problem.shape)
+    if isinstance(bound, MaskedNewton) and bound.inference and tell is not None:
+        parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
+        tell(f"The budget with inference: {parts}.")
+    return Bound(problem, bound)
 
 
 def _shape(problem: Problem) -> str:
@@ -158,6 +171,10 @@ def _planned(
         for note in found.notes:
             explain(note)
     return found.algorithm()
+
+
+def _nobody(text: str) -> None:
+    """Hears what is told where nobody listens."""
 
 
 @contextmanager
@@ -239,7 +256,22 @@ class Trained:
             privacy=self.result.privacy,
             schema=self.problem.schema,
             provenance=self._provenance(),
+            inference=self._inference(),
         )
+
+    def _inference(self) -> Inference | None:
+        """The coefficients of the first run with standard errors; None if that was not asked for, or not finished."""
+        algorithm, schema, evidence = self.solved.algorithm, self.problem.schema, self.result.evidence
+        if not evidence:
+            return None
+        assert isinstance(algorithm, MaskedNewton)  # no other leaves evidence
+        if schema is None:
+            return inferred(algorithm, evidence[0], self.problem.features, np.eye(len(self.problem.features)))
+        matrix = by_unit(partial(per_unit, schema), schema.d)
+        names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
+        if not matrix[-1].any():
+            matrix, names = matrix[:-1], names[:-1]
+        return inferred(algorithm, evidence[0], names, matrix)
 
     def _provenance(self) -> dict[str, Any]:
         from sottovoce import __version__

@@ -6,7 +6,8 @@ algorithms here are those whose one private step is `Oracle.noisy_steps`, calibr
 can compute alone from what was agreed; and masked sums, whose shares of noise are exact as well
 (`sottovoce.federation.site.masks`). All others are refused, with the reason.
 
-A setting that is None has no entry in the table. `sampling` has one only where there is a batch. `sensitivity` has
+A setting that is None has no entry in the table. `sampling` has one only where there is a batch, `inference` where it
+is asked for. `sensitivity` has
 none: at real sites it is "plain".
 """
 
@@ -100,6 +101,8 @@ def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
         what = "loss" if piece is algorithm.loss else "regulariser"
         table[what] = {"name": piece.name} | _plain(piece)
     table.pop("sensitivity", None)
+    if table.get("inference") is False:
+        del table["inference"]
     if "batch_size" not in table:
         table.pop("sampling", None)
     return table
@@ -123,7 +126,7 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[st
     if "batch_size" not in given:
         registry.expect_own(name, {key: given[key] for key in ("sampling",) if key in given})
         given |= {f.name: f.default for f in fields(kind) if f.name == "sampling"}
-    given = {f.name: f.default for f in fields(kind) if f.name == "sensitivity"} | given
+    given = {f.name: f.default for f in fields(kind) if f.name in ("sensitivity", "inference")} | given
     return kind, given
 
 

@@ -63,14 +63,25 @@ def coefficients(model: Model) -> Coefficients:
     if model.schema is None:
         found = [_plain(name, row) for name, row in zip(model.names, model.weights, strict=True)]
         return Coefficients(tuple(found), (model.offset,) * model.weights.shape[1])
-    weights = model.weights / _divisor(model.schema)
-    constant: Floats = np.full(weights.shape[1], model.offset)
-    if model.schema.intercept > 0:
-        constant += model.schema.intercept * weights[-1]
-    parts = list(_parts(model.schema, weights))
+    return of_schema(model.schema, model.weights, model.offset)
+
+
+def of_schema(schema: Schema, weights: Floats, offset: float = 0.0) -> Coefficients:
+    """Of weights (d, outputs) that belong to rows as the schema encodes them."""
+    weights = weights / _divisor(schema)
+    constant: Floats = np.full(weights.shape[1], offset)
+    if schema.intercept > 0:
+        constant += schema.intercept * weights[-1]
+    parts = list(_parts(schema, weights))
     for _, moved in parts:
         constant += moved
     return Coefficients(tuple(part for part, _ in parts), tuple(constant.tolist()))
+
+
+def per_unit(schema: Schema, weights: Floats) -> tuple[Floats, Floats]:
+    """The coefficients per unit, (features, outputs), and the intercepts, (outputs,)."""
+    found = of_schema(schema, weights)
+    return np.array([one.per_unit for one in found.features]), np.array(found.intercept)
 
 
 def _divisor(schema: Schema) -> float:
@@ -89,12 +100,12 @@ def _parts(schema: Schema, weights: Floats) -> Iterator[tuple[Coefficient, Float
     for column in schema.columns:
         names, own = column.feature_names(), weights[place : place + column.width]
         place += column.width
-        other = len(column.categories) if isinstance(column, Categorical) and column.other else None
+        other = column.other_name if isinstance(column, Categorical) else None
         for number, (name, row) in enumerate(zip(names, own, strict=True)):
             if number == 0 and isinstance(column, Ranged) and column.edges is None:
                 yield _scaled(column, name, row)
             else:
-                yield _plain(name, row, listed=number != other), none
+                yield _plain(name, row, listed=name != other), none
 
 
 def _scaled(column: Ranged, name: str, weights: Floats) -> tuple[Coefficient, Floats]:

@@ -22,6 +22,7 @@ from scipy import special
 from sottovoce import settings
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
+from sottovoce.files.models.inference import Inference
 from sottovoce.files.schema import review
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.losses import Logistic, Loss, Softmax
@@ -46,6 +47,7 @@ class Model:
         schema: how a row becomes features; None if it was trained on ready-made arrays.
         offset: added to the output of a regression; public, from the label's bounds.
         provenance: how it came about: settings, sites, versions, dates. Text and numbers only.
+        inference: what is known of the coefficients, where that was asked for before training.
         signed_by: the public key of the site that has signed the file it was read from; None if nobody has.
     """
 
@@ -57,6 +59,7 @@ class Model:
     schema: "Schema | None" = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     offset: float = 0.0
+    inference: Inference | None = None
     signed_by: str | None = None
 
     def __post_init__(self) -> None:
@@ -121,8 +124,9 @@ class Model:
 # One file per model, in the safetensors format: the weights as a tensor, everything else as JSON text in its header.
 #
 #     tensor "weights"     float64, (d, outputs)
-#     header "format"      "sottovoce-model/3"
+#     header "format"      "sottovoce-model/4"
 #     header "loss", "names", "classes", "offset", "privacy", "schema", "provenance"
+#     header "inference"   the table of coefficients with standard errors, or null
 #     header "signature"   of the site of a federation that made it: its key, and its signature over the rest; or null
 #
 # Formal guarantees: nothing in a file is ever executed. Sizes are checked before anything is read, types and shapes
@@ -130,12 +134,17 @@ class Model:
 # that of the releases it lists is refused, and so is one that was changed after it was signed. What no reader can
 # check is whether those releases are all that happened, and, where there is no signature, who wrote the file.
 
-FORMAT = "sottovoce-model/3"
-READ = ("sottovoce-model/2", FORMAT)  # the older one says nothing of observers
+FORMAT = "sottovoce-model/4"
+BEFORE_INFERENCE = ("sottovoce-model/2", "sottovoce-model/3")  # the oldest says nothing of observers
+READ = (*BEFORE_INFERENCE, FORMAT)
 MOST_BYTES = 2**30
 MOST_HEADER_BYTES = 2**24
-_CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
-_PARTS = (*_CONTENT, "signature")
+_OLD_CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "provenance")
+
+
+def _content(written: str) -> tuple[str, ...]:
+    """The entries of a header in that format, but for the signature."""
+    return _OLD_CONTENT if written in BEFORE_INFERENCE else (*_OLD_CONTENT, "inference")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +163,7 @@ class _Header:
     schema: dict[str, Any] | None
     provenance: dict[str, Any]
     signature: _Signature | None
+    inference: Inference | None = None
 
 
 def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
@@ -166,6 +176,7 @@ def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
         "privacy": model.privacy.to_dict(),
         "schema": None if model.schema is None else model.schema.to_dict(),
         "provenance": dict(model.provenance),
+        "inference": None if model.inference is None else model.inference.to_dict(),
     }
     header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
     weights = np.ascontiguousarray(model.weights, dtype=np.float64)
@@ -184,7 +195,7 @@ def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) ->
 def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> bytes:
     """All that a file says, each part behind its length; first the format that it was written in."""
     parts = [written.encode(), str(weights.shape).encode(), weights.astype("<f8").tobytes()]
-    parts += [header[name].encode("utf-8") for name in _CONTENT]
+    parts += [header[name].encode("utf-8") for name in _content(written)]
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
@@ -200,7 +211,7 @@ def load(path: Path) -> Model:
     except SafetensorError as error:
         _refuse(path, f"not in the safetensors format ({error})")
     try:
-        read = settings.read(_Header, header, "a header", full=True)
+        read = settings.read(_Header, {"inference": None, **header}, "a header", full=True)
         return replace(_model(weights, read), signed_by=_signer(weights, texts, read.signature))
     except (SottovoceError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InputError(f"Expected a model file, got {str(path)!r}: {str(error).rstrip('.')}.") from error
@@ -222,10 +233,11 @@ def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, s
     found = dict(metadata or {})
     if found.get("format") not in READ:
         _refuse(path, f"expected format {FORMAT!r}, got {str(found.get('format'))[:40]!r}; is it another program's?")
-    if set(found) != {"format", *_PARTS}:
-        _refuse(path, f"expected the entries {', '.join(_PARTS)}, got {', '.join(sorted(found))[:200]}")
+    parts = (*_content(found["format"]), "signature")
+    if set(found) != {"format", *parts}:
+        _refuse(path, f"expected the entries {', '.join(parts)}, got {', '.join(sorted(found))[:200]}")
     try:
-        return found, {name: json.loads(found[name], parse_constant=_no_constant) for name in _PARTS}
+        return found, {name: json.loads(found[name], parse_constant=_no_constant) for name in parts}
     except (ValueError, RecursionError) as error:
         _refuse(path, f"expected JSON in its header ({error})")
 
@@ -268,6 +280,7 @@ def _model(weights: Floats, header: _Header) -> Model:
         schema=None if header.schema is None else Schema.from_dict(header.schema),
         provenance=header.provenance,
         offset=header.offset,
+        inference=header.inference,
     )
 
 

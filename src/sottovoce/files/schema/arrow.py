@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Bools, Floats
 from sottovoce.files.schema import dates
-from sottovoce.files.schema.cells import Bools, Cells, Places
+from sottovoce.files.schema.cells import Cells, Places
 
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _COMMA_FLOAT = _FLOAT.replace(r"\.", ",")

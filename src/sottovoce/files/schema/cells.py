@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Bools, Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.findings import Findings
 from sottovoce.settings import brief
@@ -61,7 +61,6 @@ def check_word(path: str, word: str) -> None:
 # -- cells ------------------------------------------------------------------------------------------------------------
 # One column of one chunk of a file, as the columns of a schema see it. What reads files gives the final classes.
 
-Bools: TypeAlias = NDArray[np.bool_]
 Places: TypeAlias = NDArray[np.int32]
 
 

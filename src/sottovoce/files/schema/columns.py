@@ -42,11 +42,22 @@ class Column(ABC):
     @property
     def width(self) -> int:
         """Number of features."""
-        return self._own_width() + (self.missing == "indicator")
+        return self._own_width() + (self.missing == "indicator") - (self.left_out is not None)
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether exactly one of the features is 1 in every row, unless one is left out."""
+        return False
+
+    @property
+    def left_out(self) -> int | None:
+        """The place of the reference level, which has no feature: what others are compared with. None if all have."""
+        return None
 
     def feature_names(self) -> list[str]:
         """Names of the features, in order. The features of a one-hot column are named "column=category"."""
-        return self._own_names() + ([f"{self.name}=<missing>"] if self.missing == "indicator" else [])
+        names = self._own_names() + ([f"{self.name}=<missing>"] if self.missing == "indicator" else [])
+        return [name for place, name in enumerate(names) if place != self.left_out]
 
     def encode(self, cells: Cells) -> Encoded:
         """All cells of a chunk."""
@@ -56,6 +67,10 @@ class Column(ABC):
             place[missing], value[missing], found = self._absent()
             finding[missing] = found
         finding[cells.unreadable()] = Finding.NOT_TEXT
+        if (out := self.left_out) is not None:
+            value[place == out] = 0.0
+            place[place == out] = 0
+            place[place > out] -= 1
         return Encoded(place, value, finding)
 
     def _absent(self) -> tuple[int, float, Finding]:
@@ -123,6 +138,9 @@ class Column(ABC):
 # | boolean | 1 | 1 or 0 |
 # | any, with `missing = "indicator"` | 1 more | 1 where there is no value |
 #
+# A one-hot column may have a `reference`: that level has no feature, so all of them are 0 there. Standard errors need
+# it, since features that add up to the intercept have no coefficients of their own.
+#
 # In every row at most one feature of a column is not zero, and it is at most 1 in size. So a row's squared norm is at
 # most the number of columns, whatever the data.
 
@@ -148,6 +166,7 @@ class Ranged(Column):
     bounds: tuple[float, float]
     scale: Scale | None = None
     edges: tuple[float, ...] | None = None
+    reference: float | None = None  # with edges: a number in the bin that has no feature
 
     def _check(self) -> None:
         check_bounds(self.path("bounds"), self.bounds)
@@ -163,10 +182,31 @@ class Ranged(Column):
         )
         if self.edges is not None:
             self._check_edges(self.edges)
+        self._check_reference()
         if self.fill is not None:
             low, high = self.bounds
             inside = number(self.fill) is not None and low <= float(self.fill) <= high
             expect(inside, f"{self.path('fill')} to be a number between {low:g} and {high:g}", fill=self.fill)
+
+    def _check_reference(self) -> None:
+        if self.reference is None:
+            return
+        low, high = self.bounds
+        if self.edges is None or not low <= self.reference <= high:
+            raise InputError(
+                f"Expected {self.path('reference')} with edges, as a number between {low:g} and {high:g}, got "
+                f"reference={self.reference:g}. Name one in the bin to compare with; a scaled number needs none."
+            )
+
+    @property
+    def one_hot(self) -> bool:
+        """With edges."""
+        return self.edges is not None
+
+    @property
+    def left_out(self) -> int | None:
+        """The bin of the reference."""
+        return None if self.reference is None else int(self._spots(np.array([self.reference]))[0][0])
 
     def _check_edges(self, edges: tuple[float, ...]) -> None:
         low, high = self.bounds
@@ -179,7 +219,7 @@ class Ranged(Column):
 
     def _keys(self) -> dict[str, Any]:
         how = {"scale": self.scale} if self.edges is None else {"edges": list(self.edges)}
-        return {"bounds": list(self.bounds), **how}
+        return {"bounds": list(self.bounds), **how, **_compared(self.reference)}
 
     def _own_width(self) -> int:
         return 1 if self.edges is None else len(self.edges) + 1
@@ -277,6 +317,7 @@ class Seasonal(Column):
 
     by: Season
     order: DateOrder = "ymd"
+    reference: str | None = None
 
     @classmethod
     def kind(cls) -> str:
@@ -294,9 +335,20 @@ class Seasonal(Column):
         _check_order(self.path("order"), self.order)
         fine = self.fill is None or self.fill in self._names()
         expect(fine, f"{self.path('fill')} among {', '.join(self._names())}", fill=self.fill)
+        _check_level(self.path("reference"), self.reference, self._names())
+
+    @property
+    def one_hot(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def left_out(self) -> int | None:
+        """The season of the reference."""
+        return None if self.reference is None else self._names().index(self.reference)
 
     def _keys(self) -> dict[str, Any]:
-        return {"by": self.by, "order": self.order}
+        return {"by": self.by, "order": self.order, **_compared(self.reference)}
 
     def _names(self) -> tuple[str, ...]:
         return _SEASONS[self.by]
@@ -329,6 +381,20 @@ _SEASONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+def _compared(reference: float | str | None) -> dict[str, Any]:
+    """The key of a reference level, where there is one."""
+    return {} if reference is None else {"reference": reference}
+
+
+def _check_level(path: str, reference: str | None, levels: tuple[str, ...], other: bool = False) -> None:
+    """Refuse a reference that is no level, or the only one. `other`: there is one more, for all that is not listed."""
+    known = reference is None or reference in levels
+    shown = ", ".join(levels[:10]) + (", ..." if len(levels) > 10 else "")
+    if not known:
+        raise InputError(f"Expected {path} among the levels {shown}, got reference={brief(reference)}. Name one.")
+    expect(reference is None or len(levels) + other > 1, f"{path} beside other levels", levels=len(levels))
+
+
 def _check_order(path: str, order: str) -> None:
     known = get_args(DateOrder)
     expect(order in known, f"{path} among {', '.join(known)}", order=order)
@@ -350,6 +416,7 @@ class Categorical(Column):
     categories: tuple[str, ...]
     other: bool = False
     first: int | None = None
+    reference: str | None = None
 
     @classmethod
     def kind(cls) -> str:
@@ -371,19 +438,36 @@ class Categorical(Column):
             for group in self.categories:
                 wanted = f"{self.path('categories')} of at most first={self.first} characters"
                 expect(len(group) <= self.first, wanted, category=group)
+        _check_level(self.path("reference"), self.reference, self.categories, self.other)
+
+    @property
+    def one_hot(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def left_out(self) -> int | None:
+        """The category of the reference."""
+        return None if self.reference is None else self.categories.index(self.reference)
 
     def mean_square(self) -> float:
         return 1.0
 
     def _keys(self) -> dict[str, Any]:
-        keys = {"categories": list(self.categories), "other": self.other}
+        keys = {"categories": list(self.categories), "other": self.other, **_compared(self.reference)}
         return keys if self.first is None else {"first": self.first, **keys}
 
     def _own_width(self) -> int:
         return len(self.categories) + self.other
 
     def _own_names(self) -> list[str]:
-        return [f"{self.name}={category}" for category in self.categories + ("<other>",) * self.other]
+        named = [f"{self.name}={category}" for category in self.categories]
+        return named if self.other_name is None else [*named, self.other_name]
+
+    @property
+    def other_name(self) -> str | None:
+        """The feature of all that is not listed; None if that is refused."""
+        return f"{self.name}=<other>" if self.other else None
 
     def _present(self, cells: Cells) -> Encoded:
         place = cells.places(self.categories, self.first)

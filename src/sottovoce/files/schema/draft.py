@@ -10,10 +10,10 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Bools, Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema import parse
-from sottovoce.files.schema.cells import Bools, Cells, brief
+from sottovoce.files.schema.cells import Cells, brief
 from sottovoce.files.schema.columns import (
     FALSE,
     TRUE,

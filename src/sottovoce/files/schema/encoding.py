@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sottovoce.arrays import Floats
-from sottovoce.files.schema.cells import Bools, Cells
+from sottovoce.arrays import Bools, Floats
+from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
 from sottovoce.files.schema.schema import Schema
 

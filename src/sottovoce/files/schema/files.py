@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Floats, Ints
+from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema.cells import EMPTY_WORDS, Bools, brief
+from sottovoce.files.schema.cells import EMPTY_WORDS, brief
 from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.encoding import Csr, encode_cells, stack
 from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from sottovoce.arrays import Floats
 from sottovoce.files.models import Model
 from sottovoce.files.models.coefficients import coefficients
+from sottovoce.files.models.inference import INTERCEPT, Inference
 from sottovoce.privacy.observers import Sight
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
@@ -119,6 +120,38 @@ def largest_coefficients(model: Model, output: int) -> Figure:
     return figure
 
 
+def forest(inference: Inference) -> Figure:
+    """Every identified coefficient with its interval, in units of its own standard error where scales differ: the
+    ratio of odds or rates on a logarithmic axis, else the estimate over its error.
+    """
+    ratios = inference.family != "linear"
+    known = [line for line in inference.lines if line.identified and line.name != INTERCEPT]
+    shown = sorted(known, key=lambda line: -abs(line.z or 0.0))[:_MOST_COEFFICIENTS][::-1]
+    unit = np.array([1.0 if ratios else line.error or 1.0 for line in shown])
+    low, middle, high = (
+        np.array([getattr(line, name) for line in shown], dtype=np.float64) / unit
+        for name in ("low", "estimate", "high")
+    )
+    with style():
+        figure = Figure(figsize=(_WIDE, 0.19 * max(len(shown), 1) + 0.9))
+        axes = figure.add_subplot()
+        places = np.arange(len(shown))
+        axes.hlines(places, low, high, color=CYCLE[0], linewidth=1.2)
+        axes.plot(middle, places, "o", color=CYCLE[0])
+        axes.axvline(0, color=INK, linewidth=0.7)
+        axes.set_yticks(places, [line.name for line in shown])
+        axes.set_ylim(-0.8, max(len(shown), 1) - 0.2)
+        axes.grid(False, axis="y")
+        axes.set_xlabel(_FOREST.get(inference.family, "estimate over its standard error"))
+    return figure
+
+
+_FOREST = {
+    "logistic": "logarithm of the odds ratio for one unit of the column",
+    "poisson": "logarithm of the rate ratio for one unit of the column",
+}
+
+
 def _direction(model: Model, output: int) -> str:
     """What a weight to the right speaks for."""
     if model.classes is None:
@@ -168,6 +201,7 @@ def run_page(run: Run) -> str:
         **({} if run.sites is None else {"sites": by_site(run.sites)}),
         **({"colluding": colluding(observers)} if len(observers) > 1 else {}),
         **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
+        **({} if model.inference is None else {"forest": forest(model.inference)}),
     }
     return render_page(
         "run.html.j2",
@@ -182,6 +216,7 @@ def run_page(run: Run) -> str:
         scores=_scores(summary),
         sites=None if run.sites is None else _all_sites(run.sites),
         weights=_weights(model, classes),
+        inferred=None if model.inference is None else _inferred(model.inference),
     )
 
 
@@ -249,6 +284,20 @@ def _weights(model: Model, classes: tuple[str, ...] | None) -> TextTable:
     lines.append(("intercept", *(f"{x:+.4g}" for x in found.intercept)))
     headings = ("feature, per unit of the column", *classes)
     return TextTable(headings, lines, frozenset(range(1, len(headings))))
+
+
+def _inferred(inference: Inference) -> TextTable:
+    """Every coefficient that is identified, with its error and interval; the others by name."""
+    headings = ("feature", "estimate", "standard error", "95 % interval", "z", "p", "ratio")
+    rows = []
+    for line in (*inference.lines, *inference.figures):
+        if not line.identified:
+            rows.append((line.name, "not identified at this budget", *5 * (_NOTHING,)))
+            continue
+        ratio = _NOTHING if line.ratio is None else f"{line.ratio:.4g}"
+        estimate, interval = f"{line.estimate:+.4g}", f"{line.low:.4g} to {line.high:.4g}"
+        rows.append((line.name, estimate, f"{line.error:.3g}", interval, f"{line.z:.2f}", f"{line.p:.3f}", ratio))
+    return TextTable(headings, rows, frozenset(range(1, len(headings))))
 
 
 def _all_sites(sites: Columns) -> TextTable:

@@ -1,0 +1,265 @@
+"""How often 95 % intervals of private coefficients hold what they are for, and how wide they are.
+
+    python benchmarks/coverage.py [--quick] [--json OUT] [--repetitions N] [--only TABLE ...]
+
+Every repetition draws N rows anew, from a formula (whose coefficients are known) or, with replacement, from a public
+table that is taken for the population (whose coefficients are those of all of its rows; the model is then not true, and
+the intervals take it at its word). It makes one private run and asks whether each interval that is shown holds the
+coefficient. Two columns of "twins" are the same: their coefficients must never be called identified.
+
+A cell fails if its intervals hold less than 94 % or more than 96.5 %, by more than two standard errors; or if some
+coefficient that was called identified in at least a tenth of the repetitions is held in fewer than 90 % of those, by
+more than two standard errors; or if a twin was identified. Widths are medians over coefficients of the private interval
+over that of a fit without privacy on as many rows.
+"""
+
+import argparse
+import json
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import machine
+from processes import HERE
+from sottovoce import MaskedNewton, Sites, graphs
+from sottovoce.algorithms.inference import CRITICAL, infer
+from sottovoce.files.datasets import adult_csv, bank
+from sottovoce.files.schema import Schema
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.problem.graphs import Exchanged
+from sottovoce.problem.problem import encoded
+
+OUT, DELTA, REPETITIONS = HERE / "coverage.json", 1e-6, 500
+LEAST, MOST, LEAST_OF_ONE = 0.94, 0.965, 0.90
+Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where rows come from. `never` are the coefficients that no rows can tell."""
+
+    names: tuple[str, ...]
+    truth: Floats
+    draw: Draw
+    never: tuple[int, ...] = ()
+
+
+def even() -> Table:
+    """Five numbers, evenly spread and unrelated, and three categories."""
+    truth = np.array([1.0, -0.5, 0.8, 0.0, 0.3, 0.5, -0.7, -0.5])
+
+    def rows(rng: np.random.Generator, n: int) -> Floats:
+        level = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+        return np.column_stack([rng.uniform(-1, 1, size=(n, 5)), level == 1, level == 2, np.ones(n)])
+
+    return made(("x1", "x2", "x3", "x4", "x5", "b", "c", "intercept"), truth, rows, columns=7)
+
+
+def skewed() -> Table:
+    """Four numbers that go together, categories of which some are rare (down to one row in a hundred), and a flag."""
+    truth = np.array([1.0, -2.0, 1.5, 0.5, 0.4, -0.6, 1.0, -1.0, 0.3, 0.8, -0.5, 1.2, -1.0])
+    mixed = np.array([[0.3, 0.2, 0, 0], [0, 0.25, 0.1, 0], [0, 0, 0.3, 0.2], [0, 0, 0, 0.15]])
+
+    def rows(rng: np.random.Generator, n: int) -> Floats:
+        first = rng.choice(5, size=n, p=[0.6, 0.25, 0.1, 0.04, 0.01])
+        second = rng.choice(4, size=n, p=[0.4, 0.3, 0.25, 0.05])
+        levels = [*(first == i for i in range(1, 5)), *(second == i for i in range(1, 4)), rng.random(n) < 0.1]
+        return np.column_stack([np.clip(rng.normal(size=(n, 4)) @ mixed, -1, 1), *levels, np.ones(n)])
+
+    names = ("x1", "x2", "x3", "x4", "b", "c", "d", "e", "q", "r", "s", "flag", "intercept")
+    return made(names, truth, rows, columns=8)
+
+
+def twins() -> Table:
+    """Three numbers, of which two are the same."""
+    truth = np.array([1.0, 0.5, 0.5, -0.5])
+
+    def rows(rng: np.random.Generator, n: int) -> Floats:
+        x = rng.uniform(-1, 1, size=(n, 2))
+        return np.column_stack([x, x[:, 1], np.ones(n)])
+
+    return replace(made(("x", "twin", "its twin", "intercept"), truth, rows, columns=4), never=(1, 2))
+
+
+def made(names: tuple[str, ...], truth: Floats, rows: Callable[..., Floats], columns: int) -> Table:
+    """Rows of a formula, divided by the longest that they can be, as a schema does."""
+    longest = math.sqrt(columns)
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        a = rows(rng, n)
+        return a / longest, np.where(rng.random(n) < 1 / (1 + np.exp(-a @ truth)), 1.0, -1.0)
+
+    return Table(names, truth * longest, draw)
+
+
+def population(names: tuple[str, ...], a: Floats, b: Floats, truth: Floats, never: tuple[int, ...] = ()) -> Table:
+    """A table that rows are drawn from, with replacement."""
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        which = rng.integers(len(b), size=n)
+        return a[which], b[which]
+
+    return Table(names, truth, draw, never)
+
+
+def adult() -> Table:
+    """All of Adult, by the schema of the how-to page. Nobody among the "<other>" of workclass earned more than 50,000
+    dollars: no finite coefficient says so, and it must never be called identified. Those of the others are then the
+    same as without these rows.
+    """
+    schema = Schema.load(HERE.parent / "docs" / "how-to" / "adult-inference.toml")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "adult.csv"
+        adult_csv.write_csv(path, "all")
+        data = encoded(path, schema)[0]
+    a, b, names = data.features.toarray(), np.asarray(data.labels), np.array(schema.feature_names)
+    other = names == "workclass=<other>"
+    kept, truth = ~a[:, other].any(axis=1), np.full(len(names), -100.0)
+    truth[~other] = fitted(a[kept][:, ~other], b[kept])
+    return population(tuple(names), a, b, truth, never=(int(np.flatnonzero(other)[0]),))
+
+
+def banked() -> Table:
+    """All of Bank: three numbers centred at round ones, four flags, categories without their reference."""
+    data = bank()
+    raw = data.features.toarray() if hasattr(data.features, "toarray") else np.asarray(data.features)
+    column = {name: raw[:, i] for i, name in enumerate(data.names)}
+    one = sum(values for name, values in column.items() if name.startswith("marital="))  # undoes the norm of rows
+    numbers = [2 * column["age"] / one - 1, column["balance"] / one, 2 * column["campaign"] / one - 1]
+    flags = ("housing=yes", "loan=yes", "marital=married", "marital=divorced", "contact=cellular", "poutcome=success",
+             "education=tertiary")  # fmt: skip
+    a = np.column_stack([*numbers, *(column[name] / one for name in flags), np.ones(len(raw))])
+    # Columns of the file: the numbers, housing, loan, marital, contact, poutcome, education and the intercept.
+    a, b = a / math.sqrt(10), np.asarray(data.labels)
+    return population(("age", "balance", "campaign", *flags, "intercept"), a, b, fitted(a, b))
+
+
+def hessian(a: Floats, w: Floats) -> Floats:
+    p = 1 / (1 + np.exp(-a @ w))
+    return np.asarray(a.T @ (a * (p * (1 - p))[:, None]) / len(a))
+
+
+def fitted(a: Floats, b: Floats) -> Floats:
+    """Newton's method, without privacy."""
+    w = np.zeros(a.shape[1])
+    for _ in range(50):
+        step = np.linalg.solve(hessian(a, w), a.T @ (1 / (1 + np.exp(-a @ w)) - (b + 1) / 2) / len(b))
+        w -= step
+        if np.abs(step).max() < 1e-10:
+            return w
+    raise ArithmeticError("no finite fit")
+
+
+@dataclass(frozen=True)
+class Cell:
+    table: str
+    rows: int
+    epsilon: float
+    sites: int
+
+
+# Every epsilon and both numbers of sites at every size, half of the combinations: about ten minutes of one core.
+SMALL = [(5_000, 0.5, 5), (5_000, 1.0, 50), (5_000, 4.0, 5), (20_000, 0.5, 50), (20_000, 1.0, 5), (20_000, 4.0, 50)]
+LARGE = [(200_000, 0.5, 50), (200_000, 4.0, 5)]
+OWN = [(45_000, 0.5, 5), (45_000, 1.0, 50), (45_000, 4.0, 5)]
+TABLES = {"even": even, "skewed": skewed, "twins": twins, "adult": adult, "bank": banked}
+CELLS = [
+    *(Cell(name, *shape) for name in ("even", "skewed") for shape in SMALL),
+    *(Cell("twins", *shape) for shape in ((5_000, 1.0, 5), (20_000, 4.0, 50))),
+    *(Cell(name, *shape) for name in ("adult", "bank") for shape in OWN),
+    *(Cell(name, *shape) for name in ("even", "skewed") for shape in LARGE),
+]
+QUICK = [Cell("even", 5_000, 1.0, 5), Cell("skewed", 20_000, 4.0, 50), Cell("twins", 5_000, 4.0, 5)]
+
+
+def released(algorithm: MaskedNewton, sites: Sites, seed: int) -> Any:
+    """The evidence of one run: the exchanges of the algorithm, as the simulator makes them, without scores."""
+    site = algorithm.oracle(sites, graphs.complete(sites.n))
+    state, noise = algorithm.start(site, 1), SeededNoise(seed, Shape(sites.n, site.d, 1))
+    for k in range(1, algorithm.rounds + 1):
+        message, state = algorithm.release(k, state, site, noise)
+        state = algorithm.absorb(k, state, site, Exchanged(message, lambda heard: heard))
+    return algorithm.evidence(algorithm.rounds, state, site)[0]
+
+
+def measure(cell: Cell, table: Table, repetitions: int) -> dict[str, Any]:
+    """Coverage, and what was called identified, in one cell."""
+    p, rng, started = len(table.truth), np.random.default_rng([cell.rows, cell.sites]), perf_counter()
+    algorithm = MaskedNewton(epsilon=cell.epsilon, delta=DELTA, inference=True)
+    algorithm = replace(algorithm, rounds=algorithm.exchanges(cell.rows, p, cell.sites))
+    held, known, errors = (np.zeros((repetitions, p), dtype=kind) for kind in (bool, bool, float))
+    parts = np.array_split(np.arange(cell.rows), cell.sites)
+    for number in range(repetitions):
+        a, b = table.draw(rng, cell.rows)
+        sites = Sites([a[part] for part in parts], [b[part] for part in parts], data_norm=1.0)
+        values, errors[number], known[number] = infer(released(algorithm, sites, number), np.eye(p))
+        held[number] = np.abs(values - table.truth) <= CRITICAL * errors[number]
+    a, _ = table.draw(rng, 200_000)
+    exact = np.sqrt(np.abs(np.diag(np.linalg.pinv(hessian(a, table.truth)))) / cell.rows)
+    return judged(cell, table, held, known, errors / exact) | {"seconds": round(perf_counter() - started, 1)}
+
+
+def judged(cell: Cell, table: Table, held: Any, known: Any, wider: Floats) -> dict[str, Any]:
+    shown, count = known.sum(axis=0), int(known.sum())
+    # Intervals of one repetition go up and down together: the error is that of means over repetitions.
+    rates = held.sum(axis=1, where=known)[known.any(axis=1)] / known.sum(axis=1)[known.any(axis=1)]
+    error = max(float(rates.std() / math.sqrt(len(rates))), math.sqrt(0.05 * 0.95 / count)) if count else 0.0
+    coverage = float(held[known].mean()) if count else None
+    one_by_one = {}
+    for j, name in enumerate(table.names):
+        if shown[j] >= max(len(held) / 10, 20):
+            one_by_one[name] = float(held[known[:, j], j].mean())
+    low = [n for n, x in one_by_one.items() if x < LEAST_OF_ONE - 2 * math.sqrt(0.09 / shown[table.names.index(n)])]
+    wrong = int(shown[list(table.never)].sum())
+    fine = coverage is None or LEAST - 2 * error <= coverage <= MOST + 2 * error
+    width = float(np.median(wider[known])) if count else None
+    return {
+        **vars(cell), "repetitions": len(held), "identified": count / known.size, "coverage": coverage,
+        "error": error, "width": width, "least": min(one_by_one.values(), default=None),
+        "by_coefficient": one_by_one, "shown": dict(zip(table.names, (shown / len(held)).tolist(), strict=True)),
+        "low": low, "falsely_identified": wrong, "within": coverage is None or LEAST <= coverage <= MOST,
+        "fails": bool(low or wrong or not fine),
+    }  # fmt: skip
+
+
+def told(line: dict[str, Any]) -> str:
+    """A cell for people."""
+    where = f"{line['table']:7} N={line['rows']:<7} eps={line['epsilon']:<4} n={line['sites']:<3}"
+    if line["coverage"] is None:
+        return f"{where} nothing identified"
+    least = "" if line["least"] is None else f", least of one {100 * line['least']:.0f} %"
+    return (
+        f"{where} {100 * line['identified']:5.1f} % identified, {100 * line['coverage']:.1f} % held{least}, "
+        f"width {line['width']:.2f}{'  FAILS' if line['fails'] else ''}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three cells, 40 repetitions each")
+    parser.add_argument("--json", type=Path, help=f"where to; {OUT.name} unless --quick")
+    parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--only", nargs="*", choices=list(TABLES), default=list(TABLES))
+    asked = parser.parse_args()
+    repetitions = asked.repetitions or (40 if asked.quick else REPETITIONS)
+    cells = [cell for cell in (QUICK if asked.quick else CELLS) if cell.table in asked.only]
+    tables = {name: TABLES[name]() for name in {cell.table for cell in cells}}
+    found, out = [], asked.json or (None if asked.quick else OUT)
+    for cell in cells:
+        line = measure(cell, tables[cell.table], repetitions)
+        found.append(line)
+        print(told(line), flush=True)
+        if out is not None:  # after every cell: what is done is not lost
+            out.write_text(json.dumps({"machine": machine.describe(), "cells": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

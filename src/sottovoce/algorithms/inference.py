@@ -1,0 +1,178 @@
+"""Coefficients with standard errors that know the privacy noise: post-processing of released sums, of no row.
+
+From w, near the optimum, one Newton step without a ridge. With the noisy gradient g = G~(w)/N and Hessian H = H~/N,
+
+    estimate    w - d,                 d = H^-1 g
+    covariance  H^-1 (f H/N + s_g^2 I + (s_h^2 / 2) (|d|^2 I + d d^T)) H^-1
+
+f H/N is what drawing N rows does to the gradient if the model is true: f = 1 for a likelihood, the variance of
+residuals for squares. s_g is the noise in g. The last term is what the noise E in H does to H d: s_h is its size in
+each number of the half, and E d has just that covariance. d is not known: |d|^2 of the estimate holds the noise of all
+directions too, and what of d^2 its own variance explains is taken off, direction by direction.
+
+**Directions that noise hides.** An eigenvalue of H below `FLOOR` times the edge of the noise's spectrum may be
+anything. It is raised to that floor, so the step stops short there, and the model may lie off by what it is along that
+direction: supposed as large as it is along the others in the mean. That is one more variance.
+
+**Calibration.** All this is to first order in the noise of H. How far off it is for each coefficient, a parametric
+bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched to
+what is found, or shrunk half as far, since the bootstrap does not know the remainder of the Newton step.
+
+**Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
+the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, and if at most `HIDDEN` of its variance is
+supposed. Nothing is said of others: a direction in which the rows say nothing looks, through noise, as if they said a
+little. Proofs and measurements: docs/proofs/inference.md.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+from scipy import special
+
+from sottovoce.arrays import Bools, Floats
+
+LEVEL = 0.95  # of all intervals
+CRITICAL = float(special.ndtri(0.5 + LEVEL / 2))
+INFORMATION = 7.0  # over the noise in it, from which on a coefficient is called identified
+FLOOR = 0.5  # times the edge of the noise spectrum, sqrt(2 p) s_h: smaller eigenvalues may be anything
+SUPPOSED = 1.0  # times the usual size of the model: what it may be along a direction that noise hides
+HIDDEN = 0.4  # of a coefficient's variance may come from there
+DRAWS, FEWEST_DRAWS, WORK = 400, 100, 4e8  # of the bootstrap; fewer for wide tables, whose matrices take p^3 steps
+SEED = 0  # of its draws: the same released numbers give the same table
+SWEEPS = 8  # of taking off what is noise in d
+EXACT = 1e-9  # of the largest eigenvalue: without noise, information below is rounding
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What one run has released for inference, over N. p coefficients, in the units that were learnt in.
+
+    Args:
+        point: w, where the last gradient was taken.
+        gradient: of the mean loss there, without a regulariser, with noise.
+        hessian: of the mean loss at a model near by, with noise: (p, p).
+        gradient_noise: the standard deviation of the noise in every number of the gradient, as it was added.
+        hessian_noise: and in every number of the half of the Hessian, off-diagonals times sqrt(2).
+        rows: N.
+        dispersion: what the covariance of one row's gradient is over the Hessian: 1 if the model is a true likelihood,
+            the variance of the residuals for squares.
+        squares: of squares alone: the mean of b^2, with noise.
+    """
+
+    point: Floats
+    gradient: Floats
+    hessian: Floats
+    gradient_noise: float
+    hessian_noise: float
+    rows: int
+    dispersion: float = 1.0
+    squares: float | None = None
+
+
+class Estimates(NamedTuple):
+    """Of some combinations of coefficients, one entry each. Where `identified` is False the others mean nothing."""
+
+    values: Floats
+    errors: Floats  # standard errors: value +- CRITICAL error is the interval
+    identified: Bools
+
+
+class _Step(NamedTuple):
+    """A Newton step of every draw, in the eigenbasis of its Hessian. All but the vectors: (draws, p)."""
+
+    values: Floats  # eigenvalues, none below the floor
+    vectors: Floats  # (draws, p, p) as columns
+    d: Floats  # in the basis of the coefficients
+    doubt: Floats  # what part of a direction noise hides: 0 above the floor, 1 where the eigenvalue is 0 or less
+    squares: Floats  # of d along the vectors, without what its variance explains; where noise hides it, supposed
+    variances: Floats  # of drawing rows, and of the noise in the gradient
+
+
+def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
+    """Estimates of the combinations C theta, for the rows of C: (combinations, p)."""
+    hessian, gradient = evidence.hessian[None], evidence.gradient[None]
+    size = _usual_size(evidence, _newton(evidence, hessian, gradient, 0.0))
+    step = _newton(evidence, hessian, gradient, size)
+    variances, hidden = (part[0] for part in _variances(evidence, step, contrasts, size))
+    errors = np.sqrt(variances + hidden)
+    known = (hidden <= HIDDEN * (variances + hidden)) & _informed(evidence, step, contrasts)
+    if known.any() and evidence.hessian_noise > 0:
+        errors = errors * _stretch(evidence, step, contrasts, size)
+    return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known)
+
+
+def _floor(e: Evidence, values: Floats) -> Floats:
+    """Eigenvalues below are taken for noise: (draws, 1)."""
+    edge = e.hessian_noise * math.sqrt(2 * len(e.point))
+    largest = np.maximum(np.abs(values).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    floor: Floats = np.maximum(FLOOR * edge, EXACT * largest)
+    return floor
+
+
+def _usual_size(e: Evidence, step: _Step) -> float:
+    """What the model may be along a direction that noise hides: some times its root mean square along the others."""
+    along, seen = (e.point - step.d[0]) @ step.vectors[0], 1 - step.doubt[0]
+    return SUPPOSED * math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0))
+
+
+def _informed(e: Evidence, step: _Step, contrasts: Floats) -> Bools:
+    """Whose information is well above the noise in it."""
+    turned = contrasts @ step.vectors[0]
+    spread, reach = (turned**2 / step.values[0]).sum(axis=1), ((turned / step.values[0]) ** 2).sum(axis=1)
+    found: Bools = (reach > 0) & (spread >= INFORMATION * e.hessian_noise * reach)
+    return found
+
+
+def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _Step:
+    """The step of every draw: (draws, p, p) and (draws, p)."""
+    raw, vectors = np.linalg.eigh(hessians)
+    floor = _floor(e, raw)
+    values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
+    turned = np.einsum("bji,bj->bi", vectors, gradients) / values
+    variances = (e.dispersion * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
+    kept = squares = turned**2
+    for _ in range(SWEEPS):
+        of_hessian = e.hessian_noise**2 / 2 * (kept.sum(axis=1, keepdims=True) + kept) / values**2
+        kept = (1 - doubt) * np.clip(squares - variances - of_hessian, 0.0, squares) + doubt * size**2
+    return _Step(values, vectors, np.einsum("bij,bj->bi", vectors, turned), doubt, kept, variances)
+
+
+def _variances(e: Evidence, step: _Step, contrasts: Floats, size: float) -> tuple[Floats, Floats]:
+    """Of C theta for every draw: of what was seen, and of what noise hides. (draws, combinations)"""
+    turned = contrasts @ step.vectors
+    over = turned / step.values[:, None, :]
+    along = np.einsum("bci,bi->bc", over**2, step.squares)
+    reach = np.sum(over**2, axis=2) * np.sum(step.squares, axis=1, keepdims=True)
+    seen = np.einsum("bci,bi->bc", turned**2, step.variances) + e.hessian_noise**2 / 2 * (reach + along)
+    hidden = size**2 * np.einsum("bci,bi->bc", turned**2, step.doubt**2)
+    return seen, hidden
+
+
+def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats:
+    """By how much each standard error is off: the LEVEL quantile of what the bootstrap finds, over the normal one."""
+    p, noise = len(e.point), e.hessian_noise
+    draws, rng = int(np.clip(WORK / p**3, FEWEST_DRAWS, DRAWS)), np.random.default_rng(SEED)
+    # The truth of the bootstrap: eigenvalues as seen, or half the floor where they may be anything; d of either sign.
+    values, vectors = np.where(step.doubt[0] > 0, step.values[0] / 2, step.values[0]), step.vectors[0]
+    truth = (vectors * values) @ vectors.T
+    hessians = truth + symmetric_noise(rng, draws, p, noise)
+    d = (np.sqrt(step.squares[0]) * rng.choice([-1.0, 1.0], size=(draws, p))) @ vectors.T
+    sampled = (rng.normal(size=(draws, p)) * np.sqrt(e.dispersion * values / e.rows)) @ vectors.T
+    gradients = d @ truth + sampled + e.gradient_noise * rng.normal(size=(draws, p))
+    again = _newton(e, hessians, gradients, size)
+    seen, hidden = _variances(e, again, contrasts, size)
+    errors = np.sqrt(np.maximum(seen + hidden, np.finfo(np.float64).tiny))
+    found = np.quantile(np.abs((again.d - d) @ contrasts.T) / errors, LEVEL, axis=0) / CRITICAL
+    stretch: Floats = np.where(found < 1, (1 + found) / 2, found)
+    return stretch
+
+
+def symmetric_noise(rng: np.random.Generator, draws: int, p: int, noise: float) -> Floats:
+    """Matrices whose halves, off-diagonals times sqrt(2), are independent normals of that standard deviation."""
+    upper = np.triu(rng.normal(size=(draws, p, p)) * noise / math.sqrt(2), 1)
+    found: Floats = upper + upper.transpose(0, 2, 1)
+    found[:, np.arange(p), np.arange(p)] += noise * rng.normal(size=(draws, p))
+    return found

@@ -1,0 +1,59 @@
+"""`sottovoce coefficients`: what is known of each coefficient of a model, and how surely."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.errors import InputError, expect
+
+if TYPE_CHECKING:
+    from sottovoce.files.models import Model
+    from sottovoce.files.models.inference import Inference
+
+
+def coefficients(
+    model: Annotated[
+        Path, typer.Argument(help="Model file, as training leaves it: model.safetensors.", metavar="MODEL")
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print a CSV table instead of text.")] = False,
+) -> None:
+    """Show every coefficient with its standard error, interval, z, p and odds ratio, in the units of the columns.
+
+    Standard errors hold the privacy noise. What is not identified at the budget is named, without numbers. It must have
+    been asked for before training: sottovoce train --algorithm masked --inference.
+    """
+    from sottovoce.cli.output import console, print_json, say
+    from sottovoce.files import models
+
+    expect(not (json and csv), "one of --json and --csv", json=json, csv=csv)
+    loaded = models.load(model)
+    table = _inference(loaded, model)
+    if json:
+        print_json({**_about(loaded), **table.to_dict()})
+    elif csv:
+        print(table.to_csv(), end="")
+    else:
+        for line in table.text(_about(loaded)).splitlines():
+            say(console(), line)
+
+
+def _inference(model: "Model", path: Path) -> "Inference":
+    if model.inference is None:
+        raise InputError(
+            f"Expected a model that was trained for inference, got {str(path)!r} without it. Standard errors need sums "
+            "of their own, paid for beforehand: train with --algorithm masked --inference. `sottovoce show` has the "
+            "bare coefficients."
+        )
+    return model.inference
+
+
+def _about(model: "Model") -> dict[str, str]:
+    """What the heading says of the model."""
+    from sottovoce.cli.output import exactly
+
+    label = "the label" if model.schema is None else model.schema.label.column
+    shown = label if model.classes is None else f"{label} = {model.classes[-1]}"
+    promised = f"epsilon = {exactly(model.privacy.promised)}, delta = {exactly(model.privacy.delta)}"
+    return {"Label": shown, "Promised": promised if model.privacy.private else "nothing: no noise was added"}

@@ -1,0 +1,231 @@
+"""Least squares from one masked sum: all that linear regression needs is (a, b) (a, b)^T, added up.
+
+With S = sum of (a, b) (a, b)^T over all rows, |a| <= B and |b| <= 1, every site sends its share of the half of S, once,
+with noise for the sensitivity sqrt(2) (B^2 + 1). Over N, and with noise of standard deviation s in each number,
+
+    M~ = mean of a a^T,   c~ = mean of a b,   q~ = mean of b^2
+    model       (M~ + r I)^-1 c~,    r = max(0, edge - least eigenvalue of M~),    edge = s sqrt(2 p)
+
+The ridge r is the adaptive one of AdaSSP (Wang 2018): none where the rows say enough. Estimates with standard errors
+take none. It is a Newton step from zero, where the gradient is -c~ and the Hessian M~ everywhere: the table comes from
+`sottovoce.algorithms.inference`, and there is no remainder. Privacy: docs/proofs/inference.md.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, final
+
+import numpy as np
+
+from sottovoce.algorithms import MaskedNewton
+from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.inference import Evidence, symmetric_noise
+from sottovoce.algorithms.masked import calibrated, releases
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import expect
+from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle, whole
+from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon
+from sottovoce.privacy.observers import RELAY, Observer, Sight, seen
+from sottovoce.problem.graphs import Inbox
+from sottovoce.problem.losses import Huber, Loss
+from sottovoce.problem.sites import Weights
+
+WIDEST = 510  # features: with the label as one more, the message is as long as those of masked sums may be
+DRAWS, SEED = 400, 0  # of the bootstrap that says how sure R^2 is
+SURE = 3.0  # times the noise in them, from which on residuals say anything of R^2
+
+
+class State(NamedTuple):
+    """After the one exchange; before it, zeros."""
+
+    moments: Array  # (1, (p + 1) (p + 2) / 2, runs) the half of S~ / N
+    w: Array  # (1, p, runs)
+    held: Array  # (nodes, 1, runs) zeros: all nodes hold the same
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LeastSquares(PrivateAlgorithm[State]):
+    """One exchange. Labels lie in [-1, 1]; what lies outside is cut.
+
+    Args:
+        loss: for scores alone: squares of residuals, as long as predictions stay within the bounds of labels.
+        colluding, least_sites, spare, worst_case_epsilon, total_rows: as of `MaskedNewton`.
+    """
+
+    rounds: int = 1
+    loss: Loss = field(default_factory=lambda: Huber(2.0))
+    weights: Weights = "rows"
+    colluding: int | None = None
+    least_sites: int | None = None
+    spare: int = 0
+    worst_case_epsilon: float | None = None
+    total_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.rounds == 1, "rounds=1: least squares take one exchange", rounds=self.rounds)
+        expect(self.max_grad_norm is None, "no max_grad_norm: no gradient is taken", max_grad_norm=self.max_grad_norm)
+        _ = self._sums  # refuses what masked sums refuse
+
+    @cached_property
+    def _sums(self) -> MaskedNewton:
+        """Who colludes, who takes part, and what the statement says of it: as all masked sums have it."""
+        return MaskedNewton(
+            rounds=2, epsilon=self.epsilon, delta=self.delta, calibration=self.calibration, weights=self.weights,
+            colluding=self.colluding, least_sites=self.least_sites, spare=self.spare,
+            worst_case_epsilon=self.worst_case_epsilon, total_rows=self.total_rows,
+        )  # fmt: skip
+
+    # -- what the sites do --------------------------------------------------------------------------------------------
+
+    def start(self, site: Oracle, runs: int) -> State:
+        """All zero."""
+        p = site.sites.d
+        expect(p <= WIDEST, f"at most {WIDEST} features for least squares", features=p)
+        self._sums.start(site, 1)  # refuses what cannot be kept, before a row is touched
+        sizes = {"moments": (1, (p + 1) * (p + 2) // 2, runs), "w": (1, p, runs), "held": (site.sites.n, 1, runs)}
+        return State(**{name: np.zeros(size) for name, size in sizes.items()})
+
+    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
+        """The sum of the messages of all sites here; its noise is drawn as a whole."""
+        exact = site.cross_moments()[None, :, None]
+        sums: Array = np.repeat(exact, state.w.shape[2], axis=2)
+        if math.isfinite(self.epsilon):
+            parts = [noise.shared(k, r) for r in range(-(-sums.shape[1] // site.d))]
+            normals = np.concatenate(parts, axis=1)[:, : sums.shape[1]].astype(np.float64, copy=False)
+            sums = sums + self._std(site) * math.sqrt(site.sites.n / site.n) * self._rows(site) * normals
+        return sums, state
+
+    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
+        """The moments, and the model."""
+        heard = inbox.everyone().astype(np.float64) / self._rows(site)
+        matrices, p = whole(heard[0].T), site.sites.d
+        values, vectors = np.linalg.eigh(matrices[:, :p, :p])
+        penalty = self.lam * self.regulariser.l2
+        edge = self._std(site) * math.sqrt(2 * p)
+        tiny = np.finfo(np.float64).eps * max(float(np.abs(values).max()), np.finfo(np.float64).tiny)
+        ridge = np.maximum(0.0, edge - values[:, :1])
+        turned = np.einsum("rji,rj->ri", vectors, matrices[:, :p, p]) / np.maximum(values + ridge + penalty, tiny)
+        return state._replace(moments=heard, w=np.einsum("rij,rj->ri", vectors, turned).T[None])
+
+    def outputs(self, k: int, state: State) -> Outputs:  # noqa: ARG002
+        """The one model there is."""
+        model = np.broadcast_to(state.w, (len(state.held), *state.w.shape[1:]))
+        return Outputs(average=model, last=model)
+
+    @property
+    def draws_per_round(self) -> int:
+        """Enough for the largest matrix."""
+        return WIDEST
+
+    def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:
+        """What the coefficients of every run are inferred from."""
+        noise, p = self._std(site), site.sites.d
+        return tuple(_evidence(matrix, p, noise, self._rows(site)) for matrix in whole(state.moments[0].T)) if k else ()
+
+    # -- noise and privacy --------------------------------------------------------------------------------------------
+
+    def _rows(self, site: Oracle) -> int:
+        return int(site.sites.counts.sum()) if self.total_rows is None else self.total_rows
+
+    def _std(self, site: Oracle) -> float:
+        """s: of the noise in each number of the sum over all sites, over N."""
+        rows = self._rows(site)
+        share = math.sqrt(site.n / self._sums.honest(site.n))
+        return self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share
+
+    def sigma(self, site: Oracle) -> float:
+        """The multiplier of the one exchange."""
+        if math.isinf(self.epsilon):
+            return 0.0
+        worst = self.worst_case_epsilon
+        limit = None if worst is None else (worst, self._sums.honest(site.n))
+        return calibrated(self.epsilon, self.delta, (1.0,), self.spare, limit)[0]
+
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
+        """A Gaussian release whose noise is that of the shares which the observer does not know."""
+        return self._opened(site, observer, 0)
+
+    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
+        """The exchange, and all spare attempts of it."""
+        return self._opened(site, observer, self.spare)
+
+    def _opened(self, site: Oracle, observer: Observer, spare: int) -> Event:
+        if math.isinf(self.epsilon):
+            return NonPrivate()
+        sigma = self.sigma(site) * self._sums.noise_seen(site, observer)
+        return releases([sigma], sigma, spare)
+
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon of each run, against the sites that were assumed to collude."""
+        return epsilon(Repeated(self.event(k, site, self._sums.agreed(site)), runs), self.delta)
+
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """The cost of the exchange, and a line for every number of colluding sites."""
+        private, agreed = math.isfinite(self.epsilon), self._sums.agreed(site)
+        event, like = self.event(1, site, agreed), self._sums.statement(site)
+        observers = tuple(Sight(one.colluding, one.noise, seen(event, one.noise, self.delta)) for one in like.observers)
+        return PrivacyStatement(
+            event=event, epsilon=self.spent(1, site), target_epsilon=self.epsilon, delta=self.delta,
+            calibration=self.calibration if private else None, sigma=self.sigma(site) if private else None,
+            released=self.released, notes=like.notes, observers=observers,
+        )  # fmt: skip
+
+    @property
+    def released(self) -> str:
+        """What is seen by whoever looks on."""
+        return (
+            "the noisy sum over all sites of the second moments of their rows and labels together, once; single sites' "
+            "messages are masked"
+        )
+
+
+def _evidence(matrix: Floats, p: int, noise: float, rows: int) -> Evidence:
+    """Zero as the point: there the gradient is -c~, whose numbers are off-diagonals, and so have noise s / sqrt(2)."""
+    bare = Evidence(
+        np.zeros(p), -matrix[:p, p], matrix[:p, :p], noise / math.sqrt(2), noise, rows, squares=float(matrix[p, p])
+    )
+    return Evidence(**{**vars(bare), "dispersion": residual_variance(matrix, noise)})
+
+
+def residual_variance(matrix: Floats, noise: float) -> float:
+    """The mean square of the residuals of the best model, of a whole S~ / N. Not below what may be noise in it."""
+    left, least = _residuals(matrix, noise)
+    return max(left, least)
+
+
+def _residuals(matrix: Floats, noise: float) -> tuple[float, float]:
+    """What is left of b^2, and the standard deviation of the noise in it."""
+    p = len(matrix) - 1
+    values, vectors = np.linalg.eigh(matrix[:p, :p])
+    values = np.maximum(values, max(noise * math.sqrt(2 * p) / 2, 1e-12 * float(np.abs(values).max())))
+    along = vectors.T @ matrix[:p, p] / values
+    w = vectors @ along
+    size = 1 + float(w @ w)
+    left = float(matrix[p, p] - 2 * w @ matrix[:p, p] + w @ matrix[:p, :p] @ w)
+    # The best of noisy models looks too good, by this much to first order.
+    least = max(noise * size, float(np.finfo(np.float64).tiny))
+    return left + noise**2 / 2 * size * float(np.sum(1 / values)), least
+
+
+def explained(e: Evidence, constant: float) -> tuple[float, float]:
+    """R^2 and its standard error, of the noise and of drawing rows; the error is infinite where the residuals drown in
+    noise. `constant` is the last feature of every row; 0 where there is none, and R^2 then compares with 0.
+    """
+    p = len(e.point)
+    matrix = np.zeros((p + 1, p + 1))
+    matrix[:p, :p], matrix[:p, p], matrix[p, :p], matrix[p, p] = e.hessian, -e.gradient, -e.gradient, e.squares or 0.0
+
+    def share(of: Floats) -> float:
+        mean = of[p - 1, p] / constant if constant else 0.0
+        total = max(float(of[p, p] - mean**2), np.finfo(np.float64).tiny)
+        return 1 - min(residual_variance(of, e.hessian_noise) / total, 1.0)
+
+    found, (left, least) = share(matrix), _residuals(matrix, e.hessian_noise)
+    if left < SURE * least:
+        return found, math.inf
+    again = [share(matrix + one) for one in symmetric_noise(np.random.default_rng(SEED), DRAWS, p + 1, e.hessian_noise)]
+    return found, math.sqrt(float(np.var(again)) + 4 * found * (1 - found) ** 2 / e.rows)

@@ -1,0 +1,223 @@
+"""A table of coefficients with standard errors, in the units of the columns, as a model file keeps it.
+
+All of it is post-processing of what the run released (`sottovoce.algorithms.inference`): whoever may see the model may
+see the table. A coefficient that is not identified at the budget has a name and no numbers.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from typing import Any, final
+
+import numpy as np
+from scipy import special
+
+from sottovoce.algorithms import MaskedNewton
+from sottovoce.algorithms.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
+from sottovoce.arrays import Floats
+from sottovoce.errors import UnsupportedError, expect
+
+LARGEST_LOG = 700.0  # of an odds ratio that can be written
+NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
+INTERCEPT = "intercept"
+ERRORS = (
+    "Standard errors and intervals hold the drawing of the rows and the privacy noise that was added. An interval of "
+    "95 % misses what it is for once in twenty times."
+)
+TAKEN_AT_ITS_WORD = (
+    "The model is taken at its word: where the log-odds are not linear in these columns, errors are somewhat off."
+)
+_COLUMNS = ("name", "identified", *NUMBERS)
+_WIDTH = 100
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """One coefficient, or another number that was inferred.
+
+    Args:
+        name: of the feature.
+        estimate: per unit of its column; None, as all below, if it is not identified.
+        error: standard error, of drawing rows and of the privacy noise together.
+        low, high: the interval.
+        z, p: estimate over error, and how often a coefficient of 0 would look as large or larger.
+        ratio, ratio_low, ratio_high: exp of estimate and interval: odds ratios of a logistic model, rate ratios of a
+            Poisson model. None where that means nothing, or is too large to write.
+    """
+
+    name: str
+    estimate: float | None = None
+    error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    z: float | None = None
+    p: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+    def __post_init__(self) -> None:
+        numbers = [getattr(self, name) for name in NUMBERS]
+        finite = all(x is None or math.isfinite(x) for x in numbers)
+        expect(finite, f"finite numbers, or none, of the coefficient {self.name!r}", numbers=numbers)
+
+    @property
+    def identified(self) -> bool:
+        """Whether there is anything to say of it at this budget."""
+        return self.estimate is not None
+
+
+@final
+@dataclass(frozen=True)
+class Inference:
+    """What is known of all coefficients of one model.
+
+    Args:
+        family: "logistic", "linear" or "poisson": what was taken at its word.
+        rows: N.
+        lines: the coefficients, the intercept last.
+        figures: what else was inferred, such as R^2.
+        budget: what each kind of release took of mu^2; the parts add up to 1.
+        level: of the intervals.
+        notes: what a reader must know.
+    """
+
+    family: str
+    rows: int
+    lines: tuple[Line, ...]
+    budget: Mapping[str, float]
+    figures: tuple[Line, ...] = ()
+    level: float = LEVEL
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def unidentified(self) -> tuple[str, ...]:
+        """The names of the coefficients of which nothing can be said."""
+        return tuple(line.name for line in self.lines if not line.identified)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; `settings.read` takes it back."""
+        return {**asdict(self), "budget": dict(self.budget)}
+
+    def to_csv(self) -> str:
+        """A line for each coefficient, with a heading; empty cells where nothing is known."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for line in (*self.lines, *self.figures):
+            numbers = (getattr(line, name) for name in NUMBERS)
+            writer.writerow([line.name, line.identified, *("" if x is None else repr(x) for x in numbers)])
+        return text.getvalue()
+
+    def to_frame(self) -> Any:
+        """The coefficients as a DataFrame, by name; NaN where nothing is known. Needs pandas."""
+        try:
+            pd = import_module("pandas")
+        except ImportError as error:
+            raise UnsupportedError(
+                "Expected pandas for a DataFrame, got none installed. Install it, or use to_dict or to_csv."
+            ) from error
+        table = {name: [getattr(line, name) for line in self.lines] for name in ("identified", *NUMBERS)}
+        index = pd.Index([line.name for line in self.lines], name="name")
+        numbers = {name: pd.Series(values, index=index, dtype="float64") for name, values in table.items()}
+        return pd.DataFrame({**numbers, "identified": pd.Series(table["identified"], index=index, dtype=bool)})
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, about: Mapping[str, str] | None = None) -> str:
+        """The table for people. `about`: lines of the heading, such as what is predicted and what was promised."""
+        return "\n".join(_rendered(self, about or {}))
+
+
+def tabulate(
+    estimates: Estimates, names: tuple[str, ...], family: str, rows: int, budget: Mapping[str, float],
+    figures: tuple[Line, ...] = (), notes: tuple[str, ...] = (),
+) -> Inference:  # fmt: skip
+    """The table of these estimates; what is not identified loses its numbers."""
+    parts = zip(names, *estimates, strict=True)
+    lines = tuple(line_of(name, float(x), float(s), family) if known else Line(name) for name, x, s, known in parts)
+    return Inference(family, rows, lines, budget, figures, notes=notes)
+
+
+def inferred(algorithm: MaskedNewton, evidence: Evidence, names: tuple[str, ...], contrasts: Floats) -> Inference:
+    """The table of one run of masked sums. `contrasts` turns what was learnt into what is named."""
+    notes = (ERRORS, TAKEN_AT_ITS_WORD)
+    found = infer(evidence, contrasts)
+    return tabulate(found, names, algorithm.loss.name, evidence.rows, algorithm.split, notes=notes)
+
+
+def line_of(name: str, estimate: float, error: float, family: str = "linear") -> Line:
+    """A line of one number. One without a finite, positive error is not identified."""
+    if not (math.isfinite(estimate) and math.isfinite(error) and error > 0):
+        return Line(name)
+    low, high, z = estimate - CRITICAL * error, estimate + CRITICAL * error, estimate / error
+    ratios = [None if family == "linear" or x > LARGEST_LOG else math.exp(x) for x in (estimate, low, high)]
+    return Line(name, estimate, error, low, high, z, float(2 * special.ndtr(-abs(z))), *ratios)
+
+
+def by_unit(restored: Callable[[Floats], tuple[Floats, Floats]], p: int) -> Floats:
+    """The matrix that turns p learnt weights into coefficients per unit and, last, the intercept.
+
+    `restored` does so for weights (p, outputs): the columns of the identity are as good as any.
+    """
+    coefficients, intercept = restored(np.eye(p))
+    return np.vstack([coefficients, intercept])
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+_TITLES = {"logistic": "Private logistic regression", "linear": "Private linear regression",
+           "poisson": "Private Poisson regression"}  # fmt: skip
+_RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}
+
+
+def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
+    parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in table.budget.items())
+    known = len(table.lines) - len(table.unidentified)
+    heading = {**about, "Rows": f"{table.rows:,}", "Identified": f"{known} of {len(table.lines)}", "Budget": parts}
+    yield _TITLES.get(table.family, table.family).center(_WIDTH).rstrip()
+    yield "=" * _WIDTH
+    yield from (f"{name + ':':<16}{value}" for name, value in heading.items())
+    yield "=" * _WIDTH
+    names = [line.name for line in (*table.lines, *table.figures) if line.identified]
+    wide = min(max((len(name) for name in names), default=4), 36)
+    ratio = _RATIOS.get(table.family)
+    yield (
+        f"{'':<{wide}}"
+        + "".join(f"{x:>11}" for x in ("estimate", "std err", "z", "P>|z|", *_ends(table)))
+        + ("" if ratio is None else f"{ratio:>12}")
+    )
+    yield "-" * _WIDTH
+    yield from (_row(line, wide, ratio is not None) for line in table.lines if line.identified)
+    if table.figures:
+        yield "-" * _WIDTH
+        yield from (_row(line, wide, ratio=False) for line in table.figures if line.identified)
+        drowned = [line.name for line in table.figures if not line.identified]
+        yield from (f"{name}: not identified at this budget." for name in drowned)
+    yield "=" * _WIDTH
+    if table.unidentified:
+        yield f"Not identified at this budget, so nothing is said of them: {', '.join(table.unidentified)}."
+    yield from table.notes
+
+
+def _ends(table: Inference) -> tuple[str, str]:
+    tail = (1 - table.level) / 2
+    return f"[{tail:.3g}", f"{1 - tail:.3g}]"
+
+
+def _row(line: Line, wide: int, ratio: bool) -> str:
+    name = line.name if len(line.name) <= wide else f"{line.name[: wide - 3]}..."
+    z = None if line.z is None else f"{line.z:.2f}"
+    p = None if line.p is None else f"{line.p:.3f}"
+    cells = [_number(line.estimate), _number(line.error), z, p, _number(line.low), _number(line.high)]
+    cells += [_number(line.ratio)] if ratio else []
+    return f"{name:<{wide}}" + "".join(f"{cell or '':>{12 if i == 6 else 11}}" for i, cell in enumerate(cells))
+
+
+def _number(x: float | None) -> str:
+    return "" if x is None else f"{x:.4g}"

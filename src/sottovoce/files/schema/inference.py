@@ -1,0 +1,49 @@
+"""Whether a schema's coefficients can have standard errors, and if not, why: public facts, of no row.
+
+The features of a one-hot column add up to 1 in every row, which is what the intercept says already: any number can be
+moved from one to the other without a change of a single prediction, so none of them has a value. One level, the
+reference, must go without a feature; the others are then compared with it.
+
+Numbers are best centred at the middle of their public bounds (scale = "symmetric"). Moved into [0, 1] instead, a number
+that is never 0 is nearly the intercept once more, and both are known badly.
+"""
+
+from sottovoce.errors import InputError
+from sottovoce.files.schema.columns import Ranged
+from sottovoce.files.schema.schema import Schema
+
+
+def obstacles(schema: Schema) -> tuple[str, ...]:
+    """What stands against standard errors, each with what to do."""
+    whole = [column for column in schema.columns if column.one_hot and column.left_out is None]
+    beside = "the intercept" if schema.intercept > 0 else "those of the other columns"
+    needless = 0 if schema.intercept > 0 else 1  # without an intercept, one column may take its place
+    found = [
+        f"the levels of {column.name!r} add up to the same as {beside} in every row, so none of them has a coefficient "
+        f"of its own: give the column a reference level ({column.path('reference')})"
+        for column in whole[needless:]
+    ]
+    if schema.row_norm != "bound" and schema.data_norm < schema.encoded_norm:
+        found.append(
+            f"rows longer than row_norm = {schema.row_norm:g} are cut, which no coefficient in the unit of a column "
+            'can tell: use row_norm = "bound"'
+        )
+    return tuple(found)
+
+
+def remarks(schema: Schema) -> tuple[str, ...]:
+    """What makes standard errors larger than they need be."""
+    unit = [column.name for column in schema.columns if isinstance(column, Ranged) and column.scale == "unit"]
+    if not unit or not schema.intercept:
+        return ()
+    return (
+        f'{", ".join(unit)}: scale = "symmetric" centres a number at the middle of its bounds. With "unit" it looks '
+        "much like the intercept, and both have larger standard errors.",
+    )
+
+
+def require_inferable(schema: Schema) -> None:
+    """Refuse, before a row is read, what could only end in coefficients that mean nothing."""
+    if found := obstacles(schema):
+        more = f" ({len(found) - 1} more like this)" if len(found) > 1 else ""
+        raise InputError(f"Expected a schema for inference, got one of which {found[0]}{more}.")

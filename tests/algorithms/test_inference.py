@@ -1,0 +1,246 @@
+"""Coefficients with standard errors: what is released for them, what it costs, and whether they are right."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+
+import sottovoce as sv
+from algorithms.test_masked_privacy import accepts, hockey_stick, neighbours, parts, played, transcript_loss
+from sottovoce.algorithms.inference import CRITICAL, Evidence, infer
+from sottovoce.algorithms.masked import INFERENCE, weights
+from sottovoce.errors import InputError
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.oracle.plain import half, whole
+from sottovoce.privacy import delta, epsilon
+from sottovoce.privacy.observers import weakened
+
+N, D, RUNS = 4, 3, 3000
+ALL = sv.graphs.complete(N)
+
+
+def algorithm_of(**options):
+    return sv.MaskedNewton(**{"epsilon": 1.0, "delta": 0.05, "colluding": 1, "rounds": 5, "inference": True, **options})
+
+
+def sites():
+    return sv.Sites(*map(list, zip(*parts(), strict=True)))
+
+
+# -- what is released -------------------------------------------------------------------------------------------------
+
+
+def test_halves_are_isometric_and_come_back():
+    rng = np.random.default_rng(0)
+    a, b = (x + x.T for x in rng.normal(size=(2, 4, 4)))
+    assert np.linalg.norm(half(a) - half(b)) == pytest.approx(np.linalg.norm(a - b))
+    np.testing.assert_allclose(whole(half(a)[None])[0], a)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_sum_of_hessians_is_that_of_the_loss(sparse):
+    """Against differences of the sum of gradients."""
+    from scipy import sparse as sp
+
+    a, b = np.concatenate([x for x, _ in parts()]), np.concatenate([y for _, y in parts()])
+    algorithm = algorithm_of(colluding=None)
+    held = sv.Sites([sp.csr_array(a) if sparse else a], [b])
+    site = algorithm.oracle(held, sv.graphs.complete(1))
+    w, h = np.random.default_rng(1).normal(size=(1, D, 2)), 1e-5
+    found = whole(site.hessian_sum(w)[0].T)
+    for j in range(D):
+        step = np.zeros((1, D, 1))
+        step[0, j] = h
+        slope = (site.gradient_sum(w + step) - site.gradient_sum(w - step)) / (2 * h)
+        np.testing.assert_allclose(found[:, :, j], slope[0].T, rtol=1e-6, atol=1e-8)
+
+
+def moved(a, other, w, bound=1.0):
+    """By how much replacing the first row moves the sum of Hessians at w."""
+    algorithm = algorithm_of(colluding=None)
+    sums = []
+    for first in (a, other):
+        rows = np.vstack([first, np.full((3, 2), 0.1)])
+        site = algorithm.oracle(sv.Sites([rows], [np.ones(4)], data_norm=bound), sv.graphs.complete(1))
+        sums.append(site.hessian_sum(np.asarray(w, dtype=float).reshape(1, 2, 1)))
+    return float(np.linalg.norm(sums[0] - sums[1])), site.hessian_sum_sensitivity(4)
+
+
+def test_orthogonal_rows_at_the_zero_model_attain_the_sensitivity_of_hessians():
+    far, bound = moved([2.0, 0.0], [0.0, 2.0], [0.0, 0.0], bound=2.0)
+    assert bound == pytest.approx(math.sqrt(2) / 4 * 4, rel=1e-6)
+    assert far == pytest.approx(bound, rel=1e-6)
+    assert far <= bound
+
+
+unit = st.floats(-1, 1)
+
+
+@settings(max_examples=60, deadline=None)
+@drawn(st.tuples(unit, unit), st.tuples(unit, unit), st.tuples(st.floats(-50, 50), st.floats(-50, 50)))
+def test_no_row_moves_the_sum_of_hessians_further(a, other, w):
+    a, other = (np.asarray(x) / max(1.0, float(np.linalg.norm(x)) * (1 + 1e-12)) for x in (a, other))
+    far, bound = moved(a, other, w)
+    assert far <= bound
+
+
+@pytest.mark.parametrize("k", [4, 5])
+def test_the_hessian_and_the_last_gradient_carry_their_noise(k):
+    algorithm, held = algorithm_of(), sites()
+    site = algorithm.oracle(held, ALL)
+    state, message = played(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), k)
+    exact = algorithm.exact(k, state, site)
+    left = (message - exact) / (algorithm.sigmas(site)[k - 1] * algorithm.sensitivity(k, state, site))
+    assert accepts(left * math.sqrt(3 / 4))
+    assert not accepts(left * math.sqrt(3 / 4) * 2 / 3)
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [4, 5, 8, 12])  # with 8, the moments take as much as a gradient
+def test_the_budget_is_dealt_out_whole_and_never_overdrawn(rounds):
+    assert weights(rounds, True).sum() == pytest.approx(1)
+    algorithm = algorithm_of(rounds=rounds, spare=1)
+    site = algorithm.oracle(sites(), ALL)
+    sigmas = algorithm.sigmas(site)
+    mu = math.sqrt(sum(s**-2 for s in sigmas) + max(s**-2 for s in sigmas))
+    spent = algorithm.spent(rounds, site)
+    assert spent <= 1.0
+    assert epsilon(sv.privacy.Gaussian(1 / mu), 0.05) == pytest.approx(spent, rel=1e-9)
+    np.testing.assert_allclose(list(algorithm.split.values()), INFERENCE)
+    assert [algorithm.kind(k) for k in (1, 2, rounds - 1, rounds)] == [
+        "moments",
+        "gradient",
+        "hessian",
+        "last gradient",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["orthogonal", "opposite", "removed"])
+def test_no_transcript_with_a_hessian_tells_more_than_the_accountant_says(kind):
+    algorithm = algorithm_of(colluding=0)
+    pair = neighbours(kind)
+    for ours, theirs in (pair, pair[::-1]):
+        found, event = transcript_loss(algorithm, ours, theirs)
+        for e in (0.0, 0.25, 0.5, 1.0, 1.5):
+            assert hockey_stick(found, e) <= delta(event, e)
+
+
+def test_who_leaves_the_hessian_out_of_the_books_is_caught():
+    """Most of the budget is the Hessian's here: an event without it promises less than is seen."""
+    algorithm = algorithm_of(colluding=0, epsilon=4.0)
+    found, event = transcript_loss(algorithm, *neighbours("orthogonal"))
+    believed = weakened(event, 2.5)
+    assert max(hockey_stick(found, e) - delta(believed, e) for e in (0.0, 0.25, 0.5, 1.0)) > 0
+
+
+# -- whether it is right ----------------------------------------------------------------------------------------------
+
+TRUTH = np.array([1.5, -1.0, 0.7, -0.4])
+
+
+def table(rows, seed, twin=False):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, size=(rows, 3))
+    if twin:
+        x[:, 2] = x[:, 1]
+    a = np.column_stack([x, np.ones(rows)]) / 2
+    b = np.where(rng.random(rows) < 1 / (1 + np.exp(-2 * a @ TRUTH)), 1.0, -1.0)
+    return a, b
+
+
+def fitted(a, b):
+    """The maximum of the likelihood and its standard errors, by Newton's method."""
+    w = np.zeros(a.shape[1])
+    for _ in range(40):
+        p = 1 / (1 + np.exp(-a @ w))
+        information = a.T @ (a * (p * (1 - p))[:, None])
+        w = w - np.linalg.solve(information, a.T @ (p - (b + 1) / 2))
+    return w, np.sqrt(np.diag(np.linalg.inv(information)))
+
+
+def run(a, b, runs=1, **options):
+    algorithm = algorithm_of(**{"delta": 1e-6, "colluding": None, "rounds": 12, **options})
+    return sv.simulate(algorithm, sv.Sites(np.array_split(a, N), np.array_split(b, N)), ALL, runs=runs, seed=2)
+
+
+def test_without_noise_it_is_the_textbook():
+    a, b = table(4000, 0)
+    (evidence,) = run(a, b, epsilon=math.inf, rounds=100).evidence
+    found = infer(evidence, np.eye(4))
+    estimate, errors = fitted(a, b)
+    np.testing.assert_allclose(found.values, estimate, atol=1e-4)
+    np.testing.assert_allclose(found.errors, errors, rtol=1e-3)
+    assert found.identified.all()
+
+
+def test_errors_are_as_large_as_estimates_scatter():
+    """Over the noise of many runs on the same rows, around what the rows say without it."""
+    a, b = table(8000, 1)
+    exact, sampling = fitted(a, b)
+    results = [infer(evidence, np.eye(4)) for evidence in run(a, b, runs=300).evidence]
+    far = np.array([one.values for one in results]) - exact
+    meant = np.sqrt(np.median([one.errors**2 for one in results], axis=0) - sampling**2)
+    assert all(one.identified.all() for one in results)
+    np.testing.assert_allclose(far.std(axis=0), meant, rtol=0.2)
+    assert (np.abs(far.mean(axis=0)) < 0.3 * meant).all()
+    ignoring = [math.sqrt(np.diag(np.linalg.inv(e.hessian))[0] / e.rows) for e in run(a, b).evidence]
+    assert far[:, 0].std() > 1.2 * ignoring[0]  # the noise alone is more than who leaves it out would say of all
+
+
+def test_columns_that_are_the_same_are_not_identified_and_spoil_no_other():
+    a, b = table(20_000, 3, twin=True)
+    found = [infer(evidence, np.eye(4)) for evidence in run(a, b, runs=40, epsilon=4.0).evidence]
+    known = np.array([one.identified for one in found])
+    assert not known[:, 1:3].any()
+    assert known[:, [0, 3]].mean() > 0.9
+    together = infer(run(a, b, epsilon=4.0).evidence[0], np.array([[0.0, 1.0, 1.0, 0.0]]))
+    assert together.identified.all()  # their sum is
+    assert abs(together.values[0] - 2 * (TRUTH[1] + TRUTH[2])) < 5 * together.errors[0]
+
+
+def test_too_little_budget_identifies_nothing():
+    a, b = table(500, 4)
+    assert not any(infer(e, np.eye(4)).identified.any() for e in run(a, b, runs=20, epsilon=0.2).evidence)
+
+
+def test_the_same_numbers_give_the_same_table_in_any_unit():
+    rng = np.random.default_rng(5)
+    h = np.diag([0.3, 0.2, 0.1]) + 0.01 * np.ones((3, 3))
+    evidence = Evidence(rng.normal(size=3), 0.001 * rng.normal(size=3), h, 1e-3, 1e-3, 10_000)
+    one, other = infer(evidence, np.eye(3)), infer(evidence, 7 * np.eye(3))
+    np.testing.assert_allclose(7 * one.values, other.values)
+    np.testing.assert_allclose(7 * one.errors, other.errors)
+    assert (one.identified == other.identified).all()
+    assert pytest.approx(1.959964) == CRITICAL
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_standard_errors_is_refused():
+    with pytest.raises(InputError, match="rounds >= 4 with inference"):
+        sv.MaskedNewton(inference=True, rounds=3)
+    with pytest.raises(InputError, match="loss='logistic' with inference"):
+        sv.MaskedNewton(inference=True, loss=sv.losses.Huber())
+    with pytest.raises(InputError, match="loss='logistic' with inference"):
+        sv.MaskedNewton(inference=True, loss=sv.losses.Softmax(3))
+    with pytest.raises(InputError, match="no max_grad_norm"):
+        sv.MaskedNewton(inference=True, max_grad_norm=0.5)
+    wide = sv.Sites([np.eye(600)[:20]], [np.ones(20)])
+    with pytest.raises(InputError, match="at most 511 features"):
+        sv.simulate(sv.MaskedNewton(inference=True), wide, sv.graphs.complete(1), seed=0)
+
+
+def test_a_run_that_did_not_ask_or_did_not_finish_leaves_no_evidence():
+    a, b = table(200, 6)
+    held = sv.Sites([a], [b])
+    assert sv.simulate(sv.MaskedNewton(rounds=4), held, sv.graphs.complete(1), seed=0).evidence == ()
+    algorithm = replace(sv.MaskedNewton(rounds=6), inference=True)
+    site = algorithm.oracle(held, sv.graphs.complete(1))
+    assert algorithm.evidence(5, algorithm.start(site, 1), site) == ()

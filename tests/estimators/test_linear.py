@@ -1,0 +1,141 @@
+"""Linear regression from one release: its sensitivity, its price, and whether it is right."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sottovoce as sv
+from sottovoce.errors import InputError, PrivacyLeakWarning
+from sottovoce.estimators import PrivateLinearRegression
+from sottovoce.estimators.squares import LeastSquares
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.privacy import BudgetAccountant, Gaussian, delta, epsilon
+from sottovoce.privacy.observers import Observer
+
+TRUTH, CONSTANT, SPREAD = np.array([3.0, -2.0, 0.0]), 5.0, 1.5
+ONE = sv.graphs.complete(1)
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, size=(n, 3))
+    return x, np.clip(x @ TRUTH + CONSTANT + SPREAD * rng.normal(size=n), -5, 15)
+
+
+def fit(x, y, **options):
+    given_ = {"epsilon": 1.0, "data_norm": 2.0, "y_bounds": (-5, 15), "random_state": 0, "delta": 1e-6, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        return PrivateLinearRegression(**given_).fit(x, y)
+
+
+def moved(first, other, bound=1.0):
+    """By how much replacing one row (a, b) moves the sum."""
+    sums = []
+    for *a, b in (first, other):
+        held = sv.Sites([np.array([a, [0.1, 0.2]])], [np.array([b, 0.3])], data_norm=bound)
+        site = LeastSquares().oracle(held, ONE)
+        sums.append(site.cross_moments())
+    return float(np.linalg.norm(sums[0] - sums[1])), site.cross_moments_sensitivity(2)
+
+
+def test_orthogonal_rows_with_labels_attain_the_sensitivity():
+    # (a, b) and (a', b') are orthogonal, and as long as they can be: a = a' turned so that <a, a'> = -b b'.
+    far, bound = moved([1.0, 0.0, 1.0], [-1.0, 0.0, 1.0])
+    assert bound == pytest.approx(2 * math.sqrt(2), rel=1e-6)
+    assert far == pytest.approx(bound, rel=1e-6)
+    assert far <= bound
+
+
+part = st.floats(-1, 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.tuples(part, part, st.floats(-5, 5)), st.tuples(part, part, st.floats(-5, 5)))
+def test_no_row_moves_the_sum_further_even_with_a_label_out_of_bounds(first, other):
+    inside = [(*(np.array(x[:2]) / max(1.0, np.hypot(*x[:2]) * (1 + 1e-12))), x[2]) for x in (first, other)]
+    far, bound = moved(*inside)
+    assert far <= bound
+
+
+@pytest.mark.parametrize("options", [{}, {"spare": 2}, {"worst_case_epsilon": 1.2}, {"colluding": 0}])
+def test_the_one_release_costs_what_was_asked_for(options):
+    algorithm = LeastSquares(epsilon=1.0, delta=1e-5, **options)
+    held = sv.Sites([np.full((4, 2), 0.5)] * 5, [np.zeros(4)] * 5)
+    site = algorithm.oracle(held, sv.graphs.complete(5))
+    statement = algorithm.statement(site)
+    assert statement.epsilon <= 1.0
+    sigma = algorithm.sigma(site)
+    times = 1 + options.get("spare", 0)
+    assert statement.epsilon == pytest.approx(epsilon(Gaussian(sigma / math.sqrt(times)), 1e-5), rel=1e-9)
+    if "worst_case_epsilon" in options:
+        assert max(line.epsilon for line in statement.observers) <= 1.2
+    else:
+        assert statement.epsilon > 0.999
+    alone = algorithm.event(1, site, Observer(4))
+    assert delta(alone, 1.0) >= delta(statement.event, 1.0)
+
+
+def test_the_sum_carries_its_noise():
+    algorithm, runs = LeastSquares(epsilon=1.0, delta=1e-5, colluding=1), 4000
+    held = sv.Sites([np.full((4, 2), 0.5)] * 4, [np.zeros(4)] * 4)
+    site = algorithm.oracle(held, sv.graphs.complete(4))
+    state = algorithm.start(site, runs)
+    message, _ = algorithm.release(1, state, site, SeededNoise(1, Shape(4, 2, runs)))
+    unit = algorithm.sigma(site) * site.cross_moments_sensitivity(16) * math.sqrt(4 / 3)
+    left = (message - site.cross_moments()[None, :, None]) / unit
+    assert left.std() == pytest.approx(1, abs=0.02)
+    assert abs(left.mean()) < 0.03
+
+
+def test_without_noise_it_is_least_squares():
+    x, y = rows(3000)
+    model = fit(x, y, epsilon=math.inf)
+    design = np.column_stack([x, np.ones(len(x))])
+    exact, residuals, *_ = np.linalg.lstsq(design, y, rcond=None)
+    np.testing.assert_allclose([*model.coef_, model.intercept_], exact, rtol=1e-6, atol=1e-6)
+    table = model.summary()
+    np.testing.assert_allclose([line.estimate for line in table.lines], exact, rtol=1e-6, atol=1e-6)
+    variance = residuals[0] / len(y)
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    np.testing.assert_allclose([line.error for line in table.lines], errors, rtol=1e-6)
+    assert table.figures[0].name == "R^2"
+    assert table.figures[0].estimate == pytest.approx(1 - variance / y.var(), rel=1e-6)
+
+
+def test_intervals_hold_as_often_as_they_say():
+    held, known = 0, 0
+    for seed in range(60):
+        x, y = rows(4000, seed)
+        for line, truth in zip(fit(x, y, sites=3, random_state=seed).summary().lines, (*TRUTH, CONSTANT), strict=True):
+            known += line.identified
+            held += line.identified and line.low <= truth <= line.high
+    assert known > 200
+    assert 0.90 <= held / known <= 0.99
+
+
+def test_few_rows_get_a_ridge_and_no_numbers():
+    x, y = rows(100)
+    model = fit(x, y, epsilon=0.1)
+    assert np.abs(model.coef_).max() < 100
+    assert not any(line.identified for line in model.summary().lines)
+    assert not model.summary().figures[0].identified
+    assert "R^2: not identified" in str(model.summary())
+
+
+def test_what_has_no_bound_is_refused_and_budgets_are_charged():
+    x, y = rows(200)
+    with pytest.raises(InputError, match="y_bounds as two finite numbers"):
+        fit(x, y, y_bounds=(-math.inf, math.inf))
+    with pytest.warns(PrivacyLeakWarning, match="bounds of y were read off"):
+        PrivateLinearRegression(data_norm=2.0).fit(x, y)
+    accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
+    fit(x, y, accountant=accountant, random_state=None)
+    with pytest.raises(sv.errors.BudgetError):
+        fit(x, y, accountant=accountant, random_state=None)
+    with pytest.raises(InputError, match="rounds=1"):
+        LeastSquares(rounds=2)
