@@ -45,6 +45,7 @@ from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.sites import Weights
 
@@ -290,7 +291,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return self.sigmas(site)[k - 1] * self.sensitivity(k, state, site)
 
     def sensitivity(self, k: int, state: State, site: Oracle) -> Floats:
-        """Delta_k, (1, 1, runs): by how much replacing one row moves `exact`. The point is public, so it may count."""
+        """Delta_k, (1, 1, runs): by how much replacing one row, or all of a person's, moves `exact`. The point is
+        public, so it may count.
+        """
         rows = self._rows(site)
         if k == 1:
             return np.full((1, 1, 1), site.moments_sensitivity(rows))
@@ -322,6 +325,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     # -- privacy --------------------------------------------------------------------------------------------------
 
+    @property
+    def rows_only(self) -> str | None:
+        """A person's rows are in the sums, wherever they are: Delta_k counts them all."""
+        return None
+
     def colluders(self, n: int) -> int:
         """c: given, or fewer than half of the sites, but at least one if there is another."""
         return max((n - 1) // 2, min(1, n - 1)) if self.colluding is None else self.colluding
@@ -334,7 +342,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
         return self.members(n) - self.colluders(n)
 
-    def exchanges(self, rows: int, features: int, sites: int) -> int:
+    def exchanges(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> int:
         """How many `rounds` there should be, from public numbers alone; for whoever was not told.
 
         The more of a gradient is noise, the fewer: each has noise sqrt(T) times that of a single release, and in
@@ -345,13 +353,15 @@ class MaskedNewton(PrivateAlgorithm[State]):
             rows: N, over all sites.
             features: p.
             sites: n.
+            unit: what is protected: a person's rows take more noise than one row.
         """
         _expect(rows >= 1 and features >= 1 and sites >= 1, "rows, features and sites", "Count all", rows=rows)
         if math.isinf(self.epsilon):
             return UNTROUBLED + 1
         share = sites / max(1, self.members(sites) - self.colluders(sites))
         numbers = features * self.loss.outputs
-        noise = math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta))
+        together = min(unit.changed * min(unit.sites, sites), rows)
+        noise = together * math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta))
         walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
         wanted = round(FEW * math.pow(noise, -FALL))
         return 1 + min(max(walked, wanted), MOST)
@@ -393,6 +403,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             calibration=self.calibration if private else None,
             sigma=self.sigma(site) if private else None,
             released=self.released,
+            unit=site.sites.unit,
             notes=self._notes(site) if private else (),
             observers=self._table(site, event) if private else (),
         )

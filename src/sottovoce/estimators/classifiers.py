@@ -26,6 +26,7 @@ from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Signs
+from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers
 from sottovoce.simulation.engine import DeviceName
 
@@ -119,6 +120,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         accountant: is charged before anything is computed. None: that of the `with` block around the fit, if any.
         random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
         device: "cpu", "plain" or "cuda"; changes nothing but speed.
+        rows_per_person: the most rows of a person at a site, who then is protected with all of them: give `fit` groups.
+            The noise grows with it. None: single rows are protected.
+        sites_per_person: the most sites that a person has rows at.
+        surplus: people with more rows at a site: "refuse" them, or "drop" all but their first ones.
 
     Attributes:
         coef_: (1, features), or (classes, features).
@@ -161,6 +166,9 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 
@@ -216,6 +224,9 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 

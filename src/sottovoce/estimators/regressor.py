@@ -23,6 +23,7 @@ from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers
 from sottovoce.simulation.engine import DeviceName
 
@@ -81,6 +82,9 @@ class PrivateRobustRegressor(RegressorMixin, _PrivateLinearModel):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 

@@ -81,7 +81,7 @@ def _suited(given: Mapping[str, Any], loss: Loss, problem: Problem) -> str:
 def _masked(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem) -> Chosen:
     chosen, sites = MaskedNewton(**given, **objective), problem.sites
     if "rounds" not in given:
-        chosen = replace(chosen, rounds=chosen.exchanges(int(sites.counts.sum()), sites.d, sites.n))
+        chosen = replace(chosen, rounds=chosen.exchanges(int(sites.counts.sum()), sites.d, sites.n, sites.unit))
     return Chosen(chosen, None)
 
 
@@ -90,7 +90,7 @@ def _ipadmm(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Pro
         return Chosen(IPADMM(**given, **objective), None)
     sites = problem.sites
     shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d, "data_norm": sites.data_norm}
-    planned = plan(graph=problem.graph, fixed=given, **shape, **objective)
+    planned = plan(graph=problem.graph, fixed=given, unit=sites.unit, **shape, **objective)
     return Chosen(planned.algorithm(), planned)
 
 
@@ -114,7 +114,7 @@ def train(
                 f"algorithm={type(algorithm).__name__}."
             )
         if accountant is not None:
-            accountant.spend(statement.event)
+            accountant.spend(statement.event, statement.unit)
 
     solved = solve(problem, algorithm, record=[algorithm.rounds], device=device, seed=draws.seed, charge=charge)
     if not np.isfinite(solved.weights).all():

@@ -141,7 +141,9 @@ def risks(task: Task, algorithm: PrivateAlgorithm[Any], data: Sequence[Dataset],
     """Mean loss on every table: of the consensus, and of one site's own model."""
     graph: Graph = graphs.complete(task.n) if isinstance(algorithm, MaskedNewton) else task.graph
     found = [
-        trial(algorithm, thinned(one, task.sizes, effort.rows, seed), graph, runs=1, seed=seed, judge=one)
+        trial(
+            algorithm, thinned(one, task.sizes, effort.rows, seed), graph, runs=1, seed=seed, judge=one, unit=task.unit
+        )
         for seed, one in enumerate(data)
     ]
     return np.array([one.consensus.mean() for one in found]), np.array([one.last.mean() for one in found])

@@ -87,7 +87,7 @@ def defaults(config: "TrainConfig", algorithm: Algorithm[Any] | None) -> dict[st
 
 
 def _check_source(config: "TrainConfig") -> None:
-    of_files = {name: getattr(config, name) for name in ("schema", "test_data", "site_column")}
+    of_files = {name: getattr(config, name) for name in ("schema", "test_data", "site_column", "sites_per_person")}
     if config.data is None:
         for name, value in of_files.items():
             if value is not None:

@@ -44,6 +44,9 @@ class TrainConfig:
     site_column: str | None = option(
         None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
     )
+    sites_per_person: int | None = option(
+        None, "Privacy", "Where the schema names people: sites that a person may have rows at. Left out: one."
+    )
     unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
     partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly.")
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")

@@ -113,7 +113,8 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         assert config.schema is not None  # checked when the configuration was made
         problem = Problem.from_file(
             config.data, Schema.load(Path(config.schema)), where, nodes=nodes, site_column=config.site_column,
-            test=config.test_data, unreviewed=config.unreviewed == "accept", **deal,
+            test=config.test_data, unreviewed=config.unreviewed == "accept",
+            sites_per_person=config.sites_per_person, **deal,
         )  # fmt: skip
     if explain is not None:
         explain(_shape(problem))
@@ -144,7 +145,7 @@ def _planned(
     open_ = [name for name in planned if getattr(config, name) is None]
     if isinstance(algorithm, MaskedNewton) and config.rounds is None:
         sites = problem.sites
-        return replace(algorithm, rounds=algorithm.exchanges(int(sites.counts.sum()), sites.d, sites.n))
+        return replace(algorithm, rounds=algorithm.exchanges(int(sites.counts.sum()), sites.d, sites.n, sites.unit))
     if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
         return algorithm
     given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
@@ -154,7 +155,7 @@ def _planned(
         found = plan(
             sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
             delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
-            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given,
+            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
         )  # fmt: skip
     if explain is not None:
         explain("Planned: " + ", ".join(f"{name} = {found.settings[name]}" for name in open_) + ".")

@@ -98,7 +98,7 @@ def site_run(
             # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt))
             stack.enter_context(_saying_what_was_released(journal, agreement.algorithm.rounds))
-            opened = stack.enter_context(files.open_ledger(books, data, cap))
+            opened = stack.enter_context(files.open_ledger(books, data, cap, agreement.unit))
         seat = Seat(agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal)
         seat.check_books()
         seat.check_budget()

@@ -244,10 +244,12 @@ class Seat:
 
     @cached_property
     def divergence(self) -> float:
-        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats."""
+        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats. Of a person's
+        rows, at all of their sites.
+        """
         a = self.agreement
         secure = self.noise is None or isinstance(self.noise, SecureNoise)
-        draws = a.algorithm.draws_per_round * a.model_size
+        draws = a.algorithm.draws_per_round * a.model_size * a.unit.sites
         return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     def spending(self) -> Spending:
@@ -268,7 +270,8 @@ class Seat:
     def check_budget(self) -> None:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
         with damage_from_ledger():
-            self.ledger.check_run(self.booked, self.event, self.agreement.algorithm.rounds, self.divergence)
+            rounds, unit = self.agreement.algorithm.rounds, self.agreement.unit
+            self.ledger.check_run(self.booked, self.event, rounds, self.divergence, unit=unit)
 
     def check_books(self) -> None:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
@@ -296,7 +299,7 @@ class Seat:
     def reserve(self, k: int) -> None:
         """Pay for round k, if it was not paid for. It is on the disk when this returns."""
         with damage_from_ledger():
-            self.ledger.reserve(self.booked, k, self.event, self.divergence)
+            self.ledger.reserve(self.booked, k, self.event, self.divergence, unit=self.agreement.unit)
 
     def bind(self, k: int, message: bytes) -> None:
         """From now on round k has this message for ever. On the disk before it is sent."""
