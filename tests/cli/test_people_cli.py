@@ -67,6 +67,9 @@ def test_training_for_people_from_file_to_model(cli, rows, tmp_path):
     new = tmp_path / "new.csv"
     new.write_text("age,smoker\n70,yes\n10,no\n")
     assert cli("predict", out / "model.safetensors", new, "--out", tmp_path / "p.csv")[0] == 0
+    # Nor to be scored on.
+    new.write_text("age,smoker,ill\n70,yes,yes\n10,no,no\n")
+    assert cli("evaluate", out / "model.safetensors", new)[0] == 0
 
 
 def test_people_with_more_rows_or_at_more_sites_are_refused(cli, rows, tmp_path):
