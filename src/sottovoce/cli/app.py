@@ -8,6 +8,7 @@ from sottovoce.cli.account import AccountCommand, account
 from sottovoce.cli.apply import evaluate, predict
 from sottovoce.cli.budget import budget_app
 from sottovoce.cli.dataset import dataset
+from sottovoce.cli.export import export
 from sottovoce.cli.federation import federation_app, site_keygen, site_seed
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
@@ -75,6 +76,7 @@ app.command()(report)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(show)
+app.command()(export)
 app.command()(dataset)
 app.command()(reproduce)
 app.command()(compare)

@@ -110,7 +110,7 @@ def unit_of(schema: "Schema", sites_per_person: int | None) -> Unit:
     return schema.unit
 
 
-def encoded(path: str | Path, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
+def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
     """The private rows of a file by its schema, labels as they are learnt, and of which sites, if a column says so."""
     from sottovoce.files.schema import files
 
@@ -167,11 +167,12 @@ class Problem:
 
     @classmethod
     def from_file(
-        cls, path: str, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
-        seed: int = 0, partition: Partition = even, test: str | None = None, unreviewed: bool = False,
+        cls, path: Any, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
+        seed: int = 0, partition: Partition = even, test: Any = None, unreviewed: bool = False,
         sites_per_person: int | None = None,
     ) -> "Problem":  # fmt: skip
-        """A file of private rows: of the sites that its column names, or dealt out to nodes.
+        """A file of private rows, or a table of them in memory (pandas, polars, Arrow): of the sites that its column
+        names, or dealt out to nodes.
 
         `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused. Where
         the schema names people, each may be at `sites_per_person` sites, 1 if it is not said; a file where somebody is

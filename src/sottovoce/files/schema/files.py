@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +18,7 @@ from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, 
 from sottovoce.files.schema.form import DELIMITERS
 from sottovoce.files.schema.labels import Label
 from sottovoce.files.schema.person import Person
-from sottovoce.files.schema.reading import Chunk, Ragged, Table, open_table
+from sottovoce.files.schema.reading import Chunk, Ragged, Source, Table, open_table
 from sottovoce.files.schema.schema import Schema
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.people import kept as people_kept
@@ -37,8 +36,9 @@ class FeatureChunk(NamedTuple):
     passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
 
 
-def encode(path: str | Path, schema: Schema) -> Dataset:
-    """All rows of a file, with labels. The first cell that the schema refuses is named in an `InputError`.
+def encode(path: Source, schema: Schema) -> Dataset:
+    """All rows of a file, or of a table in memory (pandas, polars, Arrow), with labels. The first cell that the schema
+    refuses is named in an `InputError`.
 
     They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`. Where the schema names
     people, nobody has more rows in it than that: a file where somebody has is refused, or their surplus is dropped.
@@ -46,7 +46,7 @@ def encode(path: str | Path, schema: Schema) -> Dataset:
     return _encoded(path, schema, None)[0]
 
 
-def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
+def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
     """The same for a file that holds the rows of several sites: also the site of every encoded row. What a person may
     have, they may have at each of them.
     """
@@ -59,7 +59,7 @@ def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[
     return data, sites
 
 
-def _encoded(path: str | Path, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
+def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
     """The rows of a file, and the sites of those that are kept if a column says them."""
     table, people = open_table(path, schema.file), _Numbers()
     chunks, labels, persons, sites = list[Csr](), list[Floats](), list[Ints](), list[Texts]()
@@ -108,7 +108,7 @@ class _Numbers:
         return found
 
 
-def encode_features(path: str | Path, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
+def encode_features(path: Source, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
     """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
     go with them as they are.
     """
@@ -134,7 +134,7 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
     return cells.texts()
 
 
-def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
+def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
     """What of a file does not fit, by row and column; the first `keep` problems and notes are told one by one."""
     table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
     wanted: list[Column | Label] = [*schema.columns, schema.label]
