@@ -64,8 +64,12 @@ class Answers:
         """The classes among which this loss decides; None if it predicts a number."""
         return None if isinstance(loss.labels, Reals) else self.classes
 
-    def loss(self, name: str | None) -> Loss | None:
-        """The loss of that name, or the one that fits the labels; None leaves it to the algorithm."""
+    def loss(self, name: str | None, positive_weight: float | None = None) -> Loss | None:
+        """The loss of that name, or the one that fits the labels; None leaves it to the algorithm. With a weight, the
+        second of two classes counts that many times.
+        """
+        if positive_weight is not None:
+            return self._weighted(name, positive_weight)
         several = 0 if self.classes is None else len(self.classes)
         if self.classes is None:
             return self._of_numbers(losses.Huber.name if name is None else name)
@@ -79,6 +83,15 @@ class Answers:
         if name == losses.Softmax.name:
             raise InputError(f"Expected loss='softmax' with three classes or more, got {several}. Use logistic.")
         return None if name is None else losses.by_name(name)
+
+    def _weighted(self, name: str | None, weight: float) -> Loss:
+        count = None if self.classes is None else len(self.classes)
+        if count != 2 or name not in (None, losses.Logistic.name):
+            raise InputError(
+                f"Expected two classes and the logistic loss with positive_weight={weight!r}, got classes={count}, "
+                f"loss={name!r}. Leave one of them out."
+            )
+        return losses.WeightedLogistic(weight)
 
     def _of_numbers(self, name: str) -> Loss:
         """A loss for labels that are numbers; others are refused before a row is read."""

@@ -93,6 +93,9 @@ class TrainConfig:
         "How sites count: equal, or by rows or squared rows. Left out, with a file: planned.",
     )
     loss: str | None = option(None, "Algorithm", "Loss of one row.")
+    positive_weight: float | None = option(
+        None, "Algorithm", "Rows of the positive class count so many times: a public number, for a class that is rare."
+    )
     regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
     diameter: float | None = option(
         None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: planned."

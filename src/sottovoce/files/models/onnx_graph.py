@@ -239,7 +239,7 @@ def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
     """Scores, probabilities and labels, and which rows they are of."""
     graph.output("scores", z, "DOUBLE", model.weights.shape[1])
     if model.classes is not None:
-        both = z if model.weights.shape[1] > 1 else _two(graph, z)
+        both = z if model.weights.shape[1] > 1 else _two(graph, z, model.tilt)
         if model.has_probabilities:
             graph.output("probabilities", graph.add("Softmax", both, axis=1), "DOUBLE", len(model.classes))
         graph.output("label", _label(graph, model.classes, z, valid, model.weights.shape[1]), "STRING")
@@ -247,9 +247,9 @@ def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
         graph.output("valid", graph.flat(valid), "BOOL")
 
 
-def _two(graph: _Graph, z: str) -> str:
-    """The outputs of two classes: nothing for the first."""
-    return graph.add("Concat", graph.add("Sub", z, z), z, axis=1)
+def _two(graph: _Graph, z: str, tilt: float) -> str:
+    """The log-odds of two classes: nothing for the first."""
+    return graph.add("Concat", graph.add("Sub", z, z), graph.add("Sub", z, graph.constant(tilt)), axis=1)
 
 
 def _label(graph: _Graph, classes: Sequence[str], z: str, valid: str | None, outputs: int) -> str:

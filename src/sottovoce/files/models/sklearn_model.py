@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.files.models.model import Model
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
         raise InputError(
             "Expected the package scikit-learn, got none. Install it with: pip install 'sottovoce[estimators]'."
         ) from error
+    if model.tilt:
+        raise UnsupportedError(
+            f"Expected a loss that scikit-learn's own estimators have, got loss={model.loss.name!r}: theirs take "
+            "decision and probabilities of one number, and here a class counts more than it is frequent. Use ONNX."
+        )
     made: Any
     if model.classes is None:
         made = LinearRegression()
