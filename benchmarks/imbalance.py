@@ -65,9 +65,8 @@ def main() -> None:
         for weight in WEIGHTS[::3] if quick else WEIGHTS:
             runs = 2 if quick else 1 if math.isinf(epsilon) else 20
             means = [(x.mean(), x.std(ddof=1) if runs > 1 else 0.0) for x in scores(train, test, epsilon, weight, runs)]
-            cells = [
-                f"{m:.3f} ± {s:.3f}" if i == 0 else f"{100 * m:.1f} ± {100 * s:.1f}" for i, (m, s) in enumerate(means)
-            ]
+            (area, spread), *rest = means
+            cells = [f"{area:.3f} ± {spread:.3f}", *(f"{100 * m:.1f} ± {100 * s:.1f}" for m, s in rest)]
             print(f"| {epsilon:g} | {weight:g} | {' | '.join(cells)} |", flush=True)
 
 

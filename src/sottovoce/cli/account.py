@@ -143,7 +143,7 @@ def _of_a_person(q: Question, unit: "Unit") -> tuple[int, int]:
     """
     if q.sites is None:
         return unit.changed, unit.sites
-    return unit.changed * min(unit.sites, q.sites), 1
+    return unit.changed * max(1, min(unit.sites, q.sites)), 1  # no site at all is refused below
 
 
 def _sampling(q: Question) -> "Sampling | None":
