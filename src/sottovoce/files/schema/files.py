@@ -51,8 +51,9 @@ def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Data
     have, they may have at each of them.
     """
     reserved = {schema.label.column, *(column.name for column in schema.columns)}
-    reserved |= set() if schema.person is None else {schema.person.column}
-    own = "a site column that is neither a feature nor the label nor the person"
+    own = "a site column that is neither a feature nor the label"
+    if schema.person is not None:
+        reserved, own = reserved | {schema.person.column}, f"{own} nor the person"
     expect(site_column not in reserved, own, site_column=site_column)
     data, sites = _encoded(path, schema, site_column)
     assert sites is not None  # as a column was asked for
