@@ -9,7 +9,15 @@ import sottovoce
 ROOT = Path(sottovoce.__file__).parent
 LAYERS = [
     ("errors", "arrays", "settings"),
-    ("problem.losses", "problem.regularisers", "problem.graphs", "problem.dataset", "privacy", "files.schema"),
+    (
+        "problem.losses",
+        "problem.regularisers",
+        "problem.graphs",
+        "problem.dataset",
+        "problem.people",
+        "privacy",
+        "files.schema",
+    ),
     ("oracle.kernels",),
     ("noise", "problem.rows", "problem.partition"),
     ("files.datasets", "problem.sites", "problem.evaluation", "oracle.argmin"),

@@ -110,6 +110,8 @@ SHAPED = [
     sv.losses.Huber(0.3),
     sv.losses.Quantile(0.9),
     sv.losses.SmoothedQuantile(0.9),
+    sv.losses.WeightedLogistic(20.0),
+    sv.losses.WeightedLogistic(0.1),
 ]
 SMOOTH = [loss for loss in LOSSES if loss.smoothness_bound is not None]
 KINKED = [loss for loss in LOSSES if loss.smoothness_bound is None]

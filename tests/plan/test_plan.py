@@ -30,7 +30,8 @@ def test_only_public_numbers_enter():
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters.values())
     assert set(parameters) == {
         "sizes", "d", "graph", "epsilon", "delta", "loss", "regulariser", "lam", "data_norm", "max_grad_norm", "fixed",
-        "max_rounds", "base_rate", "predictability", "label_spread", "colluding", "stand_in", "effort", "progress",
+        "max_rounds", "base_rate", "predictability", "label_spread", "colluding", "stand_in", "unit",
+        "effort", "progress",
     }  # fmt: skip
     # Rows come in by `stand_in` alone, which the caller declares to be public.
     takes_rows = [

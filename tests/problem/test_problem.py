@@ -89,9 +89,7 @@ def _problem():
     return Problem.dealt(few, 3, graphs.ring, held_out=True)
 
 
-def test_a_unit_that_nobody_keeps_is_refused(problem):
-    with pytest.raises(InputError, match="the unit 'one row of one site"):
-        replace(problem, unit="one person")
+def test_what_does_not_belong_together_is_refused(problem):
     with pytest.raises(InputError, match="one site for every node of the graph"):
         replace(problem, graph=graphs.ring(4))
 

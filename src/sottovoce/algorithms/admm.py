@@ -65,6 +65,11 @@ class ADMM(Algorithm[State]):
         return Outputs(average=state.total / k, last=state.w)
 
     @property
+    def rows_only(self) -> str | None:
+        """It promises nothing, to rows or to people."""
+        return None
+
+    @property
     def draws_per_round(self) -> int:
         """None."""
         return 0

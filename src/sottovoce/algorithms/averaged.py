@@ -45,6 +45,8 @@ class AveragedGD(Stepping[State]):
 
     unpublished: ClassVar[str | None] = "it is a bounding line, not a published algorithm."
 
+    covers_people: ClassVar[bool] = True
+
     @abstractmethod
     def local_sigma(self, site: Oracle) -> float:
         """The noise that a node adds, over the sensitivity of its gradient."""
@@ -98,9 +100,9 @@ class AveragedGD(Stepping[State]):
         """One normal vector."""
         return 1
 
-    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+    def sigma(self, site: Oracle) -> float:
         """The noise multiplier of what is private: a message, or the average."""
-        return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
+        return sigma_for(self.epsilon, self.delta, self.seen_steps(site)) if self.private else 0.0
 
     def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
         """A Gaussian release."""
@@ -130,8 +132,11 @@ class TrustedCurator(AveragedGD):
     local_noise: ClassVar[bool] = False
 
     def local_sigma(self, site: Oracle) -> float:
-        """The nodes' noise adds up to the curator's."""
-        return self.sigma(site) / (float(site.divisor.min()) * float(np.sqrt(np.sum(site.divisor**-2))))
+        """The nodes' noise adds up to the curator's: what a row, or a person's rows at all of their sites, moves the
+        average by at most.
+        """
+        moved = np.sort(site.sensitivity(), axis=0)
+        return self.sigma(site) * float(np.sum(moved[-site.sites_per_unit :])) / float(np.sqrt(np.sum(moved**2)))
 
     @property
     def released(self) -> str:

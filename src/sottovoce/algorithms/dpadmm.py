@@ -23,7 +23,7 @@ chosen by IPADMM's public rule.
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
     Args:
         diameter: D, their bound c_w on the norm of a model.
     """
+
+    covers_people: ClassVar[bool] = True
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:
         """One noisy step."""
@@ -90,12 +92,12 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         """What leaves a site."""
         return f"in each of {self.rounds} rounds, the site's model after one noisy step, sent to its neighbours"
 
-    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+    def sigma(self, site: Oracle) -> float:
         """The noise multiplier."""
         if not self.private:
             return 0.0
         calibration: Calibration = "paper" if self.form == "published" else "exact"
-        return sigma_for(self.epsilon, self.delta, self.rounds, calibration)
+        return sigma_for(self.epsilon, self.delta, self.seen_steps(site), calibration)
 
     def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
         """A Gaussian release."""

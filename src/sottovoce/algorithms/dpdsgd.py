@@ -47,6 +47,8 @@ class DPDSGD(Stepping[State]):
 
     unpublished: ClassVar[str | None] = "it is a family of methods without one printed total."
 
+    covers_people: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.weights != "equal":
@@ -107,9 +109,9 @@ class DPDSGD(Stepping[State]):
             f"in each of {self.rounds} rounds, the site's model after one noisy gradient step, sent to its neighbours"
         )
 
-    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+    def sigma(self, site: Oracle) -> float:
         """The noise multiplier."""
-        return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
+        return sigma_for(self.epsilon, self.delta, self.seen_steps(site)) if self.private else 0.0
 
     def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
         """A Gaussian release."""

@@ -59,6 +59,8 @@ class FixedPoint(Rival[State]):
         "its paper's totals are for a whole node, or for observers who see only a part of what is sent."
     )
 
+    covers_people: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(0 < self.relaxation <= 1, "0 < relaxation <= 1", relaxation=self.relaxation)
@@ -107,9 +109,9 @@ class FixedPoint(Rival[State]):
         """What leaves a site."""
         return f"in each of {self.rounds} rounds, the site's noisy variable, sent to all others"
 
-    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+    def sigma(self, site: Oracle) -> float:
         """The noise multiplier."""
-        return sigma_for(self.epsilon, self.delta, self.rounds) if self.private else 0.0
+        return sigma_for(self.epsilon, self.delta, self.seen_steps(site)) if self.private else 0.0
 
     def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
         """A Gaussian release."""

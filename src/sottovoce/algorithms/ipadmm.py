@@ -210,17 +210,22 @@ class IPADMM(PrivateAlgorithm[State]):
         """The noise multiplier that makes all t l steps (epsilon, delta)-private at the node with fewest rows."""
         if math.isinf(self.epsilon):
             return 0.0
-        steps = self.rounds * self.local_steps
+        steps = self.rounds * self.local_steps * site.sites_per_unit
         return sigma_for(self.epsilon, self.delta, steps, self.calibration, self._sampling(site))
+
+    @property
+    def rows_only(self) -> str | None:
+        """Batches: how many of a person's rows are drawn together is in no proof of ours."""
+        return None if self.batch_size is None else "a batch may draw several of a person's rows (batch_size)"
 
     def _sampling(self, site: Oracle) -> Sampling | None:
         # A row is drawn most often where there are fewest rows: what holds there holds everywhere.
         return None if self.batch_size is None else Sampling(self.sampling, site.fewest_rows, self.batch_size)
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """l Gaussian releases, whoever looks on."""
+        """l Gaussian releases at every site that a person may be at, whoever looks on."""
         if math.isinf(self.epsilon):
             return NonPrivate()
         sampling, sigma = self._sampling(site), self.sigma(site)
         step = Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling)
-        return Repeated(step, self.local_steps)
+        return Repeated(step, self.local_steps * site.sites_per_unit)

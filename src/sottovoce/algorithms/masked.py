@@ -55,6 +55,7 @@ from sottovoce.oracle.plain import Oracle, whole
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.sites import Weights
@@ -163,9 +164,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         enough = self.rounds is None or self.rounds >= 2
         expect(enough, "rounds >= 2: one of second moments, the rest of gradients", rounds=self.rounds)
 
-    def bound_to(self, rows: int, features: int, sites: int) -> Self:
+    def bound_to(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> Self:
         """The same with as many rounds as `exchanges` says, unless they were given."""
-        return self if self.rounds is not None else replace(self, rounds=self.exchanges(rows, features, sites))
+        return self if self.rounds is not None else replace(self, rounds=self.exchanges(rows, features, sites, unit))
 
     @property
     def opened(self) -> int:
@@ -421,7 +422,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return self.sigmas(site)[k - 1] * self.sensitivity(k, state, site)
 
     def sensitivity(self, k: int, state: State, site: Oracle) -> Floats:
-        """Delta_k, (1, 1, runs): by how much replacing one row moves `exact`. The point is public, so it may count."""
+        """Delta_k, (1, 1, runs): by how much replacing one row, or all of a person's, moves `exact`. The point is
+        public, so it may count.
+        """
         rows = self._rows(site)
         if self.kind(k) == "moments":
             return np.full((1, 1, 1), site.moments_sensitivity(rows))
@@ -471,6 +474,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     # -- privacy --------------------------------------------------------------------------------------------------
 
+    @property
+    def rows_only(self) -> str | None:
+        """A person's rows are in the sums, wherever they are: Delta_k counts them all."""
+        return None
+
     def colluders(self, n: int) -> int:
         """c: given, or fewer than half of the sites, but at least one if there is another."""
         return max((n - 1) // 2, min(1, n - 1)) if self.colluding is None else self.colluding
@@ -483,7 +491,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
         return self.members(n) - self.colluders(n)
 
-    def exchanges(self, rows: int, features: int, sites: int) -> int:
+    def exchanges(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> int:
         """How many `rounds` there should be, from public numbers alone.
 
         The more of a gradient is noise, the fewer: each has noise sqrt(T) times that of a single release, and in
@@ -494,6 +502,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             rows: N, over all sites.
             features: p.
             sites: n.
+            unit: what is protected: a person's rows take more noise than one row.
         """
         _expect(rows >= 1 and features >= 1 and sites >= 1, "rows, features and sites", "Count all", rows=rows)
         if math.isinf(self.epsilon):
@@ -501,7 +510,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         share = sites / max(1, self.members(sites) - self.colluders(sites))
         numbers = features * self.loss.outputs
         spent = sum(INFERENCE[:2]) if self.inference else 1.0
-        noise = math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta) * math.sqrt(spent))
+        together = min(unit.changed * min(unit.sites, sites), rows)
+        noise = together * math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta) * math.sqrt(spent))
         walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
         wanted = round(FEW * math.pow(noise, -FALL))
         return 1 + min(max(walked, wanted), MOST) + 2 * self.inference
@@ -543,6 +553,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             calibration=self.calibration if private else None,
             sigma=self.sigma(site) if private else None,
             released=self.released,
+            unit=site.sites.unit,
             notes=self._notes(site) if private else (),
             observers=self._table(site, event) if private else (),
         )

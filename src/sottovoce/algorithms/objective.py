@@ -66,6 +66,11 @@ class Network(NamedTuple):
 class ObjectivePerturbation(ConsensusRival):
     """A rival whose noise is a random linear term."""
 
+    @property
+    def rows_only(self) -> str | None:
+        """Its proof bounds the Jacobian by the curvature of one record."""
+        return "its noise in the objective is priced by the curvature that one row brings"
+
     def penalty(self, k: int) -> float:  # noqa: ARG002
         """The penalty of round k."""
         return self.rho

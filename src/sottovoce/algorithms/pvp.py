@@ -21,7 +21,7 @@ is used everywhere.
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -47,6 +47,8 @@ PUBLISHED_TOLERANCE = 1e-4  # of the gradient's sensitivity; the noise grows by 
 @dataclass(frozen=True, kw_only=True)
 class PVP(ConsensusRival):
     """Primal variable perturbation."""
+
+    covers_people: ClassVar[bool] = True
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
@@ -89,11 +91,13 @@ class PVP(ConsensusRival):
         loose = self.form == "published" and self.private
         return PUBLISHED_TOLERANCE * float(site.sensitivity().min()) if loose else TOLERANCE
 
-    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+    def sigma(self, site: Oracle) -> float:
         """Standard deviation, or the scale of the l2-Laplace law, over the sensitivity."""
         if not self.private:
             return 0.0
-        return 1 / self.share if self.form == "published" else sigma_for(self.epsilon, self.delta, self.rounds)
+        if self.form == "published":
+            return 1 / self.share
+        return sigma_for(self.epsilon, self.delta, self.seen_steps(site))
 
     def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
         """An additive release."""

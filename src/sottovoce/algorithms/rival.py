@@ -88,6 +88,8 @@ class Rival(PrivateAlgorithm[State]):
     unpublished: ClassVar[str | None] = None
     # Whether every message is private by itself, whoever sees it.
     local_noise: ClassVar[bool] = True
+    # Whether its noise follows `Oracle.sensitivity`, which counts all rows of a person, and its sigma `seen_steps`.
+    covers_people: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +118,19 @@ class Rival(PrivateAlgorithm[State]):
         return self.rounds
 
     @property
+    def rows_only(self) -> str | None:
+        """The published forms, whose papers protect rows, and those that nobody has looked at."""
+        if self.form == "published":
+            return "its published noise is for single rows (form='published')"
+        return None if self.covers_people else super().rows_only
+
+    def seen_steps(self, site: Oracle) -> int:
+        """Private steps of a run that a unit's rows are in: those of every site that a person may be at. Where nothing
+        but an average over sites is seen, it is one release for all of them.
+        """
+        return self.private_steps * (site.sites_per_unit if self.local_noise else 1)
+
+    @property
     def share(self) -> float:
         """The pure epsilon of one private step, where the total is their sum."""
         return self.epsilon / self.private_steps * (1 - ROUNDING)
@@ -125,8 +140,13 @@ class Rival(PrivateAlgorithm[State]):
         """What the release of round k costs a node, with noise; never more at any other node."""
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """The price of round k, whoever looks on: every message carries noise of its own."""
-        return self.price(k, site) if self.private else NonPrivate()
+        """The price of round k, whoever looks on: every message carries noise of its own. A person at several sites is
+        in several.
+        """
+        if not self.private:
+            return NonPrivate()
+        times = site.sites_per_unit if self.local_noise else 1
+        return self.price(k, site) if times == 1 else Repeated(self.price(k, site), times)
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
         """Epsilon after k rounds of each run: at the run's delta, or pure."""
@@ -135,6 +155,7 @@ class Rival(PrivateAlgorithm[State]):
 
     def statement(self, site: Oracle) -> PrivacyStatement:
         """What the whole run promises. A pure total has delta = 0."""
+        self.expect_unit(site.sites.unit)
         spent = self.spent(self.rounds, site)
         return PrivacyStatement(
             event=self.event(self.rounds, site),
@@ -144,6 +165,7 @@ class Rival(PrivateAlgorithm[State]):
             calibration=("paper" if self.form == "published" else "exact") if self.private else None,
             sigma=self.sigma(site) if self.private else None,
             released=self.released,
+            unit=site.sites.unit,
             notes=self.notes(site),
             observers=(Sight(site.n - 1, 1.0, spent),) if self.private and self.local_noise else (),
         )

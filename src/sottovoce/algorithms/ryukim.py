@@ -24,7 +24,7 @@ Our choice: no aggregator, a constant rho, and a = D / (G sqrt(2 l)), so that st
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
     """
 
     local_steps: int = 10
+
+    covers_people: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,11 +100,13 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         steps = f"the mean of {self.local_steps} noisy models"
         return f"in each of {self.rounds} rounds, {steps}, sent to the site's neighbours"
 
-    def sigma(self, site: Oracle) -> float:  # noqa: ARG002
+    def sigma(self, site: Oracle) -> float:
         """Standard deviation over the l2 sensitivity, or the Laplace scale over the l1 sensitivity."""
         if not self.private:
             return 0.0
-        return 1 / self.share if self.form == "published" else sigma_for(self.epsilon, self.delta, self.private_steps)
+        if self.form == "published":
+            return 1 / self.share
+        return sigma_for(self.epsilon, self.delta, self.seen_steps(site))
 
     def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
         """l releases."""

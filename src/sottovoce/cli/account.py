@@ -13,11 +13,12 @@ from sottovoce.errors import InputError, expect
 from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
-    from sottovoce.privacy import Calibration, Event, Sampling, Scheme
+    from sottovoce.privacy import Calibration, Event, Sampling, Scheme, Unit
     from sottovoce.privacy.observers import Sight
 
 _ANY_TWO, _BATCH, _HOW = "Any two give the third; all three are checked", "Sampled steps", "How"
 _MASKED = "Masked sums: epsilon over the number of colluding sites"
+_PEOPLE = "People instead of rows"
 # Beyond these the number of steps no longer fits a float exactly.
 _MOST_SIGMA, _MOST_STEPS = 1e8, 10**15
 
@@ -27,13 +28,15 @@ class Question:
     """What was asked; None is what was not given."""
 
     epsilon: float | None = option(None, _ANY_TWO, "Total budget.")
-    sigma: float | None = option(None, _ANY_TWO, "Noise multiplier: standard deviation over sensitivity.")
+    sigma: float | None = option(None, _ANY_TWO, "Noise multiplier: standard deviation over one row's sensitivity.")
     steps: int | None = option(None, _ANY_TWO, "Noisy steps in all: rounds times local steps.")
     delta: float | None = option(None, _HOW, "Chance of failure that the guarantee allows for.")
     calibration: str | None = option(None, _HOW, "How sigma is found, when it is not given.")
     rows: int | None = option(None, _BATCH, "Rows of the site that has the fewest.")
     batch_size: int | None = option(None, _BATCH, "Rows of a batch.")
     sampling: str | None = option(None, _BATCH, "How a batch is drawn.")
+    rows_per_person: int | None = option(None, _PEOPLE, "The most rows of a person at a site.")
+    sites_per_person: int | None = option(None, _PEOPLE, "The most sites that a person has rows at. Left out: one.")
     sites: int | None = option(None, _MASKED, "Sites whose sums the steps open.")
     colluding: int | None = option(
         None, _MASKED, "Sites that epsilon and sigma reckon with. Left out: fewer than half, at least one."
@@ -64,6 +67,7 @@ class PricedSteps(NamedTuple):
     calibration: str | None
     sampling: "Sampling | None"
     found: str | None  # which of the three was computed; None if all were given
+    unit: "Unit"  # what is protected; sigma stays relative to one row
     observers: "tuple[Sight, ...]"  # of masked sums: what holds against how many colluding sites
 
     @property
@@ -86,7 +90,7 @@ class AccountCommand(HelpfulCommand):
 def account(json: bool = False, **given: str | None) -> int:
     """What a number of noisy steps costs, how much noise a budget needs, or how many steps it allows.
 
-    The guarantee is for one row of one site replaced by any other.
+    The guarantee is for one row of one site replaced by any other; for a person's rows with --rows-per-person.
 
     With all three of epsilon, sigma and steps the exit code says whether the budget holds: 0 yes, 1 no.
     """
@@ -105,24 +109,41 @@ account.__signature__ = signature_of(Question, json=Annotated[bool, _JSON])  # t
 def solve(q: Question) -> PricedSteps:
     """Find what was not given, and price the whole."""
     from sottovoce.algorithms import IPADMM
+    from sottovoce.privacy import Unit, sigma_for, steps_for
     from sottovoce.privacy import epsilon as price
-    from sottovoce.privacy import sigma_for, steps_for
 
     delta = IPADMM.delta if q.delta is None else q.delta
+    unit = Unit(q.rows_per_person, 1 if q.sites_per_person is None else q.sites_per_person)
     sampling, calibration, found = _sampling(q), None, None
+    if sampling is not None and not unit.single:
+        raise InputError(
+            f"Expected steps over all rows to protect {unit}, got batch_size={q.batch_size}. Leave it out."
+        )
+    # What a person moves, over what a row moves, and how many of the messages of a step they are in.
+    moved, seen = _of_a_person(q, unit)
     epsilon, sigma, steps = q.epsilon, q.sigma, q.steps
     if epsilon is not None and steps is not None and sigma is None:
         calibration, found = cast("Calibration", q.calibration or IPADMM.calibration), "sigma"
-        sigma = sigma_for(epsilon, delta, steps, calibration, sampling)
+        sigma = moved * sigma_for(epsilon, delta, seen * steps, calibration, sampling)
     elif epsilon is not None and sigma is not None and steps is None:
-        found, steps = "steps", steps_for(epsilon, delta, sigma, sampling)
+        found, steps = "steps", steps_for(epsilon, delta, sigma / moved, sampling) // seen
     assert sigma is not None
     assert steps is not None
-    event = _event(sigma, steps, sampling)
+    event = _event(sigma / moved, seen * steps, sampling)
     spent = price(event, delta)
     if epsilon is None:
         found, epsilon = "epsilon", spent
-    return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found, _observers(q, event, delta))
+    lines = _observers(q, event, delta)
+    return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found, unit, lines)
+
+
+def _of_a_person(q: Question, unit: "Unit") -> tuple[int, int]:
+    """By how many rows a release moves, and in how many of a step's releases: all rows in the one sum, or those of each
+    site in its own message.
+    """
+    if q.sites is None:
+        return unit.changed, unit.sites
+    return unit.changed * max(1, min(unit.sites, q.sites)), 1  # no site at all is refused below
 
 
 def _sampling(q: Question) -> "Sampling | None":
@@ -178,7 +199,7 @@ def _as_dict(budget: PricedSteps) -> dict[str, Any]:
     sampling = None if budget.sampling is None else budget.sampling.to_dict()
     lines = [line.to_dict() for line in budget.observers]
     data: dict[str, Any] = jsonable(
-        {**budget._asdict(), "sampling": sampling, "holds": budget.holds, "observers": lines}
+        {**budget._asdict(), "sampling": sampling, "holds": budget.holds, "unit": budget.unit.words, "observers": lines}
     )
     return data
 
@@ -201,6 +222,8 @@ def _show(b: PricedSteps) -> None:
     console.print(table)
     if (lines := observed(b.observers)) is not None:
         console.print(lines)
+    if b.unit.people:
+        console.print(f"For {b.unit}. Sigma is relative to what one row moves.")
     if b.sampling is not None:
         console.print(f"Each step looks at {b.sampling.describe()}.")
     if b.found is None:

@@ -9,6 +9,7 @@ from sottovoce.cli.apply import evaluate, predict
 from sottovoce.cli.budget import budget_app
 from sottovoce.cli.coefficients import coefficients
 from sottovoce.cli.dataset import dataset
+from sottovoce.cli.export import export
 from sottovoce.cli.federation import federation_app, site_keygen, site_seed
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
@@ -83,6 +84,7 @@ app.command()(predict)
 app.command()(evaluate)
 app.command()(show)
 app.command()(coefficients)
+app.command()(export)
 app.command()(dataset)
 app.command()(reproduce)
 app.command()(compare)

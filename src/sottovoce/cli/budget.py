@@ -28,17 +28,24 @@ def new(
         bool,
         typer.Option("--mixed", help="Take charges of any kind at any time, for about a tenth more epsilon."),
     ] = False,
+    rows_per_person: Annotated[
+        int | None, typer.Option(help="Protect people: the most rows of one at a site. Left out: single rows.")
+    ] = None,
+    sites_per_person: Annotated[int, typer.Option(help="The most sites that a person has rows at.")] = 1,
 ) -> None:
     """Start a budget. Every data set has one, for all time: start it before anything is trained.
 
     The first charge may be anything, all later ones must have plain Gaussian noise, unless it is made with --mixed.
     """
-    from sottovoce.privacy import BudgetAccountant
+    from sottovoce.privacy import BudgetAccountant, Unit
 
+    unit = Unit(rows_per_person, sites_per_person)
     if file.exists():
         raise InputError(f"Expected a new file, got {str(file)!r}, which exists. What was spent cannot be taken back.")
-    BudgetAccountant(epsilon, delta, mixed=mixed).save(file)
+    BudgetAccountant(epsilon, delta, mixed=mixed, unit=unit).save(file)
     print(f"Budget of epsilon = {epsilon:g}, delta = {delta:g} in {file}{', for mixtures' if mixed else ''}.")
+    if unit.people:
+        print(f"It protects {unit}.")
 
 
 @budget_app.command("show")
@@ -54,11 +61,13 @@ def show_budget(file: _File, json: _Json = False) -> None:
     spent, left = accountant.total(), accountant.remaining()
     if json:
         figures: dict[str, object] = {"epsilon": accountant.epsilon, "delta": accountant.delta}
-        figures |= {"mixed": accountant.mixed, "releases": len(accountant)}
+        figures |= {"mixed": accountant.mixed, "releases": len(accountant), "unit": accountant.unit.words}
         print(json_module.dumps({**figures, "spent": spent.epsilon, "remaining": left.epsilon}))
         return
     kind = "charges of any kind" if accountant.mixed else "after the first charge, plain Gaussian noise only"
     print(f"Budget: epsilon = {accountant.epsilon:g}, delta = {accountant.delta:g}; {kind}.")
+    if accountant.unit.people:
+        print(f"Protected: {accountant.unit}.")
     print(f"Spent: epsilon = {up(spent.epsilon)} in {len(accountant)} charges.")
     print(f"Left: one more Gaussian release, or run, of epsilon = {left.epsilon:.4g} at the same delta.")
 
@@ -70,7 +79,7 @@ def charging(file: Path) -> Callable[[Any], None]:
     accountant = BudgetAccountant.load(file)
 
     def charge(statement: Any) -> None:
-        accountant.spend(statement.event)
+        accountant.spend(statement.event, statement.unit)
         accountant.save(file)
 
     return charge

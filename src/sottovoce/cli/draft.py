@@ -40,6 +40,9 @@ class Draft:
     epsilon: float | None = option(None, _PRIVACY, "Total budget of every site, over all rounds.")
     delta: float | None = option(None, _PRIVACY, "Chance of failure that the guarantee allows for.")
     max_grad_norm: float | None = option(None, _PRIVACY, "Clip every record's gradient to this norm.")
+    sites_per_person: int | None = option(
+        None, _PRIVACY, "Where the schema names people: the most sites that a person has rows at."
+    )
     grid_bits: int | None = option(None, _PRIVACY, "How fine the noise's grid is.")
     message_radius: float | None = option(
         None, _PRIVACY, "Largest norm of a message. Left out: 100 times the diameter."
@@ -112,7 +115,7 @@ def agreement(draft: Draft) -> "Agreement":
         schema=None if schema is None else schema.dumps(),
         algorithm=_promise(draft, schema),
         lost_neighbour=LostNeighbour(**_given(draft, ("policy", "wait_seconds", "go_on_after_round"))),
-        **_given(draft, ("grid_bits",)),
+        **_given(draft, ("grid_bits", "sites_per_person")),
     )
     # The radius follows from the diameter, which is known only now; mask keys go with masked sums alone.
     algorithm, masked = _algorithm(draft, open_terms), _masking(members, draft.mask_key)
@@ -235,7 +238,7 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]"
         given |= _assumed(draft, open_terms)
     shared = {key: getattr(promise, key) for key in _PROMISED}
     rows = sum(site.rows for site in open_terms.sites)
-    return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites))
+    return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)
 
 
 def _assumed(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
@@ -265,6 +268,7 @@ def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> Mapping[str, 
         data_norm=open_terms.data_norm,
         lam=promise.lam,
         fixed=dict(given),
+        unit=open_terms.unit,
     ).settings
 
 

@@ -75,6 +75,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         f"What leaves a site: {privacy.released}.",
         f"What everyone knows: {', '.join(privacy.public)}.",
         f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
+        *_people(agreement),
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
         f"When a neighbour falls silent: {_policy(agreement)}.",
@@ -84,6 +85,19 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
         for site in agreement.sites
         if algorithm.delta * site.rows >= 1
+    ]
+
+
+def _people(agreement: Agreement) -> list[str]:
+    """What the sites must see to, for people to be protected as is said."""
+    schema = agreement.encoding
+    if schema is None or schema.person is None:
+        return []
+    surplus = "is refused" if schema.person.surplus == "refuse" else "has only the first ones learnt from"
+    return [
+        f"People: column {schema.person.column!r} says whose a row is, and stays at its site. Whoever has more than "
+        f"{schema.person.rows} rows at a site {surplus}. That nobody has rows at more than "
+        f"{agreement.sites_per_person} of the sites is what the sites assure each other: no site can check it."
     ]
 
 

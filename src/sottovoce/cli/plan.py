@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sottovoce.plan import Interval, Outcome, Plan
+    from sottovoce.privacy import Unit
     from sottovoce.problem.dataset import Dataset
     from sottovoce.problem.losses import Loss
     from sottovoce.problem.problem import Answers
@@ -41,6 +42,12 @@ def plan(
     max_grad_norm: Annotated[float | None, _option("Clip every record's gradient to this norm.", _PRIVACY)] = None,
     colluding: Annotated[
         int | None, _option("Sites that may tell each other all they know. Default: fewer than half.", _PRIVACY)
+    ] = None,
+    rows_per_person: Annotated[
+        int | None, _option("Protect people: the most rows of one at a site. Default: as the schema says.", _PRIVACY)
+    ] = None,
+    sites_per_person: Annotated[
+        int | None, _option("The most sites that a person has rows at. Default: one.", _PRIVACY)
     ] = None,
     features: Annotated[int | None, _option("Columns of the table, after one-hot encoding.", _PROBLEM)] = None,
     schema: Annotated[Path | None, _option("Public schema that gives columns and norm.", _PROBLEM)] = None,
@@ -82,13 +89,14 @@ def plan(
 
     public = _stand_in(stand_in)
     shape = _shape(features, schema, public)
+    unit = _unit(rows_per_person, sites_per_person, shape)
     with output.progress(quiet or json) as bar:
         made = make(
             sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon, delta=delta,
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
             max_grad_norm=max_grad_norm, max_rounds=max_rounds, base_rate=_rates(base_rate),
             predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,
-            effort="thorough" if thorough else "quick", progress=bar if quiet or json or bar else _said,
+            unit=unit, effort="thorough" if thorough else "quick", progress=bar if quiet or json or bar else _said,
         )  # fmt: skip
         if not json:
             _show_settings(made)  # at once: the forecast takes a while
@@ -109,7 +117,16 @@ def _said(done: int, total: int) -> None:
 class _Shape(NamedTuple):
     d: int
     data_norm: float
-    answers: "Answers | None"  # what a schema says of the label
+    answers: "Answers | None" = None  # what a schema says of the label
+    people: int | None = None  # the most rows of a person, if it says them
+
+
+def _unit(rows: int | None, sites: int | None, shape: _Shape) -> "Unit":
+    from sottovoce.privacy import Unit
+
+    if rows is not None and shape.people not in (None, rows):
+        raise InputError(f"Expected --rows-per-person {shape.people}, as in the schema, got {rows}. Leave it out.")
+    return Unit(shape.people if rows is None else rows, 1 if sites is None else sites)
 
 
 def _loss(name: str | None, classes: int | None, threshold: float | None, answers: "Answers | None") -> "Loss":
@@ -163,11 +180,11 @@ def _shape(features: int | None, schema: Path | None, public: "Dataset | None") 
         from sottovoce.problem.problem import Answers
 
         declared = Schema.load(schema)
-        return _Shape(int(declared.d), float(declared.data_norm), Answers.of(declared))
+        return _Shape(int(declared.d), float(declared.data_norm), Answers.of(declared), declared.unit.rows)
     if features is not None:
-        return _Shape(features, 1.0, None)
+        return _Shape(features, 1.0)
     if public is not None:
-        return _Shape(public.d, public.data_norm, None)
+        return _Shape(public.d, public.data_norm)
     raise InputError("Expected --features, --schema or --stand-in, got none. One of them must say how many columns.")
 
 
@@ -176,7 +193,7 @@ def train_options(made: "Plan") -> str:
     task, settings = made.task, made.settings
     wanted = {
         "nodes": task.n, "graph": task.graph.name, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
-        "lam": task.lam, "max_grad_norm": task.max_grad_norm,
+        "lam": task.lam, "max_grad_norm": task.max_grad_norm, "sites_per_person": _several(task.unit),
         **{name: settings[name] for name in _SHOWN},
     }  # fmt: skip
     given = {name.replace("_", "-"): value for name, value in wanted.items() if value is not None}
@@ -188,9 +205,14 @@ def masked_options(made: "Plan") -> str:
     task = made.task
     wanted = {
         "algorithm": "masked", "nodes": task.n, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
-        "lam": task.lam,
+        "lam": task.lam, "sites-per-person": _several(task.unit),
     }  # fmt: skip
-    return " ".join(f"--{name} {_text(value)}" for name, value in wanted.items())
+    return " ".join(f"--{name} {_text(value)}" for name, value in wanted.items() if value is not None)
+
+
+def _several(unit: "Unit") -> int | None:
+    """The sites of a person, where they are more than the one that goes without saying."""
+    return unit.sites if unit.sites > 1 else None
 
 
 def _text(value: Any) -> str:

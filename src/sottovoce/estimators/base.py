@@ -27,10 +27,11 @@ from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
 from sottovoce.estimators import scaling, training
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
-from sottovoce.privacy import BudgetAccountant, PrivacyStatement
+from sottovoce.privacy import BudgetAccountant, PrivacyStatement, Unit
 from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers, Problem
 from sottovoce.simulation.engine import DeviceName, Solved
 
@@ -102,6 +103,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     accountant: BudgetAccountant | None
     random_state: RandomState
     device: DeviceName
+    rows_per_person: int | None
+    sites_per_person: int
+    surplus: Surplus
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` as they came, under their names: what is wrong with them a fit says."""
@@ -130,7 +134,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     # -- scikit-learn's methods ---------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sites: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None) -> Self:
         """Learn from private rows.
 
         Args:
@@ -138,6 +142,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             y: one label for each row.
             sites: for each row the label of its site. None deals rows out at random to as many sites as the parameter
                 of that name says.
+            groups: for each row whose it is, as scikit-learn calls it; needed, and allowed, with rows_per_person. Equal
+                values are one person. It is compared, held against rows_per_person and sites_per_person, and forgotten.
 
         A fit that fails leaves the estimator unfitted. What it has charged to an accountant stays charged.
         """
@@ -150,14 +156,21 @@ class _PrivateLinearModel(BaseEstimator, ABC):
                 "Expected an accountant for a second fit, got none: this estimator was pickled within the `with` block "
                 "of a BudgetAccountant, which did not come along. Give it one (accountant=...), or fit a clone."
             )
+        unit = self._unit(groups)
+        people = None if groups is None else scaling.people_of(groups, len(y))
+        if people is not None:
+            X, y, sites, people = scaling.without_surplus(X, y, sites, people, unit, self.surplus)
         target, scale = self._target(y, leaks), self._scale(X, leaks)
-        parts = scaling.at_random(self.sites, len(y), draws) if sites is None else scaling.by_labels(sites, len(y))
+        parts = (
+            scaling.at_random(self.sites, len(y), draws, people) if sites is None else scaling.by_labels(sites, len(y))
+        )
         delta = default_delta(len(y)) if self.delta is None else self.delta
         self._leaks_of_noise(leaks, delta, len(y))
         # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
         problem = Problem.from_arrays(
             scale.bounded(X), target.labels, parts, partial(training.graph_of, self.graph),
             private=self.random_state is None, answers=target.answers, notes=tuple(leak.note for leak in leaks),
+            unit=unit, people=people,
         )  # fmt: skip
         algorithm, plan = self._choose(target.loss, delta, problem)
         for leak in leaks:
@@ -256,6 +269,16 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return tags
 
     # -- parts of a fit -----------------------------------------------------------------------------------------------
+
+    def _unit(self, groups: Any) -> Unit:
+        """What is protected: rows or, with groups, people."""
+        if (groups is None) != (self.rows_per_person is None):
+            came = f"rows_per_person={self.rows_per_person!r} and {'no ' if groups is None else ''}groups"
+            raise InputError(
+                f"Expected groups in fit together with rows_per_person, or neither, got {came}. Give both to protect "
+                "people, neither to protect single rows."
+            )
+        return Unit(self.rows_per_person, self.sites_per_person)
 
     def _scale(self, X: Any, leaks: list[Leak]) -> Scale:
         constant = CONSTANT if self.fit_intercept else 0.0

@@ -5,7 +5,8 @@ one budget pays for all classes.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
@@ -26,6 +27,7 @@ from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Signs
+from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers
 from sottovoce.simulation.engine import DeviceName
 
@@ -121,6 +123,13 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         accountant: is charged before anything is computed. None: that of the `with` block around the fit, if any.
         random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
         device: "cpu", "plain" or "cuda"; changes nothing but speed.
+        class_weight: of two classes that are declared, how much a row of each counts, as {"no": 1, "yes": 50}: public
+            numbers, from a rate that is known without these rows. The noise grows with their ratio. Decisions then
+            count a miss of the heavier class as so much worse; probabilities are those of classes that count alike.
+        rows_per_person: the most rows of a person at a site, who then is protected with all of them: give `fit` groups.
+            The noise grows with it. None: single rows are protected.
+        sites_per_person: the most sites that a person has rows at.
+        surplus: people with more rows at a site: "refuse" them, or "drop" all but their first ones.
 
     Attributes:
         coef_: (1, features), or (classes, features).
@@ -138,6 +147,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
     Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
     """
+
+    class_weight: Mapping[Any, float] | None
 
     def __init__(
         self,
@@ -164,15 +175,35 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        class_weight: Mapping[Any, float] | None = None,
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 
     def _loss(self, classes: int) -> Loss:
+        if self.class_weight is not None:
+            return losses.WeightedLogistic(self._weight(classes))
         return losses.Logistic() if classes == 2 else losses.Softmax(classes)
 
+    def _weight(self, count: int) -> float:
+        """How many rows of the first class one of the second counts for. Public: never counted from the rows."""
+        given, known = self.class_weight, None if self.classes is None else np.unique(np.asarray(self.classes)).tolist()
+        if not isinstance(given, Mapping) or known is None or count != 2 or set(given) != set(known):
+            raise InputError(
+                "Expected class_weight as a table with a public weight for each of two declared classes, such as "
+                f"{{0: 1, 1: 50}} with classes=[0, 1], got class_weight={given!r}, classes={self.classes!r}. Weights "
+                "that are counted from the rows ('balanced') would tell of them: give numbers."
+            )
+        low, high = (float(given[name]) for name in known)
+        expect(0 < low < inf and 0 < high < inf, "finite weights > 0 of both classes", class_weight=given)
+        return high / low
+
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of every class: (rows, classes)."""
+        """The probability of every class: (rows, classes). With class_weight, as if all counted alike."""
         z = self._outputs(X)
+        z = z - self.loss_.tilt if isinstance(self.loss_, losses.WeightedLogistic) else z
         both = np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z
         found: Floats = special.softmax(both, axis=1)
         return found
@@ -190,8 +221,9 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
     Args:
         loss: "smoothed-hinge", whose kink is rounded off, or "hinge".
 
-    All other parameters and attributes are those of `PrivateLogisticRegression`. More than two classes are refused: a
-    classifier for each would split the budget between them. Use PrivateLogisticRegression, which learns all at once.
+    All other parameters and attributes are those of `PrivateLogisticRegression`, but for class_weight. More than two
+    classes are refused: a classifier for each would split the budget between them. Use PrivateLogisticRegression, which
+    learns all at once.
     """
 
     def __init__(
@@ -219,6 +251,9 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 

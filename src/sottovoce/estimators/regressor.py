@@ -26,6 +26,7 @@ from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers, Problem
 from sottovoce.simulation.engine import DeviceName, Solved
 
@@ -133,6 +134,9 @@ class PrivateRobustRegressor(_PrivateRegressor):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 
@@ -184,6 +188,9 @@ class PrivateLinearRegression(_PrivateRegressor):
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
     ) -> None:
         self._keep(locals())
 

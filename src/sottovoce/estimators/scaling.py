@@ -11,6 +11,9 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import expect
 from sottovoce.estimators.draws import Draws
+from sottovoce.privacy import Unit
+from sottovoce.problem import people as people_module
+from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import grouped
 from sottovoce.problem.rows import Matrix
 
@@ -25,13 +28,40 @@ def by_labels(labels: Any, rows: int) -> list[Ints]:
     return grouped(owners)[1]
 
 
-def at_random(sites: Any, rows: int, draws: Draws) -> list[Ints]:
-    """All rows, evenly: the sizes differ by at most one, whatever the rows are."""
+def people_of(groups: Any, rows: int) -> Ints:
+    """A number for every person, for each row."""
+    owners = column_or_1d(groups)
+    check_consistent_length(np.empty(rows), owners)
+    if owners.dtype.kind in "fO":
+        missing = [row for row, owner in enumerate(owners.tolist()) if owner is None or owner != owner]
+        expect(not missing, "a group for every row", rows_without=missing[:5])
+    if owners.dtype.kind != "O":
+        return people_module.numbered(owners)
+    known: dict[Any, int] = {}  # values of mixed kinds can be equal, and have no order
+    return np.array([known.setdefault(owner, len(known)) for owner in owners.tolist()], dtype=np.int64)
+
+
+def without_surplus(
+    X: Any, y: Any, sites: Any, people: Ints, unit: Unit, surplus: Surplus
+) -> tuple[Any, Any, Any, Ints]:
+    """The rows that are learnt from: of every person at most as many as was declared, at each site if it is told."""
+    labels = None if sites is None else column_or_1d(sites)
+    kept = people_module.kept(people, unit, surplus, None if labels is None else people_module.numbered(labels))
+    return X[kept], y[kept], None if labels is None else labels[kept], people[kept]
+
+
+def at_random(sites: Any, rows: int, draws: Draws, people: Ints | None = None) -> list[Ints]:
+    """All rows, evenly: the sizes differ by at most one, whatever the rows are. People stay together, if they are told:
+    sizes then differ by about as many rows as a person has.
+    """
     whole = isinstance(sites, int | np.integer) and not isinstance(sites, bool)
     expect(whole and sites >= 1, "sites as a whole number >= 1 (labels of sites go to fit)", sites=sites)
     expect(sites <= rows, f"at most as many sites as rows, {rows}", sites=sites)
     if sites == 1:
         return [np.arange(rows)]
+    if people is not None:
+        whose = people_module.numbered(people)
+        return people_module.dealt(whose, sites, draws.order(int(whose.max()) + 1))
     return [np.sort(part) for part in np.array_split(draws.order(rows), sites)]
 
 

@@ -23,7 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
-from sottovoce.estimators import training
+from sottovoce.estimators import scaling, training
 from sottovoce.estimators.base import _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.privacy import (
@@ -32,6 +32,7 @@ from sottovoce.privacy import (
     NegativeBinomialRuns,
     PrivacyStatement,
     RepeatAndSelect,
+    Unit,
     epsilon_of_mu,
     gamma_for,
     noise_for,
@@ -43,7 +44,10 @@ from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.strength import default_delta, no_delta, no_epsilon, refusal
 
 # What the search sets itself, and what all candidates must share for their scores to mean the same.
-RESERVED = ("epsilon", "delta", "accountant", "random_state", "classes", "y_bounds")
+RESERVED = (
+    "epsilon", "delta", "accountant", "random_state", "classes", "y_bounds", "rows_per_person", "sites_per_person",
+    "surplus",
+)  # fmt: skip
 _ROUNDING = 1e-9
 
 
@@ -52,7 +56,7 @@ class Costs(NamedTuple):
 
     event: RepeatAndSelect
     fit_sigma: float  # of one fit as a whole, as if it were one Gaussian release
-    score_sigma: float  # on the sum of the scores of all rows, each between 0 and 1
+    score_sigma: float  # on the sum of the scores of all rows, each between 0 and 1, over what a unit moves it by
     delta: float
 
 
@@ -121,20 +125,26 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.accountant = accountant
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sites: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None) -> Self:
         """Search. Arguments as for the estimators."""
         forget(self)
         grid, draws = self._grid(), draws_of(self.random_state)
+        unit = self.estimator._unit(groups)
+        if groups is not None:
+            # Scores are summed over the very rows that are learnt from: of nobody more than was declared.
+            X, y = check_X_y(X, y, accept_sparse="csr", dtype=None)
+            people = scaling.people_of(groups, len(y))
+            X, y, sites, groups = scaling.without_surplus(X, y, sites, people, unit, self.estimator.surplus)
         check_X_y(X, y, accept_sparse="csr")  # before anything is paid for
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
-            accountant.spend(costs.event)
+            accountant.spend(costs.event, unit)
         random = draws.random()
         best: Run | None = None
         for _ in range(repetitions(costs.event.runs, random)):
             candidate = grid[random.randrange(len(grid))]
-            run = self._run(candidate, costs, draws.child(), random, (X, y, sites))
+            run = self._run(candidate, costs, draws.child(), random, (X, y, sites, groups), unit)
             best = run if best is None or (run.score, run.tie) > (best.score, best.tie) else best
         assert best is not None  # the law never says 0
         self.best_estimator_, self.best_params_ = best.estimator, best.params
@@ -189,8 +199,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         noise = noise_for(search, self.epsilon, delta)
         return Costs(search(noise), noise * fit, noise * score, delta)
 
-    def _run(self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any) -> Run:
-        X, y, sites = data
+    def _run(
+        self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any, unit: Unit
+    ) -> Run:
+        X, y, sites, groups = data
         # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
         books = BudgetAccountant(math.inf, costs.delta)
         share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, costs.delta)
@@ -199,7 +211,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)  # said once, when the search is over
-            estimator.fit(X, y, sites=sites)
+            estimator.fit(X, y, sites=sites, groups=groups)
         mu = plain_mu(estimator.privacy_.event)
         if mu is None or mu > 1 / costs.fit_sigma:
             raise PrivacyError(
@@ -211,7 +223,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             scores = estimator.row_scores(X, y)
         # The noise is made for scores between 0 and 1. A prediction that is no number is as wrong as can be.
         right = np.clip(np.where(np.isnan(scores), 0.0, scores), 0.0, 1.0)
-        score = float(np.sum(right)) + random.normalvariate(0.0, costs.score_sigma)
+        # One row moves the sum by at most 1, a person's by as many as they have, wherever those are.
+        score = float(np.sum(right)) + random.normalvariate(0.0, unit.changed * unit.sites * costs.score_sigma)
         return Run(score, random.random(), candidate, estimator.set_params(accountant=None))
 
     def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:
@@ -223,6 +236,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             calibration="exact",
             sigma=costs.fit_sigma,
             released="the best of a random number of private fits, its parameters and its noisy score",
+            unit=best.privacy_.unit,
             notes=self._notes(best),
         )
 

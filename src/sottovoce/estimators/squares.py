@@ -128,6 +128,11 @@ class LeastSquares(PrivateAlgorithm[State]):
 
     # -- noise and privacy --------------------------------------------------------------------------------------------
 
+    @property
+    def rows_only(self) -> str | None:
+        """A person's rows are all in the one sum, and its sensitivity counts them."""
+        return None
+
     def _rows(self, site: Oracle) -> int:
         return int(site.sites.counts.sum()) if self.total_rows is None else self.total_rows
 
@@ -172,6 +177,7 @@ class LeastSquares(PrivateAlgorithm[State]):
             event=event, epsilon=self.spent(1, site), target_epsilon=self.epsilon, delta=self.delta,
             calibration=self.calibration if private else None, sigma=self.sigma(site) if private else None,
             released=self.released, notes=like.notes, observers=observers,
+            unit=site.sites.unit,
         )  # fmt: skip
 
     @property

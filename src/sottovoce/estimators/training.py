@@ -84,7 +84,7 @@ def _ipadmm(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Pro
         return Chosen(IPADMM(**given, **objective), None)
     sites = problem.sites
     shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d, "data_norm": sites.data_norm}
-    planned = plan(graph=problem.graph, fixed=given, **shape, **objective)
+    planned = plan(graph=problem.graph, fixed=given, unit=sites.unit, **shape, **objective)
     return Chosen(planned.algorithm(), planned)
 
 
@@ -108,7 +108,7 @@ def train(
                 f"algorithm={type(algorithm).__name__}."
             )
         if accountant is not None:
-            accountant.spend(statement.event)
+            accountant.spend(statement.event, statement.unit)
 
     solved = solve(problem, algorithm, record=1, device=device, seed=draws.seed, charge=charge)
     if not np.isfinite(solved.weights).all():

@@ -160,14 +160,28 @@ class Oracle:
         bound = self.loss.lipschitz(self.sites.data_norm)
         return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
 
+    @property
+    def changed(self) -> Floats:
+        """How many rows of a node are replaced together at most: 1, or those of a person."""
+        return np.minimum(float(self.sites.unit.changed), self.m)
+
+    @property
+    def sites_per_unit(self) -> int:
+        """At how many nodes of the network rows are replaced together at most."""
+        return min(self.sites.unit.sites, self.n)
+
+    def changed_in_sum(self, rows: int) -> int:
+        """How many of so many rows, over all nodes, are replaced together at most."""
+        return min(self.sites.unit.changed * self.sites_per_unit, rows)
+
     def sensitivity(self, batch: Batch | None = None) -> Floats:
         """By how much replacing one row moves the gradient of L_i, in l2: 2 c1 n omega_i / m_i, or 2 c1 n omega_i / B
-        for each time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1). As computed: the
-        rounding of sums is in.
+        for each time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1); for a person's rows,
+        as many times that as there are (docs/proofs/people.md). As computed: the rounding of sums is in.
         """
         terms = self.m if batch is None else np.maximum(self.m, batch.size)
         exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if batch is None else self.batch_divisor(batch.size))
-        return exact * (1 + terms * summation_error(terms))
+        return self.changed * exact * (1 + terms * summation_error(terms))
 
     def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
         """What part of `sensitivity` is needed at a model: all of it, or with `tight` what two records' gradients can
@@ -312,10 +326,10 @@ class Oracle:
         return total.astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
-        """By how much replacing one row moves `gradient_sum` at w, in l2: (1, 1, runs). As computed, in double
-        precision, from at most so many rows: the rounding of sums is in.
+        """By how much replacing one row, or all of a person's, moves `gradient_sum` at w, in l2: (1, 1, runs). As
+        computed, in double precision, from at most so many rows: the rounding of sums is in.
         """
-        exact = 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
+        exact = self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
         return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
 
     def moments(self, full: bool) -> Floats:
@@ -327,9 +341,11 @@ class Oracle:
         return half(self.sites.rows.moments())
 
     def moments_sensitivity(self, rows: int) -> float:
-        """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, and the rounding of so many rows."""
-        square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2
-        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+        """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, for a person's rows as many times that;
+        and the rounding of so many rows.
+        """
+        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
+        return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def cross_moments(self) -> Floats:
         """The sum of (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
@@ -338,9 +354,11 @@ class Oracle:
         return half(np.block([[rows.moments(), crossed], [crossed.T, np.array([[labels @ labels]])]]))
 
     def cross_moments_sensitivity(self, rows: int) -> float:
-        """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), and rounding."""
-        square = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1
-        return square * (sqrt(2.0) + 2 * rows * float(summation_error(np.asarray(float(rows)))))
+        """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), for a person's rows as many
+        times that; and rounding.
+        """
+        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)
+        return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def hessian_sum(self, w: Array) -> Array:
         """The sum of all records' Hessians phi'' a a^T at one public model, its half as in `moments`: (1, d, runs) ->

@@ -24,7 +24,7 @@ from sottovoce.arrays import Floats
 from sottovoce.plan.moments import Moments, moments
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
-from sottovoce.privacy import Sampling, sigma_for
+from sottovoce.privacy import ROW, Sampling, Unit, sigma_for
 from sottovoce.problem.graphs import CompleteGraph, Graph, SparseGraph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import Regulariser
@@ -103,6 +103,7 @@ class Task:
     max_rounds: int
     fixed: Mapping[str, Any]
     belief: Belief
+    unit: Unit = ROW
 
     @property
     def n(self) -> int:
@@ -165,8 +166,10 @@ class Task:
         if math.isinf(self.epsilon):
             return np.zeros(self.n)
         if batch_size is None:
-            sigma = sigma_for(self.epsilon, self.delta, steps, self.fixed.get("calibration", "exact"))
-            m = np.asarray(self.sizes, dtype=np.float64)
+            # A person at several sites is in the messages of all of them, with as many rows at each.
+            seen = steps * min(self.unit.sites, self.n)
+            sigma = sigma_for(self.epsilon, self.delta, seen, self.fixed.get("calibration", "exact"))
+            m = np.asarray(self.sizes, dtype=np.float64) / self.unit.changed
         else:
             # Sampled steps take a second to account for: done once, for other counts the square root is close enough.
             sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), batch_size)
@@ -378,7 +381,9 @@ def _moved(s: Setting, diameter: float, rho: float) -> Setting:
 
 def as_algorithm(task: Task, setting: Setting) -> IPADMM:
     """The algorithm with this setting and whatever the user has set."""
-    return IPADMM(
+    made = IPADMM(
         epsilon=task.epsilon, delta=task.delta, loss=task.loss, regulariser=task.regulariser, lam=task.lam,
         max_grad_norm=task.max_grad_norm, **{**setting._asdict(), **task.fixed},
     )  # fmt: skip
+    made.expect_unit(task.unit)
+    return made

@@ -19,6 +19,7 @@ from sottovoce.plan.joining import Gain, advice, kinds
 from sottovoce.plan.predict import QUICK, THOROUGH, Interval, Outcome, Progress
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
+from sottovoce.privacy import ROW, Unit
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Loss
@@ -180,6 +181,7 @@ def plan(
     label_spread: float | None = None,
     colluding: int | None = None,
     stand_in: Dataset | None = None,
+    unit: Unit = ROW,
     effort: EffortName = "quick",
     progress: Progress | None = None,
 ) -> Plan:
@@ -207,6 +209,7 @@ def plan(
             half of them, but at least one.
         stand_in: a public data set of the same columns, to plan on instead of made-up tables. It is taken to be public:
             nothing about it is protected.
+        unit: what is protected: rows, or people with so many rows at so many sites.
         effort: "quick" takes a second or two; "thorough" also tries neighbouring settings by simulation.
         progress: called with (steps done, steps in all).
     """
@@ -214,8 +217,8 @@ def plan(
     expect(d >= 1, "d >= 1", d=d)
     task = Task(
         tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss, regulariser or L2(), float(lam),
-        float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes, d, loss.outputs),
-        Belief.of(base_rate, predictability, label_spread, loss),
+        float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes, d, loss.outputs, unit),
+        Belief.of(base_rate, predictability, label_spread, loss), unit,
     )  # fmt: skip
     expect(colluding is None or 0 <= colluding < task.n, f"colluding in 0 .. {task.n - 1}", colluding=colluding)
     _check(task, stand_in, effort)
@@ -226,11 +229,12 @@ def plan(
     return Plan(task, setting, effort, stand_in, _notes(task, stand_in), colluding, progress)
 
 
-def _fixed(given: Mapping[str, Any], sizes: Sequence[int], d: int, outputs: int) -> dict[str, Any]:
+def _fixed(given: Mapping[str, Any], sizes: Sequence[int], d: int, outputs: int, unit: Unit) -> dict[str, Any]:
     for name in given:
         expect(name in FIXABLE, f"a setting among {', '.join(FIXABLE)}", fixed=name)
     kept = {name: value for name, value in given.items() if value is not None}
-    batch = None if "batch_size" in given else batch_for(sizes, d, outputs)
+    # People are protected without batches only.
+    batch = batch_for(sizes, d, outputs) if "batch_size" not in given and unit.single else None
     return kept if batch is None else {**kept, "batch_size": batch}
 
 
@@ -312,6 +316,8 @@ def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:
     notes = [f"Planned on {source}. No private row was looked at.", "Sites are assumed to hold rows of the same kind."]
     if "batch_size" in task.fixed:
         notes.append(f"Gradients use batches of {task.fixed['batch_size']} rows.")
+    if task.unit.people:
+        notes.append(f"Protected is {task.unit}.")
     if math.isinf(task.epsilon):
         notes.append("epsilon=inf: nothing is protected.")
     return (*notes, *advice(task))

@@ -133,7 +133,7 @@ def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
     if not smooth or task.max_grad_norm is not None:
         return None
     open_ = MaskedNewton(**sums, loss=task.loss, regulariser=task.regulariser)
-    found = open_.bound_to(sum(task.sizes), task.d, task.n)  # by the rows of the task, of which a trial has some only
+    found = open_.bound_to(sum(task.sizes), task.d, task.n, task.unit)  # of all rows, of which a trial has some
     # Against all others together a site's own noise must do, and masks hide nothing.
     return None if task.n > 1 and found.colluders(task.n) >= task.n - 1 else found
 
@@ -142,7 +142,9 @@ def risks(task: Task, algorithm: PrivateAlgorithm[Any], data: Sequence[Dataset],
     """Mean loss on every table: of the consensus, and of one site's own model."""
     graph: Graph = graphs.complete(task.n) if isinstance(algorithm, MaskedNewton) else task.graph
     found = [
-        trial(algorithm, thinned(one, task.sizes, effort.rows, seed), graph, runs=1, seed=seed, judge=one)
+        trial(
+            algorithm, thinned(one, task.sizes, effort.rows, seed), graph, runs=1, seed=seed, judge=one, unit=task.unit
+        )
         for seed, one in enumerate(data)
     ]
     return np.array([one.consensus.mean() for one in found]), np.array([one.last.mean() for one in found])

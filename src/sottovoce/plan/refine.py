@@ -25,7 +25,8 @@ def refined(task: Task, start: Setting, effort: Effort, stand_in: Dataset | None
 
     def risk(setting: Setting) -> float:
         if setting not in known:
-            found = [trial(as_algorithm(task, setting), h, task.graph, runs=RUNS, seed=1) for h in held]
+            made = as_algorithm(task, setting)
+            found = [trial(made, h, task.graph, runs=RUNS, seed=1, unit=task.unit) for h in held]
             score = np.mean([(1 - LAST_COUNTS) * f.consensus.mean() + LAST_COUNTS * f.last.mean() for f in found])
             known[setting] = float(score) if np.isfinite(score) else float("inf")
             if progress is not None:

@@ -17,7 +17,7 @@ from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array, Ints
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
-from sottovoce.privacy import Gaussian, Repeated, epsilon, sigma_for
+from sottovoce.privacy import ROW, Gaussian, Repeated, Unit, epsilon, sigma_for
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.problem import graphs
 from sottovoce.problem.dataset import Dataset
@@ -57,12 +57,12 @@ def thinned(data: Dataset, sizes: Sequence[int], rows: int, seed: int) -> Thinne
 
 def trial(
     algorithm: PrivateAlgorithm[Any], held: Thinned, graph: Graph, *, runs: int, seed: int,
-    judge: Dataset | None = None,
+    judge: Dataset | None = None, unit: Unit = ROW,
 ) -> Risks:  # fmt: skip
-    """Run the algorithm, with the noise of the full network, and score what it leaves: on the rows of `judge`, or else
-    on those that it learnt from.
+    """Run the algorithm, with the noise of the full network and for that unit of privacy, and score what it leaves: on
+    the rows of `judge`, or else on those that it learnt from.
     """
-    matched = _matched(algorithm, held.share)
+    matched = _matched(algorithm, held.share * more_noise(algorithm, unit, held.sites.n))
     site = matched.oracle(held.sites, graph, CompiledOracle, SINGLE)
     noise = SeededNoise(seed, Shape(held.sites.n, site.d, runs, dtype=np.float32))
     state = matched.start(site, runs)
@@ -78,6 +78,14 @@ def trial(
         site = matched.oracle(one, graphs.complete(1), CompiledOracle, SINGLE)
     last = site.score(singles).risk.reshape(len(some), runs).mean(axis=0)
     return Risks(site.score(consensus).risk, last)
+
+
+def more_noise(algorithm: PrivateAlgorithm[Any], unit: Unit, n: int) -> float:
+    """How many times the noise for one row a unit takes in a network of n sites: all of a person's rows are in one sum,
+    or in a message of each of their sites.
+    """
+    sites = min(unit.sites, n)
+    return unit.changed * (float(sites) if isinstance(algorithm, MaskedNewton) else math.sqrt(sites))
 
 
 def _matched(algorithm: PrivateAlgorithm[Any], share: float) -> PrivateAlgorithm[Any]:

@@ -5,11 +5,12 @@
     calibration        the way back: how much noise a target needs
     filter             when one more charge may be taken, however it was chosen
     budget, ledger     charges in one process, and charges that survive a crash
+    unit               what is protected: a row, or a person with all their rows
     statement          the guarantee, in words and in data
 
-Everywhere here one row of one site is replaced by any other, and `sigma` is a noise multiplier: a standard deviation
-over the replace-one l2 sensitivity, a number without a unit. Nothing in this package touches a row, draws noise or
-knows an algorithm.
+Everywhere here one unit is replaced by any other, and `sigma` is a noise multiplier: a standard deviation over what
+that moves at most in l2, a number without a unit. Nothing in this package touches a row, draws noise or knows an
+algorithm.
 """
 
 from sottovoce.privacy.accounting.accountant import composed, delta, epsilon, pure_epsilon, search_epsilon
@@ -46,10 +47,12 @@ from sottovoce.privacy.events import (
     event_from_dict,
 )
 from sottovoce.privacy.statement import HOLDER_ONLY, PrivacyStatement
+from sottovoce.privacy.unit import ROW, Unit
 
 __all__ = [
     "CALIBRATIONS",
     "HOLDER_ONLY",
+    "ROW",
     "Budget",
     "BudgetAccountant",
     "Calibration",
@@ -72,6 +75,7 @@ __all__ = [
     "Sampling",
     "Scheme",
     "Sequence",
+    "Unit",
     "composed",
     "delta",
     "delta_of_mu",

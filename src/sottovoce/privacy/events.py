@@ -1,8 +1,8 @@
 """What happened: the releases that one site made, written down for an accountant.
 
-An event says nothing of its price. `accounting` prices it, `statement` words it. The unit is always one row replaced by
-another, and `sigma` is always the noise multiplier: standard deviation over the replace-one l2 sensitivity, without a
-unit.
+An event says nothing of its price. `accounting` prices it, `statement` words it. `sigma` is always the noise
+multiplier: standard deviation over the l2 sensitivity, without a unit. That is the sensitivity to one row replaced by
+another or, where the statement's unit is a person, to all of their rows at a site.
 
 Events are frozen and compare by value, so equal releases are counted together and prices can be kept. Releases with
 other noise than Gaussian are in `releases`. What an event carries is public: no row, no seed, no key may become one of

@@ -8,20 +8,21 @@ one run, or of several that were seen together.
 import json
 from dataclasses import dataclass, replace
 from math import exp, inf, isfinite
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from sottovoce.errors import expect
 from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
 from sottovoce.privacy.accounting.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated, event_from_dict
 from sottovoce.privacy.observers import MOST_LINES, NONE, Sight, check_table, seen
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.settings import check_keys, typed
 
 if TYPE_CHECKING:
     import dp_accounting
 
-UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
 LONGEST_TEXT = 10_000  # of a statement from a file
+_DERIVED = ("private", "people", "prose")  # written for readers; what they follow from is written, too
 # Goes with every figure that was computed from private rows and is no release.
 HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only; not covered by the guarantee."
 
@@ -31,13 +32,13 @@ class PrivacyStatement:
     """What a run promises, and what it does not.
 
     Args:
-        event: all that happened at one site.
+        event: all that happened at one site; to a person's rows, at all sites that they may be at.
         epsilon: its price at `delta`, by the best accountant; inf if there is no guarantee.
         target_epsilon: what each of the `runs` was asked for.
         delta: at which both hold; 0 where a total is a sum of pure epsilons.
         calibration, sigma: how the noise was set, and its multiplier; None where there was none.
         released: what left the sites, in words.
-        unit: what one unit of privacy is, in words. There is one in this library.
+        unit: what is protected: a row, or a person. Every noise multiplier is relative to what replacing it moves.
         public: what was assumed to be known to all, and is not protected.
         notes: what else a reader must know.
         runs: how many runs on the same rows were seen.
@@ -52,7 +53,7 @@ class PrivacyStatement:
     calibration: Calibration | None
     sigma: float | None
     released: str
-    unit: str = UNIT_OF_PRIVACY
+    unit: Unit = ROW
     public: tuple[str, ...] = ("the number of rows at each site", "the graph", "all hyper-parameters")
     notes: tuple[str, ...] = ()
     runs: int = 1
@@ -99,7 +100,8 @@ class PrivacyStatement:
             "runs": self.runs,
             "calibration": self.calibration,
             "sigma": self.sigma,
-            "unit": self.unit,
+            "unit": self.unit.words,
+            "people": self._people(),
             "released": self.released,
             "public": list(self.public),
             "notes": list(self.notes),
@@ -116,14 +118,14 @@ class PrivacyStatement:
         what its own event costs is refused. What was not written down at all cannot be noticed here.
         """
         hints = get_type_hints(cls)
-        # Files from before several runs were counted, and observers.
-        table = {"runs": 1, "observers": [], **data} if isinstance(data, dict) else {}
-        check_keys(table, [*hints, "private", "prose"], (*hints, "private", "prose"), "a statement")
-        apart = ("event", "observers")  # priced anew
+        # Files from before several runs were counted, and observers, and people.
+        table = {"runs": 1, "observers": [], "people": None, **data} if isinstance(data, dict) else {}
+        check_keys(table, [*hints, *_DERIVED], (*hints, *_DERIVED), "a statement")
+        apart = ("event", "observers", "unit")  # priced anew, or read by its own rule
         for name in ("epsilon", "target_epsilon"):
             table[name] = inf if table[name] is None else typed(name, table[name], float)
         read = {name: typed(name, table[name], hint, finite=False) for name, hint in hints.items() if name not in apart}
-        made = cls(event=event_from_dict(table["event"]), **read)
+        made = cls(event=event_from_dict(table["event"]), unit=Unit.named(table["unit"]), **read)
         lines = typed("observers", table["observers"], tuple[Any, ...])
         expect(len(lines) <= MOST_LINES, f"at most {MOST_LINES} observers", observers=len(lines))
         made = replace(made, observers=tuple(Sight.from_dict(line, made.event, made.delta) for line in lines))
@@ -134,13 +136,17 @@ class PrivacyStatement:
         longest = max(map(len, (made.released, *made.public, *made.notes)))
         expect(longest <= LONGEST_TEXT, f"texts of at most {LONGEST_TEXT} characters", longest=longest)
         expect(made.runs >= 1, "runs >= 1", runs=made.runs)
-        expect(made.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=made.unit)
+        expect(table["people"] == made._people(), f"people = {made._people()}, as in its unit", people=table["people"])
         # The one number of a stranger that could mislead is computed anew.
         cost = _price(made.event, made.delta)
         honest = made.epsilon >= cost * (1 - 1e-9)
         expect(honest, f"an epsilon of at least {cost:.6g}, which its event costs", epsilon=made.epsilon)
         expect(table["private"] is made.private, f"private = {made.private}", private=table["private"])
         return made
+
+    def _people(self) -> dict[str, int] | None:
+        """The unit in numbers, for whoever does not want to read words; None if single rows are protected."""
+        return {"rows": self.unit.changed, "sites": self.unit.sites} if self.unit.people else None
 
     def to_json(self) -> str:
         """`to_dict` as strict JSON text."""
@@ -165,20 +171,21 @@ class PrivacyStatement:
 
     def _promise(self) -> list[str]:
         """The paragraph of a private run: what is protected, how well, what was released, and what is not covered."""
-        public = "; ".join(self.public) or "nothing"
+        public, words = "; ".join(self.public) or "nothing", _OF_PEOPLE if self.unit.people else _OF_ROWS
+        where = "to a person's rows, at all sites that they may be at" if self.unit.sites > 1 else "at a site"
         return [
-            f"Protected: every single row. The unit of protection is {self.unit}.",
+            f"Protected: {words.protected}. The unit of protection is {self.unit}.",
             f"The guarantee is differential privacy with epsilon = {_up(self.epsilon)} and delta = {self.delta:g}"
             f" ({self._asked()}).",
-            "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether a"
-            " row is the true one or another. Whatever they may conclude, its probability changes by a factor of at"
-            f" most e^epsilon = {_factor(self.epsilon)} through that row{self._exception()}.",
+            "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether"
+            f" {words.truth}. Whatever they may conclude, its probability changes by a factor of at"
+            f" most e^epsilon = {_factor(self.epsilon)} through {words.whose}{self._exception()}.",
             *self._against(),
             f"Released: {self.released}.",
-            f"What happened at a site: {self.event.describe()}.",
+            f"What happened {where}: {self.event.describe()}.",
             f"Assumed public, and not protected: {public}.",
             "Not covered: other releases from the same rows, whose costs add to this one; hyper-parameters tuned or"
-            " data prepared by looking at the private rows; people who stand behind several rows; how long a run takes"
+            f" data prepared by looking at the private rows; {words.behind}; how long a run takes"
             " and when its messages are sent, which may depend on the rows; and the gap between the ideal noise of the"
             " proof and the floating-point noise of a simulation.",
         ]
@@ -219,6 +226,24 @@ class PrivacyStatement:
         if self.delta == 0:
             return ", without exception"
         return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
+
+
+class _Words(NamedTuple):
+    """What the unit of privacy is called in the sentences of a statement."""
+
+    protected: str
+    truth: str
+    whose: str
+    behind: str  # who is not covered
+
+
+_OF_ROWS = _Words(
+    "every single row", "a row is the true one or another", "that row", "people who stand behind several rows"
+)
+_OF_PEOPLE = _Words(
+    "every person", "a person's rows are the true ones or others", "that person's rows",
+    "people with more rows, or at more sites, than that",
+)  # fmt: skip
 
 
 def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import expect
+from sottovoce.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
     Features: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]] | Floats
@@ -23,6 +24,9 @@ class Dataset:
 
     `private` says that the rows need protection, as those of a file do: what would leak them is then refused. Rows that
     anyone may see anyway, as in the packaged data sets, are not.
+
+    `unit` is what is to be protected: rows, or people of whom each has at most so many. `people` says whose each row
+    is, as a number that means nothing else; None where it is not known, and the unit is taken on trust.
     """
 
     features: "Features"  # (rows, d)
@@ -32,6 +36,8 @@ class Dataset:
     data_norm: float
     name: str
     private: bool = False
+    unit: Unit = ROW
+    people: Ints | None = None
 
     def __post_init__(self) -> None:
         expect(self.features.ndim == 2, "features of shape (rows, d)", shape=self.features.shape)
@@ -40,6 +46,8 @@ class Dataset:
         expect(len(self.names) == d, f"one name for each of {d} columns", names=len(self.names))
         expect(0 <= self.n_train <= rows, f"0 <= n_train <= {rows}", n_train=self.n_train)
         expect(0 < self.data_norm <= inf, "data_norm > 0", data_norm=self.data_norm)
+        told = None if self.people is None else len(self.people)
+        expect(told in (None, rows), f"one person for each of {rows} rows", people=told)
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -60,7 +68,8 @@ class Dataset:
         return self._slice(slice(self.n_train, len(self)), 0)
 
     def _slice(self, rows: slice, n_train: int) -> "Dataset":
-        return replace(self, features=self.features[rows], labels=self.labels[rows], n_train=n_train)
+        people = None if self.people is None else self.people[rows]
+        return replace(self, features=self.features[rows], labels=self.labels[rows], n_train=n_train, people=people)
 
     def values(self, column: str) -> Floats:
         """One column, dense."""

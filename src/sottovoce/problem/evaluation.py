@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
+from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
 IN_CACHE = 1 << 20
@@ -121,6 +121,8 @@ def constant(loss: Loss, learnt: Floats) -> Floats:
         lambda c: float(weights @ loss.value(np.full(2, c), ends, loss.theta)), bounds=(-_FURTHEST, _FURTHEST),
         method="bounded", options={"xatol": 1e-9},
     )  # fmt: skip
+    if isinstance(loss, WeightedLogistic):
+        return np.array([float(best.x)])  # which may well say the rarer class
     # The decision is the more frequent class, also where the loss is flat around 0.
     return np.array([abs(best.x) if share >= 0.5 else -abs(best.x)])
 

@@ -21,6 +21,7 @@ import numpy as np
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.people import dealt, numbered
 from sottovoce.settings import check_choice, check_keys
 
 MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
@@ -45,11 +46,16 @@ class Partition(ABC):
 @final
 @dataclass(frozen=True)
 class Even(Partition, reads_rows=False):
-    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
+    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped). Where it is
+    known whose the rows are, people stay together: all rows are dealt out, to each node about as many.
+    """
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
         """The row numbers of every node."""
         order = _shuffled(data, nodes, seed)
+        if data.people is not None:
+            whose = numbered(data.people)
+            return dealt(whose, nodes, np.random.default_rng(seed).permutation(int(whose.max()) + 1))
         return _cut(order, np.full(nodes, len(data) // nodes))
 
 

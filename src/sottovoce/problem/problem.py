@@ -13,7 +13,7 @@ import numpy as np
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
-from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import losses
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
@@ -64,8 +64,12 @@ class Answers:
         """The classes among which this loss decides; None if it predicts a number."""
         return None if isinstance(loss.labels, Reals) else self.classes
 
-    def loss(self, name: str | None) -> Loss | None:
-        """The loss of that name, or the one that fits the labels; None leaves it to the algorithm."""
+    def loss(self, name: str | None, positive_weight: float | None = None) -> Loss | None:
+        """The loss of that name, or the one that fits the labels; None leaves it to the algorithm. With a weight, the
+        second of two classes counts that many times.
+        """
+        if positive_weight is not None:
+            return self._weighted(name, positive_weight)
         several = 0 if self.classes is None else len(self.classes)
         if self.classes is None:
             return self._of_numbers(losses.Huber.name if name is None else name)
@@ -79,6 +83,15 @@ class Answers:
         if name == losses.Softmax.name:
             raise InputError(f"Expected loss='softmax' with three classes or more, got {several}. Use logistic.")
         return None if name is None else losses.by_name(name)
+
+    def _weighted(self, name: str | None, weight: float) -> Loss:
+        count = None if self.classes is None else len(self.classes)
+        if count != 2 or name not in (None, losses.Logistic.name):
+            raise InputError(
+                f"Expected two classes and the logistic loss with positive_weight={weight!r}, got classes={count}, "
+                f"loss={name!r}. Leave one of them out."
+            )
+        return losses.WeightedLogistic(weight)
 
     def _of_numbers(self, name: str) -> Loss:
         """A loss for labels that are numbers; others are refused before a row is read."""
@@ -98,8 +111,20 @@ def grouped(owners: Any) -> tuple[tuple[str, ...], list[Ints]]:
     return tuple(map(str, names)), np.split(order, np.cumsum(np.bincount(numbers))[:-1])
 
 
-def encoded(path: str | Path, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
-    """The private rows of a file by its schema, labels as they are learnt, and whose they are, if a column says so."""
+def unit_of(schema: "Schema", sites_per_person: int | None) -> Unit:
+    """What is protected: the people that a schema names, each at so many sites at most, or rows."""
+    if schema.person is not None:
+        return schema.person.unit(1 if sites_per_person is None else sites_per_person)
+    if sites_per_person is not None:
+        raise InputError(
+            f"Expected a schema that names people, got none with sites_per_person={sites_per_person}. Add a table "
+            "[person] with column and rows to the schema, or leave it out."
+        )
+    return schema.unit
+
+
+def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
+    """The private rows of a file by its schema, labels as they are learnt, and of which sites, if a column says so."""
     from sottovoce.files.schema import files
 
     data, owners = (files.encode(path, schema), None) if site_column is None else (
@@ -123,8 +148,6 @@ class Problem:
         test: rows to be scored on, with labels as they are learnt; None if there are none.
         notes: what the statement must say of how the rows came here.
         title: what the rows are called.
-        unit: what the guarantee protects, in the words of the statement. So far that is a row: sensitivities are those
-            of one row, so anything else would be promised without being kept, and is refused.
     """
 
     sites: Sites
@@ -136,17 +159,15 @@ class Problem:
     test: Dataset | None = None
     notes: tuple[str, ...] = ()
     title: str = ""
-    unit: str = UNIT_OF_PRIVACY
 
     def __post_init__(self) -> None:
         n = self.sites.n
         expect(self.graph.n == n, "one site for every node of the graph", nodes=self.graph.n, sites=n)
-        expect(self.unit == UNIT_OF_PRIVACY, f"the unit {UNIT_OF_PRIVACY!r}", unit=self.unit)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Rows of all sites, features, sites: public numbers."""
-        return int(self.sites.counts.sum()), self.sites.d, self.sites.n
+    def shape(self) -> tuple[int, int, int, Unit]:
+        """Rows of all sites, features, sites, and what is protected: all public."""
+        return int(self.sites.counts.sum()), self.sites.d, self.sites.n, self.unit
 
     @classmethod
     def dealt(
@@ -164,19 +185,26 @@ class Problem:
 
     @classmethod
     def from_file(
-        cls, path: str, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
-        seed: int = 0, partition: Partition = even, test: str | None = None, unreviewed: bool = False,
+        cls, path: Any, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
+        seed: int = 0, partition: Partition = even, test: Any = None, unreviewed: bool = False,
+        sites_per_person: int | None = None,
     ) -> "Problem":  # fmt: skip
-        """A file of private rows: of the sites that its column names, or dealt out to nodes.
+        """A file of private rows, or a table of them in memory (pandas, polars, Arrow): of the sites that its column
+        names, or dealt out to nodes.
 
-        `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused.
+        `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused. Where
+        the schema names people, each may be at `sites_per_person` sites, 1 if it is not said; a file where somebody is
+        at more is refused.
         """
         from sottovoce.files.schema import accept_unreviewed, require_reviewed, review
 
         (accept_unreviewed if unreviewed else require_reviewed)(schema)
+        unit = unit_of(schema, sites_per_person)
         data, owners = encoded(path, schema, site_column)
+        data = replace(data, unit=unit)
         about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.note(schema)}
-        about["test"] = None if test is None else encoded(test, schema)[0]
+        # Nothing is learnt from test rows, so it does not matter whose they are.
+        about["test"] = None if test is None else encoded(test, replace(schema, person=None))[0]
         if owners is None:
             return cls.dealt(data, nodes, graph, seed=seed, partition=partition, **about)
         names, parts = grouped(owners)
@@ -185,18 +213,20 @@ class Problem:
     @classmethod
     def from_site_files(cls, paths: Mapping[str, Path], schema: "Schema", graph: Graph, test: Path) -> "Problem":
         """One file of public rows for each site, in the order of the graph's nodes, as a demonstration has them."""
-        *data, tested = (replace(encoded(path, schema)[0], private=False) for path in (*paths.values(), test))
+        apart = [(path, schema) for path in paths.values()] + [(test, replace(schema, person=None))]
+        *data, tested = (replace(encoded(path, known)[0], private=False) for path, known in apart)
         held = [part.features for part in data], [part.labels for part in data]
-        sites, answers = Sites(*held, data_norm=schema.data_norm), Answers.of(schema)
+        sites, answers = Sites(*held, data_norm=schema.data_norm, unit=schema.unit), Answers.of(schema)
         return cls(sites, graph, tuple(paths), schema.feature_names, answers, schema, tested, title=tested.name)
 
     @classmethod
     def from_arrays(
-        cls, features: Any, labels: Floats, parts: list[Ints], graph: GraphOf, *, private: bool, **about: Any
-    ) -> "Problem":
+        cls, features: Any, labels: Floats, parts: list[Ints], graph: GraphOf, *, private: bool, unit: Unit = ROW,
+        people: Ints | None = None, **about: Any,
+    ) -> "Problem":  # fmt: skip
         """Rows in memory, cut to norm 1 where they are longer; part i holds the numbers of site i's."""
         names = tuple(f"x{i}" for i in range(features.shape[1]))
-        data = Dataset(features, labels, names, len(labels), data_norm=1.0, name="arrays", private=private)
+        data = Dataset(features, labels, names, len(labels), 1.0, "arrays", private, unit, people)
         sites, n = Sites.dealt(data, parts, clip=True), len(parts)
         return cls(sites, graph(n), _numbered(n), names, title=data.name, **about)
 
@@ -204,6 +234,11 @@ class Problem:
     def private(self) -> bool:
         """Whether the rows need protection."""
         return self.sites.private
+
+    @property
+    def unit(self) -> Unit:
+        """What the guarantee protects: noise is made for just that."""
+        return self.sites.unit
 
 
 def _numbered(sites: int) -> tuple[str, ...]:

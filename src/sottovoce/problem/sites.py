@@ -8,6 +8,8 @@ import numpy as np
 
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
+from sottovoce.privacy.unit import ROW, Unit
+from sottovoce.problem import people as people_module
 from sottovoce.problem import rows as rows_module
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.partition import Partition, even, refuse_reading
@@ -53,6 +55,10 @@ class Sites:
         clip: scale rows that are too long down to `data_norm`. Without it they are refused.
         private: the rows need protection. Noise then comes from the operating system, and what would weaken the
             guarantee is refused: a seed, single precision. Without it they are rows for a study, which anyone may see.
+        unit: what the guarantee is for: rows, or people of whom each has at most so many rows. Like data_norm it is a
+            promise that the noise is calibrated on.
+        people: for each node, whose each of its rows is; equal values are the same person, at all nodes. Held against
+            the unit, then forgotten. None: the unit is taken on trust.
 
     Formal guarantees: every row held has norm at most data_norm (1 + 1e-12), every number is finite, no node is empty.
     Labels are checked against the loss's label set when the two meet, before anything is computed.
@@ -62,6 +68,7 @@ class Sites:
     | NaN or infinity in a row or a label | refused, naming the site |
     | a row longer than data_norm | refused, naming site and row; scaled down if clip |
     | an empty site, lengths that differ, several d | refused |
+    | a person with more rows at a site, or at more sites, than the unit says | refused |
     """
 
     def __init__(
@@ -72,6 +79,8 @@ class Sites:
         data_norm: float = 1.0,
         clip: bool = False,
         private: bool = False,
+        unit: Unit = ROW,
+        people: Sequence[Sequence[object]] | None = None,
     ) -> None:
         expect(
             len(features) == len(labels),
@@ -83,7 +92,11 @@ class Sites:
         vectors = [np.asarray(b, dtype=np.float64).reshape(-1) for b in labels]
         for i, (m, b) in enumerate(zip(stacked.counts, vectors, strict=True)):
             expect(len(b) == m, f"one label for each row of site {i}", rows=int(m), labels=len(b))
-        self.private = private
+        self.private, self.unit = private, unit
+        if people is not None:
+            lengths = [len(part) for part in people]
+            expect(lengths == stacked.counts.tolist(), "a person for every row of every site", people=lengths[:5])
+            self._expect_people(people_module.numbered(np.concatenate([np.asarray(part) for part in people])), stacked)
         self._hold(stacked, np.concatenate(vectors), data_norm, clip)
 
     @classmethod
@@ -108,10 +121,18 @@ class Sites:
     def dealt(cls, data: Dataset, parts: list[Ints], *, clip: bool = False) -> "Sites":
         """The rows of one data set, each with its owner: part i holds the numbers of node i's rows."""
         sites = cls.__new__(cls)
-        sites.private = data.private
-        labels = np.asarray(data.labels, dtype=np.float64)[np.concatenate(parts)]
-        sites._hold(rows_module.take(data.features, parts), labels, data.data_norm, clip)
+        sites.private, sites.unit = data.private, data.unit
+        dealt = np.concatenate(parts)
+        labels, rows = np.asarray(data.labels, dtype=np.float64)[dealt], rows_module.take(data.features, parts)
+        if data.people is not None:
+            sites._expect_people(data.people[dealt], rows)
+        sites._hold(rows, labels, data.data_norm, clip)
         return sites
+
+    def _expect_people(self, people: Ints, rows: Rows) -> None:
+        told = "a unit of privacy with the most rows of a person, where people are told"
+        expect(self.unit.people, told, unit=self.unit.words)
+        people_module.expect_within(people, np.repeat(np.arange(rows.nodes), rows.counts), self.unit)
 
     def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool) -> None:
         expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)
@@ -149,6 +170,7 @@ class Sites:
         """All rows as those of one site; nothing is copied, and nothing need be checked again."""
         sites = Sites.__new__(Sites)
         sites.private, sites.data_norm, sites.labels = self.private, self.data_norm, self.labels
+        sites.unit = self.unit
         sites.rows = self.rows.pooled()
         return sites
 

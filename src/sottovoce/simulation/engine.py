@@ -3,7 +3,7 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import Any, Literal, TypeAlias, final
@@ -236,7 +236,7 @@ def solve(
     algorithm, where = algorithm.bound_to(*problem.shape), by_name(device)
     site, exchange = where.oracle(algorithm, sites, problem.graph, dtype), where.exchange(problem.graph)
     counted = runs if problem.private else 1  # in a study, runs are repetitions of one and the same experiment
-    one = replace(algorithm.statement(site), unit=problem.unit)
+    one = algorithm.statement(site)
     statement = one.of_runs(counted)
     if problem.private:
         refuse_seed(seed)

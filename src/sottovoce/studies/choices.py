@@ -15,7 +15,7 @@ from sottovoce.oracle.plain import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.problem import graphs, losses, partition, regularisers
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Loss, Softmax
+from sottovoce.problem.losses import Logistic, Loss, Softmax, WeightedLogistic
 from sottovoce.problem.partition import Partition
 from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
@@ -80,14 +80,16 @@ def defaults(config: "TrainConfig", algorithm: Algorithm[Any] | None) -> dict[st
     if config.batch_size is None:
         own.discard("sampling")  # without a batch nothing is drawn
     values: dict[str, Any] = {name: getattr(algorithm, name) for name in own}
-    values |= {"loss": algorithm.loss.name, "regulariser": algorithm.regulariser.name}
+    # A weight is a setting of its own, beside the loss that it is of.
+    weighted = isinstance(algorithm.loss, WeightedLogistic)
+    values |= {"loss": Logistic.name if weighted else algorithm.loss.name, "regulariser": algorithm.regulariser.name}
     if config.data is not None:
         return {**values, "runs": 1}
     return {**values, "nodes": NODES, "runs": RUNS, "seed": SEED}
 
 
 def _check_source(config: "TrainConfig") -> None:
-    of_files = {name: getattr(config, name) for name in ("schema", "test_data", "site_column")}
+    of_files = {name: getattr(config, name) for name in ("schema", "test_data", "site_column", "sites_per_person")}
     if config.data is None:
         for name, value in of_files.items():
             if value is not None:

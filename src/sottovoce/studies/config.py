@@ -44,6 +44,9 @@ class TrainConfig:
     site_column: str | None = option(
         None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
     )
+    sites_per_person: int | None = option(
+        None, "Privacy", "Where the schema names people: sites that a person may have rows at. Left out: one."
+    )
     unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
     partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly.")
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
@@ -96,6 +99,9 @@ class TrainConfig:
         "How sites count: equal, or by rows or squared rows. Left out, with a file: planned.",
     )
     loss: str | None = option(None, "Algorithm", "Loss of one row.")
+    positive_weight: float | None = option(
+        None, "Algorithm", "Rows of the positive class count so many times: a public number, for a class that is rare."
+    )
     regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
     diameter: float | None = option(
         None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: planned."

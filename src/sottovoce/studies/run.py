@@ -28,7 +28,7 @@ from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_
 from sottovoce.problem import evaluation
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.graphs import CompleteGraph
-from sottovoce.problem.losses import Logistic, Reals, Softmax
+from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.sites import Sites
 from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress, Result, Solved, solve
@@ -47,11 +47,11 @@ SITE = "site"  # the output that a real site would end with, where it is not the
 # What a summary says of the settings, in this order.
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
              "delta", "sigma", "calibration", "sensitivity", "schedule", "diameter", "rho", "lam", "weights", "loss",
-             "regulariser", "batch_size", "runs", "seed")  # fmt: skip
+             "positive_weight", "regulariser", "batch_size", "runs", "seed")  # fmt: skip
 # What two algorithms side by side have in common.
 _SHARED = ("dataset", "split", "partition", "partition_alpha", "partition_column", "nodes", "graph", "graph_degree",
-           "graph_probability", "graph_rewire", "epsilon", "delta", "lam", "loss", "runs", "seed", "record", "device",
-           "dtype")  # fmt: skip
+           "graph_probability", "graph_rewire", "epsilon", "delta", "lam", "loss", "positive_weight", "runs", "seed",
+           "record", "device", "dtype")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "metrics", "rare_class",
                 "worse_than_no_model", "optimum_risk", "test", "seconds", "seconds_total")  # fmt: skip
@@ -122,11 +122,12 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
                 (tell or _nobody)(remark)
         problem = Problem.from_file(
             config.data, schema, where, nodes=nodes, site_column=config.site_column,
-            test=config.test_data, unreviewed=config.unreviewed == "accept", **deal,
+            test=config.test_data, unreviewed=config.unreviewed == "accept",
+            sites_per_person=config.sites_per_person, **deal,
         )  # fmt: skip
     if explain is not None:
         explain(_shape(problem))
-    algorithm = algorithm_of(config, problem.answers.loss(config.loss))
+    algorithm = algorithm_of(config, problem.answers.loss(config.loss, config.positive_weight))
     if problem.private and config.delta is None and isinstance(algorithm, PrivateAlgorithm):
         rows = int(problem.sites.counts.sum())
         algorithm = replace(algorithm, delta=default_delta(rows))
@@ -164,7 +165,7 @@ def _planned(
         found = plan(
             sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
             delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
-            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given,
+            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
         )  # fmt: skip
     if explain is not None:
         explain("Planned: " + ", ".join(f"{name} = {found.settings[name]}" for name in open_) + ".")
@@ -240,7 +241,7 @@ class Trained:
         answers, loss = self.problem.answers, self.solved.algorithm.loss
         if isinstance(loss.labels, Reals):
             return "labels as they are" if answers.scale == 1 else f"labels divided by {answers.scale:g}"
-        return "nats" if isinstance(loss, Logistic | Softmax) else "margins"
+        return "nats" if isinstance(loss, Logistic | Softmax | WeightedLogistic) else "margins"
 
     def model(self) -> Model:
         """The consensus of the first run, as something to keep and to hand on. Its guarantee counts what was seen: of

@@ -40,6 +40,7 @@ from sottovoce.federation.site.seat import committing, damage_from_ledger, owner
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.files.schema import Schema
 from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.problem import encoded
 from sottovoce.problem.sites import Sites
 from sottovoce.settings.disk import sync_folder, write_whole
@@ -67,12 +68,13 @@ class Cap:
 def rows_of(agreement: Agreement, path: Path) -> Sites:
     """The rows of a file, by the agreed schema."""
     most = max(site.rows for site in agreement.sites)
-    return read_rows(path, agreement.encoding, agreement.data_norm, most, agreement.features)
+    return read_rows(path, agreement.encoding, agreement.data_norm, most, agreement.features, agreement.unit)
 
 
 def read_rows(
-    path: Path, schema: Schema | None, data_norm: float | None, most: int = MOST_ROWS, features: int | None = None
-) -> Sites:
+    path: Path, schema: Schema | None, data_norm: float | None, most: int = MOST_ROWS, features: int | None = None,
+    unit: Unit | None = None,
+) -> Sites:  # fmt: skip
     """The rows of a file, by a schema. Without one: an .npz file with arrays `features` and `labels`.
 
     Args:
@@ -81,13 +83,16 @@ def read_rows(
         data_norm: for arrays, the bound on the norm of every row.
         most: for arrays, the most rows that there can be.
         features: for arrays, the number of columns; None for any.
+        unit: what is to be protected; None: as the schema says, of people at one site.
     """
     if schema is None:
         expect(data_norm is not None, "a schema, or the bound data_norm on the norm of every row", data_norm=data_norm)
         arrays = _arrays(path, most, features)
         return Sites([arrays[0]], [arrays[1]], data_norm=data_norm or 0.0, private=True)
     data, _ = encoded(path, schema)
-    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True)
+    held = schema.unit if unit is None else unit
+    people = None if data.people is None else [data.people.tolist()]
+    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True, unit=held, people=people)
 
 
 def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:
@@ -187,14 +192,14 @@ def _seed_of(agreement: Agreement, site: str, seed: Path | None) -> Seed | None:
     return found
 
 
-def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
-    """The ledger of this data file. It is made on first use, if a cap is given.
+def open_ledger(path: Path, data: Path, cap: Cap, unit: Unit = ROW) -> Ledger:
+    """The ledger of this data file. It is made on first use, if a cap is given; the cap then is for that unit.
 
     A ledger without entries binds nobody: with a cap it is made anew, whether a crash left it, or a refused run.
     """
     with damage_from_ledger():
         if not Ledger.exists(path) or (cap.epsilon is not None and Ledger.unused(path)):
-            return _new_ledger(path, data, cap)
+            return _new_ledger(path, data, cap, unit)
         ledger = Ledger.open(path)
     try:
         _check_ledger(ledger, path, data, cap)
@@ -204,7 +209,7 @@ def open_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
     return ledger
 
 
-def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
+def _new_ledger(path: Path, data: Path, cap: Cap, unit: Unit) -> Ledger:
     """Make the ledger of rows that were never used, with its cap; the salt is written last."""
     _expect_none_lost(path)
     if cap.epsilon is None or cap.delta is None:
@@ -217,7 +222,7 @@ def _new_ledger(path: Path, data: Path, cap: Cap) -> Ledger:
     # Kept, if a crash or a refused run has left it: the data file is known by it.
     known = _salt_path(path).exists()
     salt = read_salt(path) if known else secrets.token_bytes(_SALT_BYTES)
-    ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed)
+    ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed, unit=unit)
     try:
         if not known:
             write_whole(_salt_path(path), salt, 0o600)

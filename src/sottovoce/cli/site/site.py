@@ -103,7 +103,7 @@ def site_run(
             # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement))
-            opened = stack.enter_context(files.open_ledger(books, data, cap))
+            opened = stack.enter_context(files.open_ledger(books, data, cap, agreement.unit))
             check_raises(opened, own_key.public)
             heads = stack.enter_context(files.open_heads(state))
             known_by = files.file_digest(data)

@@ -31,6 +31,7 @@ from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
 from sottovoce.privacy.observers import shares_left
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Reals
@@ -147,6 +148,8 @@ class Agreement:
         radius: the largest norm of a message. A longer one is refused, and counts as silence of its sender. None: 100
             times the algorithm's diameter, far outside of where honest models go. Masked words have no norm, and no
             radius.
+        sites_per_person: where the schema names people, the most sites that a person has rows at: of that the sites
+            assure each other, since none sees the others' rows. None where single rows are protected.
         lost_neighbour: what to do when a site falls silent. With masked sums, "go-on" is to make the sum again without
             it, as long as spare attempts and least_sites allow.
     """
@@ -163,6 +166,7 @@ class Agreement:
     grid_bits: int = GRID_BITS
     radius: float | None = None
     lost_neighbour: LostNeighbour = field(default_factory=LostNeighbour)
+    sites_per_person: int | None = None
 
     def __post_init__(self) -> None:
         _check_words(self)
@@ -181,6 +185,7 @@ class Agreement:
             object.__setattr__(self, "radius", self.reach)
             expect(0 < self.reach <= LARGEST_RADIUS, f"0 < radius <= {LARGEST_RADIUS:g} of messages", radius=self.reach)
             _expect_no_mask_keys(self)
+        _check_people(self)
         _check_algorithm(self)
         _check_schema(self)
 
@@ -222,6 +227,12 @@ class Agreement:
         """The schema, read."""
         return None if self.schema is None else Schema.loads(self.schema)
 
+    @cached_property
+    def unit(self) -> Unit:
+        """What is protected: a row, or a person with all their rows at as many sites as was agreed."""
+        person = None if self.encoding is None else self.encoding.person
+        return ROW if person is None else person.unit(self.sites_per_person or 1)
+
     @property
     def model_size(self) -> int:
         """How many numbers a message holds: features times outputs of the loss."""
@@ -234,14 +245,15 @@ class Agreement:
 
     @property
     def grid_delta(self) -> float:
-        """What drawing noise on a grid adds to delta at every site, at most; see `privacy.accounting.gaussian`."""
+        """What drawing noise on a grid adds to delta for every unit, at most; see `privacy.accounting.gaussian`."""
         a = self.algorithm
         if isinstance(a, MaskedNewton):
             n = len(self.sites)
             promised = [(a.epsilon, a.colluders(n))]
             promised += [] if a.worst_case_epsilon is None else [(a.worst_case_epsilon, n - 1)]
             return max(self.grid_delta_against(k, at) for at, k in promised)
-        draws = a.rounds * a.draws_per_round * self.model_size
+        # A person at several sites is in the messages of all of them.
+        draws = a.rounds * a.draws_per_round * self.model_size * self.unit.sites
         return discretisation_delta(draws, 2.0**self.grid_bits, a.epsilon)
 
     def grid_delta_against(self, colluding: int, epsilon: float) -> float:
@@ -264,6 +276,7 @@ class Agreement:
         expect(came == member.rows, f"rows={member.rows} at site {name}, as agreed", rows=came)
         expect(sites.d == self.features, f"features={self.features}, as agreed", features=sites.d)
         expect(sites.data_norm == self.data_norm, f"data_norm={self.data_norm!r}, as agreed", data_norm=sites.data_norm)
+        expect(sites.unit == self.unit, f"rows that protect {self.unit}, as agreed", unit=sites.unit.words)
         a = self.algorithm
         weighed = a.importances([site.rows for site in self.sites])
         return terms.SiteOracle(
@@ -276,13 +289,14 @@ class Agreement:
         """The same without any data: rows of zeros. For numbers that everyone may know, such as the noise."""
         rows = self.member(name).rows
         nothing = sparse.csr_array((rows, self.features), dtype=np.float64)
-        return self.oracle_for(name, Sites([nothing], [np.ones(rows)], data_norm=self.data_norm))
+        return self.oracle_for(name, Sites([nothing], [np.ones(rows)], data_norm=self.data_norm, unit=self.unit))
 
     # -- one content, one digest --------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, object]:
         """The content, as in the file."""
         data: dict[str, object] = {"features": int(self.features), "data_norm": float(self.data_norm)}
+        data |= {} if self.sites_per_person is None else {"sites_per_person": self.sites_per_person}
         table: dict[str, object] = {
             "format": FORMAT,
             "run": self.run,
@@ -469,6 +483,20 @@ def _check_attempts(a: Agreement, algorithm: MaskedNewton) -> None:
         f"policy='go-on', spare > 0 and least_sites < {len(a.sites)} together with masked sums, or none of them",
         policy=policy, spare=spare, least_sites=u,
     )  # fmt: skip
+
+
+def _check_people(a: Agreement) -> None:
+    """Refuse to leave open at how many sites a person may be, to say it of nobody, and what protects no people."""
+    people, s = a.encoding is not None and a.encoding.person is not None, a.sites_per_person
+    if people != (s is not None):
+        raise InputError(
+            "Expected sites_per_person where the schema has a table [person], and only there, got "
+            f"sites_per_person={s}. Say at how many of the sites a person may have rows: what they are promised rests "
+            "on it."
+        )
+    if s is not None:
+        expect(1 <= s <= len(a.sites), f"sites_per_person from 1 to {len(a.sites)}, all sites", sites_per_person=s)
+    a.algorithm.expect_unit(a.unit)
 
 
 def _check_schema(a: Agreement) -> None:

@@ -27,6 +27,7 @@ class _Data:
     features: int
     data_norm: float
     schema: str | None = None
+    sites_per_person: int | None = None  # where the schema names people
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,7 @@ def loads(text: str) -> Agreement:
         features=file.data.features,
         data_norm=file.data.data_norm,
         schema=file.data.schema,
+        sites_per_person=file.data.sites_per_person,
         algorithm=file.algorithm,
         grid_bits=file.noise.grid_bits,
         radius=radius,

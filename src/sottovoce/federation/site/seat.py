@@ -338,10 +338,12 @@ class Seat:
 
     @cached_property
     def divergence(self) -> float:
-        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats."""
+        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats. Of a person's
+        rows, at all of their sites.
+        """
         a = self.agreement
         secure = self.noise is None or isinstance(self.noise, SecureNoise)
-        draws = a.algorithm.draws_per_round * a.model_size
+        draws = a.algorithm.draws_per_round * a.model_size * a.unit.sites
         return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
 
     def spending(self) -> Spending:
@@ -368,7 +370,7 @@ class Seat:
         """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
         with damage_from_ledger():
             costs = [self.cost(k) for k in range(1, self.last_number + 1)]
-            self.ledger.check_rounds(self.booked, costs + self._spare_costs())
+            self.ledger.check_rounds(self.booked, costs + self._spare_costs(), unit=self.agreement.unit)
 
     def check_books(self) -> None:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
@@ -396,7 +398,7 @@ class Seat:
     def reserve(self, k: int) -> None:
         """Pay for round k, if it was not paid for. It is on the disk when this returns."""
         with damage_from_ledger():
-            self.ledger.reserve(self.booked, k, *self.cost(k))
+            self.ledger.reserve(self.booked, k, *self.cost(k), unit=self.agreement.unit)
 
     def bind(self, k: int, message: bytes) -> None:
         """From now on round k has this message for ever. On the disk before it is sent."""

@@ -76,8 +76,8 @@ class Predicted:
     probabilities: Floats | None  # None where the loss has none
 
 
-def predict(model: Model, path: Path, passed: Sequence[str] = (), delimiter: str | None = None) -> Iterator[Predicted]:
-    """Predictions chunk by chunk, with the columns named in `passed` beside them."""
+def predict(model: Model, path: Any, passed: Sequence[str] = (), delimiter: str | None = None) -> Iterator[Predicted]:
+    """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them."""
     from sottovoce.files.schema import files
 
     for features, rows, beside in files.encode_features(path, schema_of(model, delimiter), passed):
@@ -103,11 +103,12 @@ def write_predictions(
         return _write(model, predict(model, path, passed, delimiter), lines)
 
 
-def evaluate(model: Model, path: Path, delimiter: str | None = None) -> Evaluation:
-    """Mean loss, what people know models by, and confusion on a labelled file."""
+def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluation:
+    """Mean loss, what people know models by, and confusion on a labelled file, or a table in memory."""
     from sottovoce.files.schema import files
 
-    schema = schema_of(model, delimiter)
+    # Nothing is learnt from these rows, so it does not matter whose they are.
+    schema = replace(schema_of(model, delimiter), person=None)
     data = files.encode(path, schema)
     labels = data.labels
     z = model.outputs(data.features)

@@ -46,6 +46,18 @@ def _notes(agreement: Agreement) -> tuple[str, ...]:
         "the state folder that was made during the run still holds it.",
         "If the state folder was copied or put back during the run, and the message server lied"
         f"{_in_league(agreement)}, a round may have been released a second time, unbooked.",
+        *_on_people(agreement),
+    )
+
+
+def _on_people(agreement: Agreement) -> tuple[str, ...]:
+    """What nobody can check: a site does not see the others' rows."""
+    sites = agreement.unit.sites
+    if not agreement.unit.people or sites >= len(agreement.sites):
+        return ()
+    return (
+        f"That nobody has rows at more than {sites} of the {len(agreement.sites)} sites is what the sites assured each "
+        "other; none of them could check it.",
     )
 
 

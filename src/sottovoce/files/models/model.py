@@ -25,7 +25,7 @@ from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expec
 from sottovoce.files.models.inference import Inference
 from sottovoce.files.schema import review
 from sottovoce.privacy import PrivacyStatement
-from sottovoce.problem.losses import Logistic, Loss, Softmax
+from sottovoce.problem.losses import Logistic, Loss, Softmax, WeightedLogistic
 from sottovoce.settings.disk import writable, write_whole
 
 if TYPE_CHECKING:
@@ -106,7 +106,12 @@ class Model:
     @cached_property
     def has_probabilities(self) -> bool:
         """Whether the loss makes probabilities of its outputs."""
-        return isinstance(self.loss, Logistic | Softmax)
+        return isinstance(self.loss, Logistic | Softmax | WeightedLogistic)
+
+    @property
+    def tilt(self) -> float:
+        """How much larger a log-odds is than probabilities say, where a class counted more than it is frequent."""
+        return self.loss.tilt if isinstance(self.loss, WeightedLogistic) else 0.0
 
     def probabilities(self, features: "Features") -> Floats:
         """Of every class: (rows, classes)."""
@@ -114,7 +119,7 @@ class Model:
             raise UnsupportedError(
                 f"Probabilities need the loss logistic or softmax, got loss={self.loss.name!r}. Use `decide`."
             )
-        z = self.outputs(features)
+        z = self.outputs(features) - self.tilt
         both = np.concatenate([np.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z
         found: Floats = special.softmax(both, axis=1)
         return found

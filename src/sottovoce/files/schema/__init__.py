@@ -6,6 +6,7 @@
 from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
 from sottovoce.files.schema.form import FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
+from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.review import accept_unreviewed, require_reviewed
 from sottovoce.files.schema.schema import Schema
 
@@ -19,6 +20,7 @@ __all__ = [
     "Label",
     "NumberLabel",
     "Numeric",
+    "Person",
     "Schema",
     "Seasonal",
     "accept_unreviewed",

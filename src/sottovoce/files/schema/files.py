@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,9 +17,12 @@ from sottovoce.files.schema.encoding import Csr, encode_cells, stack
 from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
 from sottovoce.files.schema.form import DELIMITERS
 from sottovoce.files.schema.labels import Label
-from sottovoce.files.schema.reading import Chunk, Ragged, Table, open_table
+from sottovoce.files.schema.person import Person
+from sottovoce.files.schema.reading import Chunk, Ragged, Source, Table, open_table
 from sottovoce.files.schema.schema import Schema
 from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.people import kept as people_kept
+from sottovoce.problem.people import numbered, within
 
 KEPT = 20  # problems that a report shows
 Texts: TypeAlias = NDArray[np.str_]
@@ -33,35 +36,80 @@ class FeatureChunk(NamedTuple):
     passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
 
 
-def encode(path: str | Path, schema: Schema) -> Dataset:
-    """All rows of a file, with labels. The first cell that the schema refuses is named in an `InputError`.
+def encode(path: Source, schema: Schema) -> Dataset:
+    """All rows of a file, or of a table in memory (pandas, polars, Arrow), with labels. The first cell that the schema
+    refuses is named in an `InputError`.
 
-    They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`.
+    They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`. Where the schema names
+    people, nobody has more rows in it than that: a file where somebody has is refused, or their surplus is dropped.
     """
-    table = open_table(path, schema.file)
-    chunks, labels = list[Csr](), list[Floats]()
-    for part in _labelled(table, schema, []):
-        chunks.append(part.features)
-        labels.append(part.labels)
-    return _dataset(table, schema, chunks, labels)
+    return _encoded(path, schema, None)[0]
 
 
-def encode_by_site(path: str | Path, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
-    """The same for a file that holds the rows of several sites: also the site of every encoded row."""
+def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
+    """The same for a file that holds the rows of several sites: also the site of every encoded row. What a person may
+    have, they may have at each of them.
+    """
     reserved = {schema.label.column, *(column.name for column in schema.columns)}
-    expect(
-        site_column not in reserved, "a site column that is neither a feature nor the label", site_column=site_column
-    )
-    table, sites = open_table(path, schema.file), list[Texts]()
-    chunks, labels = list[Csr](), list[Floats]()
-    for part in _labelled(table, schema, [site_column]):
-        sites.append(_sites(table, part.chunk, site_column)[part.kept])
+    own = "a site column that is neither a feature nor the label"
+    if schema.person is not None:
+        reserved, own = reserved | {schema.person.column}, f"{own} nor the person"
+    expect(site_column not in reserved, own, site_column=site_column)
+    data, sites = _encoded(path, schema, site_column)
+    assert sites is not None  # as a column was asked for
+    return data, sites
+
+
+def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
+    """The rows of a file, and the sites of those that are kept if a column says them."""
+    table, people = open_table(path, schema.file), _Numbers()
+    chunks, labels, persons, sites = list[Csr](), list[Floats](), list[Ints](), list[Texts]()
+    person = None if schema.person is None else schema.person.column
+    more = [name for name in (person, site_column) if name is not None]
+    for part in _labelled(table, schema, more):
+        if person is not None:
+            persons.append(people.of(_named(table, part.chunk, -len(more), person, "person"))[part.kept])
+        if site_column is not None:
+            sites.append(_named(table, part.chunk, -1, site_column, "site")[part.kept])
         chunks.append(part.features)
         labels.append(part.labels)
-    return _dataset(table, schema, chunks, labels), np.concatenate(sites)
+    data = _dataset(table, schema, chunks, labels)
+    owners = np.concatenate(sites) if sites else None
+    if schema.person is None:
+        return data, owners
+    whose = np.concatenate(persons)
+    kept = _kept(table, schema.person, whose, None if owners is None else numbered(owners))
+    data = replace(data, unit=schema.unit, people=whose)
+    if kept.all():
+        return data, owners
+    data = replace(
+        data, features=data.features[kept], labels=data.labels[kept], people=whose[kept], n_train=int(kept.sum())
+    )
+    return data, None if owners is None else owners[kept]
 
 
-def encode_features(path: str | Path, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
+def _kept(table: Table, person: Person, whose: Ints, sites: Ints | None) -> Bools:
+    try:
+        return people_kept(whose, person.unit(), person.surplus, sites)
+    except InputError as error:
+        raise InputError(f"{error} In file={str(table.path)!r}.") from error
+
+
+class _Numbers:
+    """The number of every text, from the first chunk of a file to the last."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, texts: Texts) -> Ints:
+        """For each text its number: the same wherever it comes again."""
+        names, places = np.unique(texts, return_inverse=True)
+        numbers = [self._known.setdefault(str(name), len(self._known)) for name in names]
+        found: Ints = np.array(numbers, dtype=np.int64)[places.reshape(-1)]
+        return found
+
+
+def encode_features(path: Source, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
     """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
     go with them as they are.
     """
@@ -87,24 +135,36 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
     return cells.texts()
 
 
-def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
+def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
     """What of a file does not fit, by row and column; the first `keep` problems and notes are told one by one."""
     table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
     wanted: list[Column | Label] = [*schema.columns, schema.label]
-    places = table.places([_name(part) for part in wanted])
+    counted = None if schema.person is None else _People(schema.person)
+    places = table.places([*map(_name, wanted), *([] if counted is None else [counted.person.column])])
     there = [part for part in wanted if _name(part) in places]
     for part in wanted:
         if part not in there:
             message = f"Expected a column {brief(_name(part))} in the file. {_known(table)}"
             tally.add(Problem(None, _name(part), Finding.NO_COLUMN, message))
+    if counted is not None and counted.person.column not in places:
+        message = f"Expected a column {brief(counted.person.column)} in the file, which names people. {_known(table)}"
+        tally.add(Problem(None, counted.person.column, Finding.NO_COLUMN, message))
+        counted = None
     rows = used = 0
     # A file without any of the columns has nothing to be read; its rows are not counted.
-    for chunk in table.tolerant([_name(part) for part in there], schema.missing_values, skipped) if there else ():
-        findings = np.stack([part.encode(own).finding for part, own in zip(there, chunk.cells, strict=True)], axis=1)
+    asked = [*map(_name, there), *([] if counted is None else [counted.person.column])]
+    for chunk in table.tolerant(asked, schema.missing_values, skipped) if there else ():
+        cells = chunk.cells[: len(there)]
+        findings = np.stack([part.encode(own).finding for part, own in zip(there, cells, strict=True)], axis=1)
+        if counted is not None:
+            used_here: Bools = np.all(findings < Finding.DROPPED, axis=1)
+            counted.take(chunk, used_here, tally)
         _tell(tally, _Checked(chunk, there, findings))
         rows += len(chunk.rows)
         # Neither dropped nor refused; without all of its columns, no row is of any use.
         used += int(np.count_nonzero(~(findings >= Finding.DROPPED).any(axis=1))) if len(there) == len(wanted) else 0
+    if counted is not None:
+        used -= counted.tell(tally)
     for gap in skipped:
         message = f"Expected {gap.expected} fields in row {gap.row}, as in the header, got {gap.came}."
         tally.add(Problem(gap.row, None, Finding.RAGGED, message))
@@ -112,6 +172,44 @@ def check(path: str | Path, schema: Schema, keep: int = KEPT) -> Report:
         tally.add(Problem(None, None, Finding.NO_ROWS, "Expected at least one row below the header."))
     unused = [name for i, name in enumerate(table.names) if i not in places.values()]
     return tally.report(rows + len(skipped), used, unused)
+
+
+class _People:
+    """Whose the rows of a file are, for a report: rows without a person, and those beyond what a person may have."""
+
+    def __init__(self, person: Person) -> None:
+        self.person, self._numbers = person, _Numbers()
+        self._rows, self._whose = list[Ints](), list[Ints]()
+
+    def take(self, chunk: Chunk, used: Bools, tally: Tally) -> None:
+        """The next rows, of which some are used."""
+        cells = chunk.cells[-1]
+        findings, names = self.person.findings(cells), cells.distinct()
+        tally.count(self.person.column, findings)
+        for row in np.flatnonzero(findings)[: tally.room(True)]:
+            number, finding = int(chunk.rows[row]), Finding(findings[row])
+            message = f"Expected a person in row {number}, column {brief(self.person.column)}, got none, or no text."
+            tally.keep(Problem(number, self.person.column, finding, f"{message} Fill it in."))
+        told = used & (findings == Finding.FITS)
+        if told.any():
+            self._whose.append(self._numbers.of(np.array(names)[cells.places(names)[told]]))
+            self._rows.append(chunk.rows[told])
+
+    def tell(self, tally: Tally) -> int:
+        """Tell of the rows that are too many, and count those that a public rule drops."""
+        if not self._rows:
+            return 0
+        rows, refused = np.concatenate(self._rows), self.person.surplus == "refuse"
+        beyond = rows[~within(np.concatenate(self._whose), self.person.rows)]
+        finding, column = Finding.SURPLUS if refused else Finding.CUT, self.person.column
+        tally.count(column, np.full(len(beyond), finding, dtype=np.uint8))
+        for row in map(int, beyond[: tally.room(refused)]):
+            expected = f"at most {self.person.rows} rows of a person, as the schema says"
+            advice = 'Raise person.rows, which costs as much more noise, or say person.surplus = "drop".'
+            message = f"Expected {expected}, got one more at row {row}. {advice}"
+            noted = f"row {row}, column {brief(column)}: {finding.words}."
+            tally.keep(Problem(row, column, finding, message if refused else noted))
+        return len(beyond)
 
 
 class _Checked(NamedTuple):
@@ -196,13 +294,13 @@ def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Fl
     return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name, private=True)
 
 
-def _sites(table: Table, chunk: Chunk, column: str) -> Texts:
-    """The last column of the chunk, as texts."""
-    cells = chunk.cells[-1]
+def _named(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Texts:
+    """A column of the chunk that names something in every row, as texts."""
+    cells = chunk.cells[place]
     bad = np.flatnonzero(cells.missing() | cells.unreadable())
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(column)} of file={str(table.path)!r}"
-        raise InputError(f"Expected a site in {where}, got none, or no text. Fill it in.")
+        raise InputError(f"Expected a {what} in {where}, got none, or no text. Fill it in.")
     names = cells.distinct()
     return np.array(names)[cells.places(names)]
 

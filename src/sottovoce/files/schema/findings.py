@@ -26,14 +26,16 @@ class Finding(IntEnum):
     FILLED = 3
     INDICATED = 4
     DROPPED = 5
-    MISSING = 6
-    NOT_A_NUMBER = 7
-    UNKNOWN = 8
-    NOT_TEXT = 9
-    RAGGED = 10
-    NO_COLUMN = 11
-    NO_ROWS = 12
-    NOT_A_DATE = 13
+    CUT = 6
+    MISSING = 7
+    NOT_A_NUMBER = 8
+    UNKNOWN = 9
+    NOT_TEXT = 10
+    RAGGED = 11
+    NO_COLUMN = 12
+    NO_ROWS = 13
+    NOT_A_DATE = 14
+    SURPLUS = 15
 
     @property
     def refused(self) -> bool:
@@ -53,6 +55,7 @@ _WORDS = {
     Finding.FILLED: "missing: filled in",
     Finding.INDICATED: "missing: own feature",
     Finding.DROPPED: "missing: row dropped",
+    Finding.CUT: "more rows of a person than declared: row dropped",
     Finding.MISSING: "missing",
     Finding.NOT_A_NUMBER: "not a number",
     Finding.UNKNOWN: "not among those declared",
@@ -61,6 +64,7 @@ _WORDS = {
     Finding.NO_COLUMN: "column not in the file",
     Finding.NO_ROWS: "no rows in the file",
     Finding.NOT_A_DATE: "not a date",
+    Finding.SURPLUS: "more rows of a person than declared",
 }
 
 

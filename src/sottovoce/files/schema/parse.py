@@ -81,13 +81,14 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
 
     Args:
         data: what `Schema.to_dict` gives.
-        remarks: comments by place: "" on top, "end", "unreviewed", "file", "label", or "columns.NAME".
+        remarks: comments by place: "" on top, "end", "unreviewed", "file", "person", "label", or "columns.NAME".
     """
-    top = {key: value for key, value in data.items() if key not in ("file", "label", "columns", "unreviewed")}
+    top = {key: value for key, value in data.items() if key not in ("file", "person", "label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
     lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
-    if "file" in data:
-        lines += [*_comment(remarks, "file"), "[file]", *_pairs(data["file"]), ""]
+    for place in ("file", "person"):
+        if place in data:
+            lines += [*_comment(remarks, place), f"[{place}]", *_pairs(data[place]), ""]
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]
     for column in data["columns"]:
         lines += ["", *_comment(remarks, f"columns.{column['name']}"), "[[columns]]", *_pairs(column)]

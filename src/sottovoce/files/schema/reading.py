@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, TextIO, final
+from typing import IO, Any, Protocol, TextIO, TypeAlias, final, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -196,8 +196,42 @@ class Table(ABC):
         """The same, but ragged rows are skipped and listed."""
 
 
-def open_table(path: str | Path, form: FileForm = USUAL) -> Table:
-    """A CSV or a Parquet file, told apart by how it starts."""
+Source: TypeAlias = Any  # a path, or a table in memory; what else comes is refused by `open_table`
+
+
+@runtime_checkable
+class ArrowColumns(Protocol):
+    """Whatever hands over its columns by Arrow's PyCapsule interface, as data frames do."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule with a stream of batches."""
+
+
+def rows_of(table: Source) -> int:
+    """How many rows a table in memory has."""
+    return int(_as_arrow(table).num_rows)
+
+
+def _as_arrow(table: Source) -> Any:
+    """Columns as Arrow has them, of whatever can hand them over."""
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if type(table).__module__.partition(".")[0] == "pandas" and type(table).__name__ == "DataFrame":
+        return pa.Table.from_pandas(table, preserve_index=False)  # else the index would be a column
+    if isinstance(table, ArrowColumns):
+        return pa.table(table)
+    raise InputError(
+        "Expected the path of a CSV or Parquet file, or a pandas, polars or Arrow table, got "
+        f"{type(table).__name__}. Convert it."
+    )
+
+
+def open_table(path: Source, form: FileForm = USUAL) -> Table:
+    """A CSV or a Parquet file, told apart by how it starts, or a table in memory."""
+    if not isinstance(path, str | Path):
+        return MemoryTable(_as_arrow(path), form)
     path = Path(path)
     with reading(path):
         with opened(path) as file:
@@ -286,15 +320,13 @@ class CsvTable(Table):
             yield from reader
 
 
-@final
-class ParquetTable(Table):
+class TypedTable(Table):
     """Typed columns."""
 
-    def __init__(self, path: Path, form: FileForm) -> None:
+    def __init__(self, path: Path, form: FileForm, schema: Any) -> None:
         self._decimal = form.decimal
-        with parquet.ParquetFile(path) as file:
-            self._types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
-            super().__init__(path, file.schema_arrow.names)
+        self._types = dict(zip(schema.names, schema.types, strict=True))
+        super().__init__(path, schema.names)
 
     def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
         places = self.places(names)
@@ -313,10 +345,40 @@ class ParquetTable(Table):
     def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:  # noqa: ARG002
         return self.chunks(names, markers)
 
+    @abstractmethod
+    def _batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """The rows of these columns, some at a time."""
+
+
+@final
+class ParquetTable(TypedTable):
+    """A Parquet file."""
+
+    def __init__(self, path: Path, form: FileForm) -> None:
+        with parquet.ParquetFile(path) as file:
+            super().__init__(path, form, file.schema_arrow)
+
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         with parquet.ParquetFile(self.path) as file:
-            size = max(1, min(2**16, CELLS // max(1, len(names))))
-            yield from file.iter_batches(batch_size=size, columns=list(names))
+            yield from file.iter_batches(batch_size=_batch(names), columns=list(names))
+
+
+@final
+class MemoryTable(TypedTable):
+    """A table in memory."""
+
+    def __init__(self, table: Any, form: FileForm) -> None:
+        self._table = table
+        super().__init__(Path("table in memory"), form, table.schema)
+
+    def _batches(self, names: Sequence[str]) -> Iterator[Any]:
+        # Chunks of a dictionary may differ in what they list, so each batch is one chunk.
+        yield from self._table.select(list(names)).to_batches(max_chunksize=_batch(names))
+
+
+def _batch(names: Sequence[str]) -> int:
+    """How many rows of so many columns are read at a time."""
+    return max(1, min(2**16, CELLS // max(1, len(names))))
 
 
 def _first_record(path: Path, delimiter: str) -> tuple[list[str], bool]:

@@ -25,6 +25,8 @@ from sottovoce.files.schema.cells import brief, check_word
 from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.form import USUAL, FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label
+from sottovoce.files.schema.person import Person
+from sottovoce.privacy.unit import ROW, Unit
 
 RowNorm: TypeAlias = float | Literal["bound"]
 MOST_FEATURES = 1_000_000
@@ -49,6 +51,7 @@ class Schema:
     name: str = "table"
     unreviewed: tuple[str, ...] = ()
     file: FileForm = USUAL
+    person: Person | None = None  # None: single rows are protected, not people
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -70,6 +73,9 @@ class Schema:
         expect(len(self.columns) >= 1, "columns to hold at least one column", columns=len(self.columns))
         expect(self.d <= MOST_FEATURES, f"columns that make at most {MOST_FEATURES} features", d=self.d)
         seen = {self.label.column}
+        if self.person is not None:
+            own = self.person.column not in (self.label.column, *(column.name for column in self.columns))
+            expect(own, "a person.column that is neither a feature nor the label", column=self.person.column)
         for column in self.columns:
             if column.name in seen:
                 whose = "the label's column" if column.name == self.label.column else "another column's"
@@ -134,6 +140,11 @@ class Schema:
         """The classes of the label; None if it is a number."""
         return self.label.classes if isinstance(self.label, ClassLabel) else None
 
+    @property
+    def unit(self) -> Unit:
+        """What is protected by rows that are read with it: people at one site, if it names them, or rows."""
+        return ROW if self.person is None else self.person.unit()
+
     def digest(self) -> str:
         """SHA-256 of everything that the encoding follows from. Two sites with the same digest encode alike.
 
@@ -155,6 +166,7 @@ class Schema:
             "missing_values": list(self.missing_values),
             "unreviewed": list(self.unreviewed),
             **({"file": form} if form else {}),
+            **({} if self.person is None else {"person": self.person.to_dict()}),
             "label": self.label.to_dict(),
             "columns": [column.to_dict() for column in self.columns],
         }

@@ -38,6 +38,11 @@ struct Logistic {
     return over(-b * (m < 0 ? T(1) : e), 1 + e);
   }
 };
+struct WeightedLogistic {
+  template <typename T> __device__ static T slope(T z, T b, T theta) {
+    return ((theta + 1) / 2 + (theta - 1) / 2 * b) * Logistic::slope(z, b, theta);
+  }
+};
 struct Hinge {
   template <typename T> __device__ static T slope(T z, T b, T) { return b * z < 1 ? -b : T(0); }
 };

@@ -3,8 +3,9 @@
     total = the least epsilon, at the same delta, of a budget that takes all that was charged  <=  the budget's epsilon
 
 What is charged next is chosen with sight of earlier results, so what accepts and refuses is a `filter`, not a sum of
-epsilons. The unit is one row of one site replaced by any other row. Sites hold disjoint rows, so a fit at all of them
-costs what it costs the worst site: one event, not one for each site. What is charged stays charged: a crash, an
+epsilons. The unit is one row of one site replaced by any other row, or one person's rows. Sites hold disjoint rows, so
+a fit at all of them costs what it costs the worst site: one event, not one for each site. What a person at several
+sites pays, the events of a run for people hold already. What is charged stays charged: a crash, an
 exception or an unused model gives nothing back.
 
 A budget lives in one process, for whoever fits models there. It shows no tampering and survives no crash between two
@@ -29,7 +30,7 @@ from sottovoce.privacy.accounting.calibration import sigma_for
 from sottovoce.privacy.accounting.gaussian import epsilon_of_mu
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.events import Event, Gaussian, Sequence, event_from_dict
-from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.settings import typed
 from sottovoce.settings.disk import write_whole
 
@@ -61,17 +62,20 @@ class BudgetAccountant:
         delta: of the whole budget, not of one charge.
         spent: events of the past, charged in this order.
         mixed: whether any charge may be of any kind, at about a tenth more epsilon.
+        unit: what the budget protects: a row, or a person. A run that protects less is refused.
 
     Formal guarantees:
-        All that was done under what `spend` or `reserve` accepted is (epsilon, delta)-DP for one replaced row, even if
+        All that was done under what `spend` or `reserve` accepted is (epsilon, delta)-DP for one replaced unit, even if
         each event was chosen with sight of all earlier results. Calls from several threads take turns. A copy is the
         same accountant, and there is none in another process: pickling is refused, so is spending after a fork.
     """
 
-    def __init__(self, epsilon: float, delta: float, spent: Iterable[Event] = (), *, mixed: bool = False) -> None:
+    def __init__(
+        self, epsilon: float, delta: float, spent: Iterable[Event] = (), *, mixed: bool = False, unit: Unit = ROW
+    ) -> None:
         expect(epsilon > 0, "epsilon > 0 (math.inf to only keep the books)", epsilon=epsilon)
         expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)
-        self._limit = Budget(float(epsilon), float(delta))
+        self._limit, self._unit = Budget(float(epsilon), float(delta)), unit
         order = order_for(epsilon, delta) if mixed and isfinite(epsilon) else None
         self._filter = Filter(*self._limit, order) if isfinite(epsilon) else None
         self._events: tuple[Event, ...] = ()
@@ -79,7 +83,7 @@ class BudgetAccountant:
         self._on_disk: dict[Path, int] = {}
         self._lock, self._process = RLock(), os.getpid()
         for event in spent:
-            self.spend(event)
+            self.spend(event, unit)
 
     @property
     def epsilon(self) -> float:
@@ -90,6 +94,11 @@ class BudgetAccountant:
     def delta(self) -> float:
         """The delta of the whole budget, not of one event."""
         return self._limit.delta
+
+    @property
+    def unit(self) -> Unit:
+        """What it protects."""
+        return self._unit
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -115,20 +124,29 @@ class BudgetAccountant:
         """The price, at any delta, of the same list of events if it had been fixed beforehand."""
         return epsilon_of(Sequence(self._events), delta)
 
-    def check(self, event: Event) -> None:
-        """BudgetError if this event does not fit with all that was charged. Nothing is charged."""
+    def check(self, event: Event, unit: Unit = ROW) -> None:
+        """BudgetError if this event, priced for that unit, does not fit with all that was charged. Nothing is charged.
+
+        PrivacyError if the unit is less than what the budget protects: the event's price then is not what it costs.
+        """
         expect(isinstance(event, Event), "an Event", event=event)
+        if not unit.covers(self._unit):
+            raise PrivacyError(
+                f"Expected a run that protects {self._unit}, as this budget does, got one for {unit}. Give the run the "
+                "person column and the most rows of a person, or charge it to a budget of its own kind."
+            )
         leaves(event)  # refuses what nobody knows
         if self._filter is not None:
             with self._lock:
                 if not self._filter.fits(self._charges.with_(event)):
                     self._refuse(self._filter, event)
 
-    def spend(self, event: Event) -> None:
+    def spend(self, event: Event, unit: Unit = ROW) -> None:
         """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit.
 
         Args:
             event: all that is about to be done to the rows. It stays charged, whatever comes of it.
+            unit: what its noise multipliers are relative to.
         """
         if os.getpid() != self._process:
             raise PrivacyError(
@@ -137,13 +155,13 @@ class BudgetAccountant:
                 "(n_jobs=1)."
             )
         with self._lock:
-            self.check(event)
+            self.check(event, unit)
             self._events = (*self._events, event)
 
     @contextmanager
-    def reserve(self, event: Event) -> Iterator[None]:
+    def reserve(self, event: Event, unit: Unit = ROW) -> Iterator[None]:
         """Charge first, then do the work in the block. What fails in it is paid for all the same."""
-        self.spend(event)
+        self.spend(event, unit)
         yield
 
     def remaining(self) -> Budget:
@@ -198,7 +216,7 @@ class BudgetAccountant:
         """What `save` wrote. InputError unless all is as it was written, and costs what is written there."""
         data = _read(Path(path))
         limit = inf if data["epsilon"] is None else typed("epsilon", data["epsilon"], float)
-        accountant = cls(limit, typed("delta", data["delta"], float))
+        accountant = cls(limit, typed("delta", data["delta"], float), unit=Unit.named(data["unit"]))
         if accountant._filter is not None and data["order"] is not None:
             accountant._filter = Filter(*accountant._limit, typed("order", data["order"], float))
         accountant._events = tuple(event_from_dict(event) for event in typed("events", data["events"], tuple[Any, ...]))
@@ -313,7 +331,7 @@ class BudgetAccountant:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "unit": UNIT_OF_PRIVACY,
+            "unit": self._unit.words,
             "epsilon": self.epsilon if isfinite(self.epsilon) else None,
             "delta": self.delta,
             "order": None if self._filter is None else self._filter.order,
@@ -327,7 +345,7 @@ class BudgetAccountant:
         It is not enough that its events are the first of ours: an equal event may have been charged by somebody else.
         """
         there, known = BudgetAccountant.load(place), self._on_disk.get(place.resolve(), 0)
-        same = (there._limit, there._filter) == (self._limit, self._filter)
+        same = (there._limit, there._filter, there._unit) == (self._limit, self._filter, self._unit)
         if not same or len(there) > known or there._events != self._events[: len(there)]:
             raise PrivacyError(
                 f"Expected path={str(place)!r} to hold an earlier state of this accountant, got {there!r}, with events "
@@ -358,10 +376,7 @@ def _read(place: Path) -> dict[str, object]:
     fields = {"format", "version", "unit", "epsilon", "delta", "spent", "events"} | (set() if old else {"order"})
     good = isinstance(data, dict) and set(data) == fields and data["format"] == FORMAT
     expect(good, f"a file of format {FORMAT!r} with just the fields {sorted(fields)}", path=str(place))
-    known = data["version"] in (1, VERSION) and data["unit"] == UNIT_OF_PRIVACY
-    expect(
-        known, f"version 1 or {VERSION} and the unit {UNIT_OF_PRIVACY!r}", version=data["version"], unit=data["unit"]
-    )
+    expect(data["version"] in (1, VERSION), f"version 1 or {VERSION}", version=data["version"])
     return {"order": None, **data}
 
 

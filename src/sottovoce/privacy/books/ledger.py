@@ -36,7 +36,7 @@ from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.books.store import FORMAT, Head, Header, LedgerEntry, LedgerStore
 from sottovoce.privacy.events import Event, Gaussian, NonPrivate, event_from_dict
 from sottovoce.privacy.observers import against
-from sottovoce.privacy.statement import UNIT_OF_PRIVACY
+from sottovoce.privacy.unit import ROW, Unit
 
 RESERVE, RELEASED, NOTE, CAP, CAUGHT_UP = "reserve", "released", "note", "cap", "caught up"
 _DOWN = 1 - 1e-15  # what a few roundings may have added
@@ -158,7 +158,7 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, path: Path | str, data_digest: str, epsilon: float, delta: float, *, mixed: bool = False
+        cls, path: Path | str, data_digest: str, epsilon: float, delta: float, *, mixed: bool = False, unit: Unit = ROW
     ) -> "Ledger":
         """A new ledger for the data set with that digest. From its first entry on, the cap is for all time.
 
@@ -170,13 +170,14 @@ class Ledger:
             mixed: whether rounds of any kind may be reserved at any time, such as with sampled batches, at about a
                 tenth more epsilon. Without it the first reservation may be of any kind, and all later ones must be
                 plain Gaussians.
+            unit: what the cap protects: a row, or a person. Runs that protect less are refused.
         """
         expect(epsilon > 0 and isfinite(epsilon), "a cap epsilon that is positive and finite", epsilon=epsilon)
         expect(0 < delta < 1, "a cap delta strictly between 0 and 1", delta=delta)
         _expect_text(data_digest=data_digest)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         order = order_for(epsilon, delta) if mixed else None
-        header = Header(FORMAT, data_digest, UNIT_OF_PRIVACY, float(epsilon), float(delta), created, order)
+        header = Header(FORMAT, data_digest, unit.words, float(epsilon), float(delta), created, order)
         return cls(LedgerStore.create(Path(path), header))
 
     @classmethod
@@ -202,8 +203,9 @@ class Ledger:
     # -- spending -----------------------------------------------------------------------------------------------------
 
     def reserve(
-        self, run: str, round_: int, event: Event, divergence: float = 0.0, assumed: Assumed | None = None
-    ) -> Reservation:
+        self, run: str, round_: int, event: Event, divergence: float = 0.0, assumed: Assumed | None = None, *,
+        unit: Unit = ROW,
+    ) -> Reservation:  # fmt: skip
         """Book one round. It is on the disk when this returns; only then may a row be touched.
 
         Args:
@@ -212,11 +214,13 @@ class Ledger:
             event: what the round releases.
             divergence: of its real noise from the ideal one, in nats; see `Cost`.
             assumed: what that price rests on, if anything.
+            unit: what the event's noise multipliers are relative to.
 
         Raises:
             BudgetError: the round does not fit under the cap. Nothing was written.
-            PrivacyError: the round was reserved before, with another cost.
+            PrivacyError: the round was reserved before, with another cost; or it protects less than the cap does.
         """
+        self._expect_unit(unit)
         cost = _checked(run, round_, event, divergence, assumed)
         with self._lock:
             # A crash after booking: the same round is not paid for twice.
@@ -261,7 +265,7 @@ class Ledger:
         with self._lock:
             self._store.append_free("", 0, NOTE, {"text": text})
 
-    def check_run(self, run: str, event: Event, rounds: int, divergence: float = 0.0) -> float:
+    def check_run(self, run: str, event: Event, rounds: int, divergence: float = 0.0, *, unit: Unit = ROW) -> float:
         """The `total` after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
 
         Nothing is written. It also makes the run's reservations quick: what is part of a run that fits, fits.
@@ -271,16 +275,19 @@ class Ledger:
             event: what each of its rounds releases.
             rounds: how many there are.
             divergence: of one round's real noise from the ideal one, in nats.
+            unit: what the event's noise multipliers are relative to.
         """
-        return self.check_rounds(run, [Cost(event, divergence)] * rounds)
+        return self.check_rounds(run, [Cost(event, divergence)] * rounds, unit=unit)
 
-    def check_rounds(self, run: str, costs: Sequence[Cost]) -> float:
+    def check_rounds(self, run: str, costs: Sequence[Cost], *, unit: Unit = ROW) -> float:
         """The same for rounds that do not all cost the same.
 
         Args:
             run: the run's name.
             costs: of every round, from the first on.
+            unit: what they are priced for.
         """
+        self._expect_unit(unit)
         expect(len(costs) >= 1, "rounds >= 1", rounds=len(costs))
         checked = {cost: _checked(run, 1, *cost) for cost in set(costs)}  # many rounds, few costs
         booked = [checked[cost] for cost in costs]
@@ -353,7 +360,20 @@ class Ledger:
             first = 0.0 if self._first_cost is None else self._first_cost.divergence
             return Account(h.epsilon, h.delta, h.order or 0.0, first, tuple(found.values()))
 
+    def _expect_unit(self, unit: Unit) -> None:
+        """Refuse a price for less than what the cap protects: it is not what the round costs."""
+        if not unit.covers(self.unit):
+            raise PrivacyError(
+                f"Expected a run that protects {self.unit}, as the cap of this ledger does, got one for {unit}. Agree "
+                "on people, with at least as many rows and sites of a person."
+            )
+
     # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def unit(self) -> Unit:
+        """What the cap protects."""
+        return Unit.named(self.header.unit)
 
     @property
     def header(self) -> Header:

@@ -14,13 +14,15 @@ from sottovoce.problem.losses.scalar import (
     Quantile,
     SmoothedHinge,
     SmoothedQuantile,
+    WeightedLogistic,
 )
 from sottovoce.problem.losses.softmax import Softmax
 
 _SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile, SmoothedQuantile)
-_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax)
+_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax, WeightedLogistic)
 _BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
-# The losses of one prediction per row. Their name alone is enough; softmax needs a number of classes.
+# The losses of one prediction per row whose name alone is enough: softmax needs a number of classes, a weighted loss a
+# weight.
 NAMES: tuple[str, ...] = tuple(loss.name for loss in _SCALAR)
 settings.tagged(Loss, "name", _BY_NAME)  # in files: { name = "huber", threshold = 1.0 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "SmoothedHinge",
     "SmoothedQuantile",
     "Softmax",
+    "WeightedLogistic",
     "by_name",
     "expect_one_output",
 ]

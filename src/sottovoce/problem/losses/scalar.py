@@ -11,15 +11,16 @@ parameter. They keep to ufuncs and arithmetic, so the same lines work on NumPy a
 # ruff: noqa: ARG004 (every formula has the same three arguments, so that a kernel can call any of them)
 
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, log
 from typing import final
 
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import expect
+from sottovoce.errors import InputError, expect
 from sottovoce.problem.losses.base import Loss, Reals, Signs
 
+LEAST_WEIGHT = 1e-6  # of a class beside the other
 _CELLS = 4096  # that the maximum in `Logistic.spread` is looked for in
 
 
@@ -76,6 +77,76 @@ class Logistic(Loss):
         """exp(m) / (1 + exp(m))^2, which is even in m."""
         e: Array = np.exp(-np.abs(b * z))
         return e / ((1 + e) * (1 + e))
+
+
+@final
+@dataclass(frozen=True)
+class WeightedLogistic(Loss):
+    """The logistic loss, of which rows with the label +1 count `weight` times: for a class that is rare.
+
+    The weight is public. It may follow from a rate that is known without these rows, never from counting them. A model
+    that was learnt with it says +1 where `weight` times the chance of +1 is more than that of -1; its log-odds are
+    `tilt` too large for both classes to count alike, so probabilities are taken of z - tilt.
+
+    Args:
+        weight: how many rows with the label -1 one with +1 counts for. The noise grows with it; below 1 it does not.
+    """
+
+    name = "weighted-logistic"
+    labels = Signs()
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.weight) and LEAST_WEIGHT <= self.weight <= 1 / LEAST_WEIGHT):
+            raise InputError(
+                f"Expected a weight of a class from {LEAST_WEIGHT:g} to {1 / LEAST_WEIGHT:g}, relative to the other, "
+                f"got weight={self.weight!r}. Give a public number > 0, such as (1 - rate) / rate of a known rate."
+            )
+
+    @property
+    def theta(self) -> float:
+        """The weight."""
+        return self.weight
+
+    @property
+    def slope_bound(self) -> float:
+        """The larger of the two classes' weights."""
+        return max(1.0, self.weight)
+
+    @property
+    def smoothness_bound(self) -> float:
+        """A quarter of that."""
+        return self.slope_bound / 4
+
+    @property
+    def tilt(self) -> float:
+        """By how much the weight moves the log-odds."""
+        return log(self.weight)
+
+    def spread(self, reach: Floats) -> Floats:
+        """As many times the logistic loss's as the heavier class counts (docs/proofs/masked.md, Lemma 3)."""
+        return self.slope_bound * Logistic().spread(reach)
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """Times 1 for b = -1, times the weight for b = 1; between them the straight line, which is never asked for."""
+        m = b * z
+        e: Array = np.exp(-np.abs(m))
+        found: Array = ((theta + 1) / 2 + (theta - 1) / 2 * b) * (np.maximum(-m, 0.0) + np.log1p(e))
+        return found
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """The same of the slope."""
+        m = b * z
+        e: Array = np.exp(-np.abs(m))
+        return -b * ((theta + 1) / 2 + (theta - 1) / 2 * b) * (e + (m < 0) * (1 - e)) / (1 + e)
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """And of the curvature."""
+        e: Array = np.exp(-np.abs(b * z))
+        return ((theta + 1) / 2 + (theta - 1) / 2 * b) * e / ((1 + e) * (1 + e))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""`sottovoce export`: a model in the forms that other programs read."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sottovoce.errors import InputError
+
+FORMS = ("onnx", "sklearn")
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Model file, as training leaves it: model.safetensors.")],
+    to: Annotated[str, typer.Option(help="onnx: a graph for any runtime; sklearn: a fitted estimator.")],
+    out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.")],
+    inputs: Annotated[
+        str | None,
+        typer.Option(help="Of a graph: columns as in a file, or encoded features. Left out: columns if possible."),
+    ] = None,
+) -> None:
+    """Write a model for programs that know nothing of sottovoce. What was promised to the rows goes along."""
+    from sottovoce.files import models
+    from sottovoce.settings import check_choice
+
+    check_choice("to", to, FORMS)
+    if inputs is not None and to != "onnx":
+        raise InputError(f"Expected --inputs with --to onnx only, got to={to!r}. Leave it out.")
+    if out.exists():
+        raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
+    loaded = models.load(model)
+    if to == "sklearn":
+        _write_sklearn(loaded, out)
+        print(f"Written to {out}: a {type(models.to_sklearn(loaded)).__name__} of {loaded.d} features.")
+        print("It is a pickle: whoever opens one runs what is in it. Take such files only from those you trust.")
+        return
+    made = models.to_onnx(loaded, inputs)  # type: ignore[arg-type]
+    _write(out, made.SerializeToString())
+    names = [one.name for one in made.graph.input]
+    what = f"{loaded.d} features" if names == ["features"] and loaded.d != 1 else f"{len(names)} columns"
+    print(f"Written to {out}: a graph from {what} to {', '.join(one.name for one in made.graph.output)}.")
+
+
+def _write_sklearn(loaded: Any, out: Path) -> None:
+    from io import BytesIO
+
+    import joblib
+
+    from sottovoce.files import models
+
+    content = BytesIO()
+    joblib.dump(models.to_sklearn(loaded), content)
+    _write(out, content.getvalue())
+
+
+def _write(out: Path, content: bytes) -> None:
+    from sottovoce.settings.disk import writable, write_whole
+
+    with writable(out):
+        write_whole(out, content)

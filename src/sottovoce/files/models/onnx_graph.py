@@ -1,0 +1,265 @@
+"""A model as an ONNX graph, for runtimes that know nothing of this library.
+
+In a row that a schema has encoded, each column has at most one feature that is not zero. So a graph need not make the
+features: with (place, value) of every column, factor the row's share by `row_norm`, and W the weights,
+
+    z = factor (sum over columns of value W[place] + intercept W[last]) + offset
+
+Every column is an input of its own, (rows, 1): numbers as doubles, NaN where there is none; categories and truth values
+as texts, as a file has them but for spaces around them. What a file would be refused for, or a row dropped for, no
+graph can refuse: such a row has `valid` = false, NaN as its scores and the label "". What a text or a missing value
+becomes is asked of the column itself, so that there is one encoding and not two.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+from sottovoce.errors import InputError, UnsupportedError, expect
+from sottovoce.files.models.model import Model
+from sottovoce.files.schema import Boolean, Categorical, Column, Numeric, Schema
+from sottovoce.files.schema.cells import Encoded
+from sottovoce.files.schema.encoding import UNIT
+from sottovoce.files.schema.findings import Finding
+
+if TYPE_CHECKING:
+    import onnx
+
+Inputs: TypeAlias = Literal["columns", "features"]
+OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # old enough for runtimes that are in use
+_NOBODY = -1  # the number of no class
+_ROWS = "rows"
+
+
+class _Entry(NamedTuple):
+    """What a column makes of its cells: names of tensors of shape (rows,), (rows, 1) and (rows, 1)."""
+
+    place: str  # int64: which of all features
+    value: str  # double, of that feature
+    valid: str  # bool: whether the row can be used
+
+
+def to_onnx(model: Model, inputs: Inputs | None = None) -> "onnx.ModelProto":
+    """The model as a graph.
+
+    Args:
+        model: to be exported.
+        inputs: "columns" takes the columns of the schema as a file has them, "features" the encoded matrix. None: the
+            columns, if there is a schema that can be put into a graph.
+
+    Formal guarantees: the outputs are those of `Model.outputs`, `probabilities` and `decide`, in double precision, but
+    for the order in which a row's terms are added up.
+    """
+    expect(inputs in (None, *get_args(Inputs)), f"inputs among {', '.join(get_args(Inputs))}", inputs=inputs)
+    graph = _Graph()
+    reason = _not_in_a_graph(model.schema)
+    if inputs == "columns" and reason is not None:
+        raise UnsupportedError(f"Expected columns that can be put into a graph, got {reason}. Use inputs='features'.")
+    if inputs == "features" or reason is not None:
+        z, valid = _of_features(graph, model), None
+    else:
+        assert model.schema is not None  # or there would be a reason
+        z, valid = _of_columns(graph, model, model.schema)
+    _answers(graph, model, z, valid)
+    return graph.model(model)
+
+
+def _not_in_a_graph(schema: Schema | None) -> str | None:
+    """Why the columns cannot be inputs; None if they can."""
+    if schema is None:
+        return "no schema"
+    for column in schema.columns:
+        if not isinstance(column, Numeric | Categorical | Boolean):
+            return f"dates in column {column.name!r}"
+        if isinstance(column, Categorical) and column.first is not None:
+            return f"codes that are cut to {column.first} characters in column {column.name!r}"
+    return None
+
+
+class _Graph:
+    """Nodes and constants, as they are added."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+        except ImportError as error:
+            raise InputError(
+                "Expected the package onnx, got none. Install it with: pip install 'sottovoce[onnx]'."
+            ) from error
+        self._helper, self._kinds = onnx.helper, onnx.TensorProto
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def input(self, name: str, kind: str, width: int) -> str:
+        """A matrix of so many columns."""
+        self._inputs.append(self._helper.make_tensor_value_info(name, getattr(self._kinds, kind), [_ROWS, width]))
+        return name
+
+    def output(self, name: str, of: str, kind: str, *shape: int) -> None:
+        """A result."""
+        self._nodes.append(self._helper.make_node("Identity", [of], [name]))
+        self._outputs.append(self._helper.make_tensor_value_info(name, getattr(self._kinds, kind), [_ROWS, *shape]))
+
+    def constant(self, value: Any, kind: Any = np.float64) -> str:
+        """A fixed array."""
+        from onnx import numpy_helper
+
+        name = f"c{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.asarray(value, dtype=kind), name))
+        return name
+
+    def add(self, operator: str, *operands: str, domain: str = "", **attributes: Any) -> str:
+        """The result of an operator."""
+        name = f"t{len(self._nodes)}"
+        self._nodes.append(self._helper.make_node(operator, list(operands), [name], domain=domain, **attributes))
+        return name
+
+    def cast(self, what: str, kind: str) -> str:
+        return self.add("Cast", what, to=getattr(self._kinds, kind))
+
+    def flat(self, column: str) -> str:
+        """(rows, 1) as (rows,)."""
+        return self.add("Squeeze", column, self.constant([1], np.int64))
+
+    def coded(self, texts: str, codes: Mapping[str, int], unknown: int) -> str:
+        """Whole numbers for texts."""
+        return self.add(
+            "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=list(codes), values_int64s=list(codes.values()),
+            default_int64=unknown,
+        )  # fmt: skip
+
+    def model(self, model: Model) -> "onnx.ModelProto":
+        """All of it, checked, with what was promised beside it."""
+        import onnx
+
+        helper = self._helper
+        graph = helper.make_graph(self._nodes, "sottovoce", self._inputs, self._outputs, self._constants)
+        sets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        made: onnx.ModelProto = helper.make_model(
+            graph, opset_imports=sets, ir_version=IR_VERSION, producer_name="sottovoce"
+        )
+        privacy = model.privacy
+        told = {"privacy": privacy.prose(), "epsilon": repr(privacy.promised), "delta": repr(privacy.delta)}
+        helper.set_model_props(made, {**told, "unit": privacy.unit.words, "features": "\n".join(model.names)})
+        onnx.checker.check_model(made, full_check=True)
+        return made
+
+
+def _of_features(graph: _Graph, model: Model) -> str:
+    z = graph.add("MatMul", graph.input("features", "DOUBLE", model.d), graph.constant(model.weights))
+    return graph.add("Add", z, graph.constant(model.offset))
+
+
+def _of_columns(graph: _Graph, model: Model, schema: Schema) -> tuple[str, str]:
+    """The outputs, and which rows are of any use."""
+    weights, first = graph.constant(model.weights), 0
+    constant = schema.intercept * model.weights[-1] if schema.intercept > 0 else np.zeros(model.weights.shape[1])
+    total, square, valid = graph.constant(constant[None, :]), graph.constant([[schema.intercept**2]]), None
+    for column in schema.columns:
+        entry = _column(graph, column, schema.missing_values, first)
+        total = graph.add("Add", total, graph.add("Mul", graph.add("Gather", weights, entry.place), entry.value))
+        square = graph.add("Add", square, graph.add("Mul", entry.value, entry.value))
+        valid = entry.valid if valid is None else graph.add("And", valid, entry.valid)
+        first += column.width
+    assert valid is not None  # a schema has a column
+    z = graph.add("Mul", total, _factor(graph, schema, square))
+    z = graph.add("Add", z, graph.constant(model.offset))
+    return graph.add("Where", valid, z, graph.constant(np.nan)), valid
+
+
+def _factor(graph: _Graph, schema: Schema, square: str) -> str:
+    """What a row is multiplied by, as in `encoding.shorten`."""
+    slack = (len(schema.columns) + (schema.intercept > 0) + 16) * 4 * UNIT
+    if schema.row_norm == "bound":
+        return graph.constant(1 / (schema.encoded_norm * (1 + slack)))
+    longest = graph.constant(schema.data_norm / (1 + slack))
+    return graph.add("Div", longest, graph.add("Max", graph.add("Sqrt", square), longest))
+
+
+def _column(graph: _Graph, column: Column, markers: Sequence[str], first: int) -> _Entry:
+    if isinstance(column, Numeric):
+        return _number(graph, column, graph.input(column.name, "DOUBLE", 1), first)
+    assert isinstance(column, Categorical | Boolean)  # others are refused
+    return _text(graph, column, graph.input(column.name, "STRING", 1), markers, first)
+
+
+def _asked(column: Column, texts: Sequence[str | None]) -> Encoded:
+    """What the column itself makes of these texts; None is a missing value."""
+    import pyarrow as pa
+
+    from sottovoce.files.schema.arrow import cells_of
+
+    return column.encode(cells_of(pa.array(texts, pa.string()), ()))
+
+
+def _number(graph: _Graph, column: Numeric, x: str, first: int) -> _Entry:
+    missing, (place_of, value_of, found) = graph.add("IsNaN", x), _asked(column, [None])
+    finite = graph.add("Less", graph.add("Abs", x), graph.constant(np.inf))
+    low, high = column.bounds
+    kept = graph.add("Where", missing, graph.constant(low), x)
+    kept = graph.add("Max", graph.add("Min", kept, graph.constant(high)), graph.constant(low))
+    if column.edges is not None:
+        passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(column.edges)])), "INT64")
+        place = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
+        value = graph.constant(1.0)
+    else:
+        share = graph.add("Div", graph.add("Sub", kept, graph.constant(low)), graph.constant(high - low))
+        twice, less = (1.0, 0.0) if column.scale == "unit" else (2.0, 1.0)
+        value = graph.add("Sub", graph.add("Mul", share, graph.constant(twice)), graph.constant(less))
+        place = graph.constant(0, np.int64)
+    place = graph.add("Where", missing, graph.constant(first + int(place_of[0]), np.int64), _moved(graph, place, first))
+    value = graph.add("Where", missing, graph.constant(float(value_of[0])), value)
+    valid = graph.add("Or", finite, missing) if found[0] < Finding.DROPPED else finite  # NaN is not below infinity
+    return _Entry(graph.flat(place), value, valid)
+
+
+def _moved(graph: _Graph, place: str, first: int) -> str:
+    """The place among all features."""
+    return graph.add("Add", place, graph.constant(first, np.int64))
+
+
+def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Sequence[str], first: int) -> _Entry:
+    words = column.words()
+    strange = "?"
+    while strange in words:
+        strange += "?"
+    # A row of three tables for every declared text, for a missing one, and for all others.
+    place, value, found = _asked(column, [*words, None, strange])
+    codes = dict.fromkeys(markers, len(words)) | {word: code for code, word in enumerate(words)}
+    code = graph.coded(texts, codes, len(words) + 1)
+    tables = (first + place.astype(np.int64), np.int64), (value, np.float64), (found < Finding.DROPPED, np.bool_)
+    places, values, valid = (graph.add("Gather", graph.constant(*one), code) for one in tables)
+    return _Entry(graph.flat(places), values, valid)
+
+
+def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
+    """Scores, probabilities and labels, and which rows they are of."""
+    graph.output("scores", z, "DOUBLE", model.weights.shape[1])
+    if model.classes is not None:
+        both = z if model.weights.shape[1] > 1 else _two(graph, z, model.tilt)
+        if model.has_probabilities:
+            graph.output("probabilities", graph.add("Softmax", both, axis=1), "DOUBLE", len(model.classes))
+        graph.output("label", _label(graph, model.classes, z, valid, model.weights.shape[1]), "STRING")
+    if valid is not None:
+        graph.output("valid", graph.flat(valid), "BOOL")
+
+
+def _two(graph: _Graph, z: str, tilt: float) -> str:
+    """The log-odds of two classes: nothing for the first."""
+    return graph.add("Concat", graph.add("Sub", z, z), graph.add("Sub", z, graph.constant(tilt)), axis=1)
+
+
+def _label(graph: _Graph, classes: Sequence[str], z: str, valid: str | None, outputs: int) -> str:
+    if outputs > 1:
+        number = graph.add("ArgMax", z, axis=1, keepdims=0)
+    else:
+        number = graph.flat(graph.cast(graph.add("GreaterOrEqual", z, graph.constant(0.0)), "INT64"))
+    if valid is not None:
+        number = graph.add("Where", graph.flat(valid), number, graph.constant(_NOBODY, np.int64))
+    return graph.add(
+        "LabelEncoder", number, domain="ai.onnx.ml", keys_int64s=list(range(len(classes))),
+        values_strings=list(classes), default_string="",
+    )  # fmt: skip

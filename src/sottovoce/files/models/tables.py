@@ -1,0 +1,61 @@
+"""Predictions for tables in memory, in the kind that they came in: pandas, polars or Arrow."""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from sottovoce.files.models.apply import PREDICTION, predict, schema_of
+from sottovoce.files.models.model import Model
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+
+def predict_table(model: Model, table: T) -> T:
+    """Predictions for all rows of a table, as a table of the same kind, in the same order.
+
+    Args:
+        model: with a schema, by whose names the columns are found; others are left alone.
+        table: a pandas or polars data frame, a pyarrow table, or anything that hands over its columns by Arrow's
+            PyCapsule interface, which comes back as a pyarrow table.
+
+    The column `prediction` holds the class or the number, `probability NAME` the probability of each class, where the
+    loss makes them. A row that the schema drops has nulls. A cell that it refuses is an error that names it.
+    """
+    import pyarrow as pa
+
+    from sottovoce.files.schema.reading import rows_of
+
+    schema_of(model)  # refuses a model without one
+    rows = rows_of(table)
+    number = model.classes is None
+    said: Any = np.full(rows, np.nan) if number else np.full(rows, None, dtype=object)
+    likely = np.full((rows, len(model.classes or ())), np.nan)
+    told = np.zeros(rows, dtype=bool)
+    for chunk in predict(model, table):
+        at = chunk.rows - 1
+        told[at] = True
+        said[at] = chunk.decided if number else np.array(model.classes)[chunk.decided.astype(np.int64)]
+        if chunk.probabilities is not None:
+            likely[at] = chunk.probabilities
+    columns = {PREDICTION: pa.array(said, pa.float64() if number else pa.string(), mask=~told)}
+    if model.has_probabilities and model.classes is not None:
+        columns |= {f"probability {name}": pa.array(likely[:, i], mask=~told) for i, name in enumerate(model.classes)}
+    found: T = _like(table, pa.table(columns))
+    return found
+
+
+def _like(table: Any, made: "pa.Table") -> Any:
+    """The same columns as a table of that kind. A pandas index is kept."""
+    library = type(table).__module__.partition(".")[0]
+    if library == "pandas":
+        frame = made.to_pandas()
+        frame.index = table.index
+        return frame
+    if library == "polars":
+        import polars
+
+        return polars.from_arrow(made)
+    return made

@@ -1,0 +1,54 @@
+"""Whose a row is: the column that says it, and how many rows a person may have. It never becomes a feature."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from sottovoce.errors import InputError, expect
+from sottovoce.files.schema.cells import Cells, check_word
+from sottovoce.files.schema.findings import Finding, Findings
+from sottovoce.privacy.unit import MOST_ROWS, Unit
+from sottovoce.problem.people import SURPLUS, Surplus
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """People instead of rows are protected.
+
+    Args:
+        column: names the person of every row, by any text; equal texts are one person. It is read and compared, never
+            encoded, kept or sent. A row without one is refused: nobody could tell whose it is.
+        rows: k, the most rows of a person that are learnt from, at each site. The noise grows with it.
+        surplus: what becomes of a person with more: "refuse" the file, or "drop" all but their first k rows, in the
+            order of the file. Whose rows are kept depends on nobody else.
+    """
+
+    column: str
+    rows: int
+    surplus: Surplus = "refuse"
+
+    def __post_init__(self) -> None:
+        check_word("person.column", self.column)
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise InputError(
+                f"Expected person.rows from 1 to {MOST_ROWS}, got rows={self.rows}. Say how many rows of a person may "
+                "be learnt from, or leave [person] out to protect single rows."
+            )
+        expect(self.surplus in SURPLUS, f"person.surplus among {', '.join(SURPLUS)}", surplus=self.surplus)
+
+    def unit(self, sites: int = 1) -> Unit:
+        """What is protected, if a person has rows at so many sites at most."""
+        return Unit(self.rows, sites)
+
+    def findings(self, cells: Cells) -> Findings:
+        """Where it does not say whose the row is."""
+        found: Findings = np.full(len(cells), Finding.FITS, dtype=np.uint8)
+        found[cells.missing()] = Finding.MISSING
+        found[cells.unreadable()] = Finding.NOT_TEXT
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of the schema file."""
+        return {"column": self.column, "rows": self.rows, "surplus": self.surplus}

@@ -1,0 +1,85 @@
+"""Who stands behind which rows: counted, held against what was declared, and cut down to it by a public rule.
+
+Whose a row is never becomes a feature, and is forgotten once rows are with their sites. What is refused here is refused
+on private counts, so it may be said to nobody but whoever holds the rows: before a run, where they are read.
+"""
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.arrays import Ints
+from sottovoce.errors import InputError, expect
+from sottovoce.privacy.unit import Unit
+
+Bools: TypeAlias = NDArray[np.bool_]
+Surplus: TypeAlias = Literal["refuse", "drop"]
+SURPLUS: tuple[Surplus, ...] = get_args(Surplus)
+
+
+def numbered(people: Any) -> Ints:
+    """A number for every person, for each row that of its person: rows are of one person where numbers are equal."""
+    found: Ints = np.unique(np.asarray(people), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return found
+
+
+def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
+    """For each row whether it is among the first `most` of its person, at its site if sites are told.
+
+    Whether a row of one person is kept depends on that person's rows alone: nobody's presence changes what is kept of
+    anybody else.
+    """
+    keys = (people,) if sites is None else (sites, people)
+    # Stable, so that a person's rows stay in the order of the file.
+    order = np.lexsort(keys[::-1])
+    new = np.zeros(len(people), dtype=bool)
+    for key in keys:
+        new[1:] |= key[order][1:] != key[order][:-1]
+    new[:1] = True
+    places = np.arange(len(people))
+    rank = places - np.maximum.accumulate(np.where(new, places, 0))
+    kept: Bools = np.empty(len(people), dtype=bool)
+    kept[order] = rank < most
+    return kept
+
+
+def kept(people: Ints, unit: Unit, surplus: Surplus, sites: Ints | None = None) -> Bools:
+    """Which rows are learnt from: all, if everybody has at most k at a site. Else the first k, or none: refused."""
+    expect(surplus in SURPLUS, f"surplus among {', '.join(SURPLUS)}", surplus=surplus)
+    found = within(people, unit.changed, sites)
+    if surplus == "refuse" and not found.all():
+        raise InputError(
+            f"Expected at most rows={unit.changed} rows of a person at a site, got more of one, first at row "
+            f"{int(np.argmin(found)) + 1} of those that are used. Declare more rows per person, which costs as much "
+            "more noise, or say surplus='drop' to learn from the first ones only."
+        )
+    return found
+
+
+def dealt(people: Ints, nodes: int, order: Ints) -> list[Ints]:
+    """Rows dealt out to nodes, all of a person's to one: people in this order, cut into parts of about as many rows.
+
+    Who shares a node depends on whose rows belong together, and on nothing that a row says.
+    """
+    sizes = np.bincount(people)
+    count = len(sizes)
+    expect(count >= nodes, "at least as many people as nodes", people=count, nodes=nodes)
+    ends = np.cumsum(sizes[order])
+    cuts = np.searchsorted(ends, len(people) * np.arange(1, nodes) / nodes) + 1
+    # Every node gets somebody: each cut at least one person behind the last, and with enough people left.
+    cuts = np.minimum(np.maximum.accumulate(cuts - np.arange(1, nodes)), count - nodes) + np.arange(1, nodes)
+    node = np.empty(count, dtype=np.int64)
+    node[order] = np.searchsorted(cuts, np.arange(count), side="right")
+    return [np.flatnonzero(node[people] == i) for i in range(nodes)]
+
+
+def expect_within(people: Ints, sites: Ints, unit: Unit) -> None:
+    """Refuse rows of people who have more of them at a site, or are at more sites, than the unit says."""
+    kept(people, unit, "refuse", sites)
+    pairs = np.unique(np.stack([people, sites]), axis=1)
+    if int(np.bincount(pairs[0]).max(initial=0)) > unit.sites:
+        raise InputError(
+            f"Expected people at no more than sites={unit.sites} sites, got one at more. Declare more sites per "
+            "person, which costs more noise, or take such people's rows out at all sites but as many as that."
+        )

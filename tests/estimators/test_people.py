@@ -1,0 +1,119 @@
+"""`groups=`: estimators that protect people."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, cross_val_score
+
+from sottovoce.algorithms import DVP, IPADMM
+from sottovoce.errors import InputError, PrivacyError, UnsupportedError
+from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch
+from sottovoce.privacy import ROW, BudgetAccountant, Unit
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(600, 3)) / 4
+Y = np.where(X @ [3.0, -2.0, 1.0] + 0.3 * rng.normal(size=600) > 0, 1, -1)
+WHO = np.arange(600) // 3  # three rows each
+KNOWN = {"epsilon": 5.0, "delta": 1e-5, "data_norm": 1.0, "classes": [-1, 1]}
+
+
+def made(kind=PrivateLogisticRegression, **more):
+    return kind(**{**KNOWN, "rows_per_person": 3, **more})
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
+def test_people_are_protected_and_take_more_noise(kind):
+    model = made(kind).fit(X, Y, groups=WHO)
+    rows = kind(**KNOWN).fit(X, Y)
+    assert model.privacy_.unit == Unit(3)
+    assert rows.privacy_.unit == ROW
+    assert model.privacy_.epsilon <= 5.0
+    assert "every person" in model.privacy_.prose()
+    assert model.to_model().privacy.unit == Unit(3)
+    assert clone(model).rows_per_person == 3
+
+
+def test_regression_and_other_kinds_of_names():
+    names = np.array([f"p{i}" for i in WHO])
+    model = PrivateRobustRegressor(epsilon=5.0, delta=1e-5, data_norm=1.0, y_bounds=(-1, 1), rows_per_person=3)
+    assert model.fit(X, Y.astype(float), groups=names).privacy_.unit == Unit(3)
+    mixed = np.array([int(i) if i % 2 else f"p{i}" for i in WHO], dtype=object)
+    assert made().fit(X, Y, groups=mixed).privacy_.unit == Unit(3)
+    same = np.array([1 if i % 2 else 1.0 for i in range(600)], dtype=object)  # one person: 1 == 1.0
+    with pytest.raises(InputError, match="at most rows=3 rows of a person"):
+        made().fit(X, Y, groups=same)
+
+
+def test_the_surplus_is_refused_or_dropped():
+    with pytest.raises(InputError, match=r"at most rows=2 rows.*surplus='drop'"):
+        made(rows_per_person=2).fit(X, Y, groups=WHO)
+    model = made(rows_per_person=2, surplus="drop").fit(X, Y, groups=WHO)
+    assert sum(model.site_rows_) == 400
+
+
+def test_people_stay_together_or_are_at_as_many_sites_as_is_said():
+    model = made(sites=4).fit(X, Y, groups=WHO)
+    assert len(model.site_rows_) == 4
+    assert all(rows % 3 == 0 for rows in model.site_rows_)
+    sites = np.arange(600) % 3
+    with pytest.raises(InputError, match="no more than sites=1 sites"):
+        made(rows_per_person=1).fit(X, Y, sites=sites, groups=WHO)
+    model = made(rows_per_person=1, sites_per_person=3).fit(X, Y, sites=sites, groups=WHO)
+    assert model.privacy_.unit == Unit(1, 3)
+
+
+def test_one_without_the_other_is_refused():
+    with pytest.raises(InputError, match=r"groups in fit together with rows_per_person, or neither, got.*no groups"):
+        made().fit(X, Y)
+    with pytest.raises(InputError, match="rows_per_person=None and groups"):
+        made(rows_per_person=None).fit(X, Y, groups=WHO)
+    for bad in (0, -3):
+        with pytest.raises(InputError, match="rows per person from 1"):
+            made(rows_per_person=bad).fit(X, Y, groups=WHO)
+    with pytest.raises(InputError, match="a group for every row"):
+        made().fit(X, Y, groups=np.where(WHO == 5, np.nan, WHO))
+    with pytest.raises(UnsupportedError, match="DVP: its noise in the objective"):
+        made(algorithm=DVP(rounds=3)).fit(X, Y, groups=WHO)
+    with pytest.raises(UnsupportedError, match="a batch may draw several"):
+        made(algorithm=IPADMM(rounds=3, diameter=1.0, batch_size=10)).fit(X, Y, groups=WHO)
+
+
+def test_a_budget_of_people_is_charged_for_people():
+    with BudgetAccountant(6.0, 1e-5, unit=Unit(3)) as budget:
+        made().fit(X, Y, groups=WHO)
+        with pytest.raises(PrivacyError, match="as this budget does"):
+            PrivateLogisticRegression(**{**KNOWN, "epsilon": 0.1}).fit(X, Y)
+    assert len(budget) == 1
+
+
+def test_a_search_scores_people_with_noise_for_people():
+    search = PrivateSearch(made(), {"lam": [1e-4, 1e-2]}, epsilon=8.0, delta=1e-5, runs=2.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.fit(X, Y, groups=WHO)
+    assert search.privacy_.unit == Unit(3)
+    assert search.best_estimator_.privacy_.unit == Unit(3)
+    drawn = []
+
+    class Random:
+        def normalvariate(self, _, spread):
+            drawn.append(spread)
+            return 0.0
+
+        def random(self):
+            return 0.5
+
+    costs = search._costs(1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search._run({"lam": 1e-4}, costs, 1, Random(), (X, Y, None, WHO), Unit(3))
+    assert drawn == [3 * costs.score_sigma]
+    with pytest.raises(InputError, match="candidates for parameters among"):
+        PrivateSearch(made(), {"rows_per_person": [1, 3]}, delta=1e-5).fit(X, Y, groups=WHO)
+
+
+def test_scikit_learn_passes_groups_to_splitters_as_ever():
+    scores = cross_val_score(PrivateLogisticRegression(**KNOWN), X, Y, cv=GroupKFold(3), groups=WHO)
+    assert scores.min() > 0.6

@@ -1,0 +1,153 @@
+"""Exported graphs say what the model says, on whatever a file may hold."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import sottovoce as sv
+from schema.samples import SCHEMA
+from sottovoce.errors import InputError, UnsupportedError
+from sottovoce.files.models import Model
+from sottovoce.files.models.onnx_graph import to_onnx
+from sottovoce.files.schema import Schema, files
+from sottovoce.problem.losses import Huber, Logistic, SmoothedHinge, Softmax
+
+rng = np.random.default_rng(0)
+CLINIC = Schema.loads(SCHEMA)
+PRIVACY = sv.simulate(
+    sv.MaskedNewton(rounds=2), sv.Sites([np.zeros((9, 1))], [np.ones(9)]), sv.graphs.complete(1), seed=0
+).privacy
+
+
+def model_of(schema=CLINIC, loss=None, classes=("well", "ill"), d=None, offset=0.0):
+    loss = Logistic() if loss is None else loss
+    names = schema.feature_names if schema is not None else tuple(f"x{i}" for i in range(d))
+    weights = rng.normal(size=(len(names), loss.outputs))
+    return Model(weights, loss, names, classes, PRIVACY, schema, offset=offset)
+
+
+def run(made, feed):
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, feed), strict=True))
+
+
+def cells(rows=400):
+    """Texts as a file may have them: usual ones, odd ones, missing ones."""
+    draw = rng.choice
+    return {
+        "age": draw(["50", "0", "100", "-3", "1e9", "37.25", "", "NA", "?"], rows),
+        "dose": draw(["0", "-10", "10", "99", "2.5", "", "NA"], rows),
+        "pressure": draw(["50", "99.999", "100", "120", "139", "140", "250", "", "?"], rows),
+        "ward": draw(["north", "south", "east", "west wing", "", "NA"], rows),
+        "blood": draw(["A", "B", "AB", "0", "", "Z"], rows, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.1]),
+        "smoker": draw(["yes", "no", "1", "0", "maybe", ""], rows),
+    }
+
+
+def fed(columns, schema):
+    """The same cells as a graph takes them."""
+    feed = {}
+    for column in schema.columns:
+        texts = columns[column.name]
+        if column.kind() == "numeric":
+            numbers = [np.nan if t in schema.missing_values else float(t) for t in texts]
+            feed[column.name] = np.array(numbers)[:, None]
+        else:
+            feed[column.name] = np.array(texts, dtype=object)[:, None]
+    return feed
+
+
+def encoded_one_by_one(columns, schema, tmp_path):
+    """Row by row through a file: features, or None where the file is refused or the row dropped."""
+    path, found = tmp_path / "row.csv", []
+    names = list(columns)
+    for row in zip(*columns.values(), strict=True):
+        path.write_text(",".join(names) + "\n" + ",".join(row) + "\n")
+        try:
+            chunks = list(files.encode_features(path, schema))
+        except InputError:
+            chunks = []
+        found.append(chunks[0].features.toarray()[0] if chunks and chunks[0].features.shape[0] else None)
+    return found
+
+
+@pytest.mark.parametrize("row_norm", ["bound", 1.2])
+@pytest.mark.parametrize(
+    ("loss", "classes"),
+    [
+        (Logistic(), ("well", "ill")),
+        (SmoothedHinge(), ("well", "ill")),
+        (Softmax(3), ("a", "b", "c")),
+        (Huber(0.5), None),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_raw_columns_go_in_and_the_model_s_answers_come_out(loss, classes, row_norm, tmp_path):
+    schema = replace(CLINIC, row_norm=row_norm)
+    model = model_of(schema, loss, classes, offset=3.0 if classes is None else 0.0)
+    columns = cells()
+    found, rows = run(to_onnx(model), fed(columns, schema)), encoded_one_by_one(columns, schema, tmp_path)
+    used = np.array([row is not None for row in rows])
+    assert 50 < used.sum() < 350
+    assert np.array_equal(found["valid"], used)
+    features = np.array([row for row in rows if row is not None])
+    np.testing.assert_allclose(found["scores"][used], model.outputs(features), rtol=1e-12, atol=1e-12)
+    assert np.isnan(found["scores"][~used]).all()
+    if classes is None:
+        assert set(found) == {"scores", "valid"}
+        return
+    said = [classes[int(i)] for i in model.decide(features)]
+    assert found["label"][used].tolist() == said
+    assert set(found["label"][~used].tolist()) == {""}
+    assert ("probabilities" in found) == model.has_probabilities
+    if model.has_probabilities:
+        np.testing.assert_allclose(found["probabilities"][used], model.probabilities(features), rtol=1e-12, atol=1e-12)
+
+
+def test_a_matrix_goes_in_where_there_is_no_schema_or_it_is_asked_for():
+    model = model_of(None, d=4)
+    x = rng.normal(size=(50, 4))
+    found = run(to_onnx(model), {"features": x})
+    np.testing.assert_allclose(found["probabilities"], model.probabilities(x), rtol=1e-12)
+    assert found["label"].tolist() == [("well", "ill")[int(i)] for i in model.decide(x)]
+    own = model_of()
+    x = rng.normal(size=(7, own.d))
+    np.testing.assert_allclose(run(to_onnx(own, "features"), {"features": x})["scores"], own.outputs(x), rtol=1e-12)
+
+
+def test_the_promise_goes_along(tmp_path):
+    model = model_of()
+    onnx.save(to_onnx(model), tmp_path / "m.onnx")
+    props = {p.key: p.value for p in onnx.load(tmp_path / "m.onnx").metadata_props}
+    assert props["privacy"] == model.privacy.prose()
+    assert props["unit"] == model.privacy.unit.words
+    assert float(props["epsilon"]) == model.privacy.promised
+    assert props["features"].split("\n") == list(model.names)
+
+
+DATES = """
+[label]
+column = "ill"
+classes = ["no", "yes"]
+[[columns]]
+name = "born"
+kind = "age"
+on = "2025-01-31"
+bounds = [0, 100]
+scale = "unit"
+"""
+
+
+def test_what_no_graph_can_do_is_refused_by_name():
+    dates = Schema.loads(DATES)
+    with pytest.raises(UnsupportedError, match=r"dates in column 'born'. Use inputs='features'"):
+        to_onnx(model_of(dates), "columns")
+    assert [i.name for i in to_onnx(model_of(dates)).graph.input] == ["features"]
+    with pytest.raises(UnsupportedError, match="no schema"):
+        to_onnx(model_of(None, d=2), "columns")
+    with pytest.raises(InputError, match="inputs among columns, features"):
+        to_onnx(model_of(), "rows")
