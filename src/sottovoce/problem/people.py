@@ -4,14 +4,16 @@ Whose a row is never becomes a feature, and is forgotten once rows are with thei
 on private counts, so it may be said to nobody but whoever holds the rows: before a run, where they are read.
 """
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.arrays import Ints
 from sottovoce.errors import InputError, expect
-from sottovoce.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from sottovoce.privacy.unit import Unit  # the room behind it is heavy, and schemas are read early
 
 Bools: TypeAlias = NDArray[np.bool_]
 Surplus: TypeAlias = Literal["refuse", "drop"]
@@ -44,7 +46,7 @@ def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
     return kept
 
 
-def kept(people: Ints, unit: Unit, surplus: Surplus, sites: Ints | None = None) -> Bools:
+def kept(people: Ints, unit: "Unit", surplus: Surplus, sites: Ints | None = None) -> Bools:
     """Which rows are learnt from: all, if everybody has at most k at a site. Else the first k, or none: refused."""
     expect(surplus in SURPLUS, f"surplus among {', '.join(SURPLUS)}", surplus=surplus)
     found = within(people, unit.changed, sites)
@@ -74,7 +76,7 @@ def dealt(people: Ints, nodes: int, order: Ints) -> list[Ints]:
     return [np.flatnonzero(node[people] == i) for i in range(nodes)]
 
 
-def expect_within(people: Ints, sites: Ints, unit: Unit) -> None:
+def expect_within(people: Ints, sites: Ints, unit: "Unit") -> None:
     """Refuse rows of people who have more of them at a site, or are at more sites, than the unit says."""
     kept(people, unit, "refuse", sites)
     pairs = np.unique(np.stack([people, sites]), axis=1)

@@ -1,15 +1,19 @@
 """Whose a row is: the column that says it, and how many rows a person may have. It never becomes a feature."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells, check_word
 from sottovoce.files.schema.findings import Finding, Findings
-from sottovoce.privacy.unit import MOST_ROWS, Unit
 from sottovoce.problem.people import SURPLUS, Surplus
+
+if TYPE_CHECKING:
+    from sottovoce.privacy.unit import Unit
+
+MOST_ROWS = 10**6  # of a person
 
 
 @final
@@ -38,8 +42,10 @@ class Person:
             )
         expect(self.surplus in SURPLUS, f"person.surplus among {', '.join(SURPLUS)}", surplus=self.surplus)
 
-    def unit(self, sites: int = 1) -> Unit:
+    def unit(self, sites: int = 1) -> "Unit":
         """What is protected, if a person has rows at so many sites at most."""
+        from sottovoce.privacy.unit import Unit  # heavy, and not needed to read a schema
+
         return Unit(self.rows, sites)
 
     def findings(self, cells: Cells) -> Findings:

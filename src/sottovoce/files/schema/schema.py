@@ -16,7 +16,7 @@ from functools import cached_property
 from hashlib import sha256
 from math import inf, sqrt
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect, naming
@@ -26,7 +26,9 @@ from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.form import USUAL, FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label
 from sottovoce.files.schema.person import Person
-from sottovoce.privacy.unit import ROW, Unit
+
+if TYPE_CHECKING:
+    from sottovoce.privacy.unit import Unit
 
 RowNorm: TypeAlias = float | Literal["bound"]
 MOST_FEATURES = 1_000_000
@@ -141,8 +143,10 @@ class Schema:
         return self.label.classes if isinstance(self.label, ClassLabel) else None
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> "Unit":
         """What is protected by rows that are read with it: people at one site, if it names them, or rows."""
+        from sottovoce.privacy.unit import ROW  # heavy, and not needed to read a schema
+
         return ROW if self.person is None else self.person.unit()
 
     def digest(self) -> str:
