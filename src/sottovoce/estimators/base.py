@@ -189,7 +189,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def _inferred(self, solved: Solved, scale: Scale) -> "Inference | None":
         """The coefficients with standard errors, if they were asked for."""
-        from sottovoce.files.models.inference import INTERCEPT, by_unit, inferred
+        from sottovoce.files.models.inference import CUT, INTERCEPT, by_unit, inferred
 
         if not solved.result.evidence:
             return None
@@ -197,7 +197,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         matrix, names = by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
-        return inferred(solved.algorithm, solved.result.evidence[0], names, matrix)
+        return inferred(solved.algorithm, solved.result.evidence[0], names, matrix, (CUT,))
 
     def summary(self) -> "Inference":
         """The coefficients with standard errors that hold the privacy noise, intervals, z, p and odds ratios; printed,

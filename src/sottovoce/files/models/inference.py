@@ -17,6 +17,7 @@ from scipy import special
 
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.algorithms.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
+from sottovoce.algorithms.masked import KINDS
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
 
@@ -30,6 +31,7 @@ ERRORS = (
 TAKEN_AT_ITS_WORD = (
     "The model is taken at its word: where the log-odds are not linear in these columns, errors are somewhat off."
 )
+CUT = "Rows longer than data_norm were scaled down to it; the coefficients are those of the rows that were learnt from."
 _COLUMNS = ("name", "identified", *NUMBERS)
 _WIDTH = 100
 
@@ -144,10 +146,11 @@ def tabulate(
     return Inference(family, rows, lines, budget, figures, notes=notes)
 
 
-def inferred(algorithm: MaskedNewton, evidence: Evidence, names: tuple[str, ...], contrasts: Floats) -> Inference:
+def inferred(
+    algorithm: MaskedNewton, evidence: Evidence, names: tuple[str, ...], contrasts: Floats, notes: tuple[str, ...] = ()
+) -> Inference:
     """The table of one run of masked sums. `contrasts` turns what was learnt into what is named."""
-    notes = (ERRORS, TAKEN_AT_ITS_WORD)
-    found = infer(evidence, contrasts)
+    found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD, *notes)
     return tabulate(found, names, algorithm.loss.name, evidence.rows, algorithm.split, notes=notes)
 
 
@@ -177,7 +180,9 @@ _RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}
 
 
 def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
-    parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in table.budget.items())
+    order = [*KINDS.values()]  # a file has lost it
+    dealt = sorted(table.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
+    parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
     known = len(table.lines) - len(table.unidentified)
     heading = {**about, "Rows": f"{table.rows:,}", "Identified": f"{known} of {len(table.lines)}", "Budget": parts}
     yield _TITLES.get(table.family, table.family).center(_WIDTH).rstrip()
