@@ -24,19 +24,22 @@ from sottovoce.problem.evaluation import auc, average_precision
 from sottovoce.tally import Terms, evaluate, question_for
 
 POPULATION, DELTA = 1_000_000, 1e-5
-# rows, epsilon, sites and colluding, share of positive rows, spread of log-odds, how far the model overstates them
+# rows, epsilon, sites and colluding, share of positive rows, spread of log-odds, how far the model overstates them, and
+# of what log-odds are multiples (0: of nothing)
 CASES = [
-    (500, 1.0, 1, 0, 0.4, 2.0, 1.0),
-    (1_000, 1.0, 1, 0, 0.4, 1.0, 0.5),
-    (5_000, 0.5, 5, 2, 0.25, 2.0, 1.0),
-    (5_000, 1.0, 1, 0, 0.25, 2.0, 2.0),
-    (5_000, 1.0, 50, 20, 0.1, 1.5, 1.0),
-    (5_000, 1.0, 1, 0, 0.01, 1.5, 1.0),
-    (20_000, 0.1, 1, 0, 0.25, 2.0, 1.0),
-    (45_000, 1.0, 50, 20, 0.25, 2.0, 1.0),
-    (45_000, 4.0, 1, 0, 0.01, 1.5, 1.0),
-    (200_000, 0.5, 1, 0, 0.01, 1.5, 1.0),
-    (200_000, 4.0, 5, 2, 0.25, 1.0, 1.0),
+    (500, 1.0, 1, 0, 0.4, 2.0, 1.0, 0.0),
+    (1_000, 1.0, 1, 0, 0.4, 1.0, 0.5, 0.0),
+    (5_000, 0.5, 5, 2, 0.25, 2.0, 1.0, 0.0),
+    (5_000, 1.0, 1, 0, 0.25, 2.0, 2.0, 0.0),
+    (5_000, 1.0, 50, 20, 0.1, 1.5, 1.0, 0.0),
+    (5_000, 1.0, 1, 0, 0.01, 1.5, 1.0, 0.0),
+    (20_000, 0.1, 1, 0, 0.25, 2.0, 1.0, 0.0),
+    (45_000, 1.0, 50, 20, 0.25, 2.0, 1.0, 0.0),
+    (45_000, 4.0, 1, 0, 0.01, 1.5, 1.0, 0.0),
+    (200_000, 0.5, 1, 0, 0.01, 1.5, 1.0, 0.0),
+    (200_000, 4.0, 5, 2, 0.25, 1.0, 1.0, 0.0),
+    (5_000, 1.0, 1, 0, 0.3, 2.0, 1.0, 2.0),
+    (45_000, 1.0, 1, 0, 0.3, 2.0, 1.0, 2.0),
 ]
 
 
@@ -60,12 +63,13 @@ class Hits:
         }  # fmt: skip
 
 
-def two_classes(share, spread, factor, random):
+def two_classes(share, spread, factor, step, random):
     """Scores and labels of a large population."""
     grid = np.linspace(-8, 8, 4001) * spread
     weights = np.exp(-0.5 * (grid / spread) ** 2)
     middle = brentq(lambda m: weights @ expit(m + grid) / weights.sum() - share, -40, 40)
     odds = middle + spread * random.standard_normal(POPULATION)
+    odds = step * np.round(odds / step) if step else odds
     return factor * odds, np.where(random.random(POPULATION) < expit(odds), 1.0, -1.0)
 
 
@@ -96,8 +100,8 @@ def logit(p):
 
 
 def classes_case(case, repetitions, random):
-    rows, epsilon, sites, colluding, share, spread, factor = case
-    z, labels = two_classes(share, spread, factor, random)
+    rows, epsilon, sites, colluding, share, spread, factor, step = case
+    z, labels = two_classes(share, spread, factor, step, random)
     known, beyond, between = figures_of(z, labels)
     terms = Terms(epsilon=epsilon, delta=DELTA, sites=sites, colluding=colluding)
     question, hits = question_for(losses.Logistic(), rows, terms), defaultdict(Hits)
@@ -154,7 +158,7 @@ def numbers_case(rows, epsilon, repetitions, random):
 
 def run(repetitions, quick):
     random, found = np.random.default_rng(20), []
-    names = ("rows", "epsilon", "sites", "colluding", "share", "spread", "factor")
+    names = ("rows", "epsilon", "sites", "colluding", "share", "spread", "factor", "step")
     for case in CASES[1:2] if quick else CASES:
         started = time.perf_counter()
         result = classes_case(case, repetitions, random)
@@ -176,15 +180,52 @@ def tell(case, seconds):
         print(f"    {name:34s} {told}")
 
 
+SHOWN = ("accuracy", "auc", "average_precision", "recall", "precision", "ROC, true positive rate", "calibration")
+PAGE = Path(__file__).parents[1] / "docs" / "proofs" / "evaluation.md"
+BEGIN, END = "<!-- coverage -->", "<!-- /coverage -->"
+
+
+def page_table(found):
+    """The lines of docs/proofs/evaluation.md: coverage and, in brackets, the median width."""
+    names = ["accuracy", "AUC", "average precision", "recall", "precision", "ROC", "calibration"]
+    lines = ["| rows, positive | ε, sites (colluding) | " + " | ".join(names) + " |", "| --- " * (2 + len(names)) + "|"]
+    for case in found["cases"]:
+        if case["kind"] == "two classes":
+            ties = ", scores in steps of 2" if case["step"] else ""
+            about = f"{case['rows']:,}, {100 * case['share']:g} %{ties}"
+            price = f"{case['epsilon']:g}, {case['sites']} ({case['colluding']})"
+            lines.append(f"| {about} | {price} | " + " | ".join(cell(case["figures"][name]) for name in SHOWN) + " |")
+    lines += ["", "| | rows, ε | figures |", "| --- | --- | --- |"]
+    for case in found["cases"]:
+        if case["kind"] != "two classes":
+            told = ", ".join(f"{name.replace('_', ' ')} {cell(one)}" for name, one in case["figures"].items())
+            lines.append(f"| {case['kind']} | {case['rows']:,}, {case['epsilon']:g} | {told} |")
+    return "\n".join(lines)
+
+
+def cell(one):
+    return f"{100 * one['coverage']:.1f} % ({one['median_width']:.2g})" if one["told"] > 0.5 else "–"
+
+
+def write_page(found):
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    text = f"{before}{BEGIN}\n\n{page_table(found)}\n\n{END}{after}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
 def main(arguments=None):
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--quick", action="store_true", help="a smoke test: few cases, few repetitions")
     options.add_argument("--repetitions", type=int, default=500)
     options.add_argument("--out", type=Path)
+    options.add_argument("--page", action="store_true", help="write the table of docs/proofs/evaluation.md")
     given = options.parse_args(arguments)
     found = run(20 if given.quick else given.repetitions, given.quick)
     if given.out is not None:
         given.out.write_text(json.dumps(found, indent=1) + "\n")
+    if given.page:
+        write_page(found)
     return 0
 
 

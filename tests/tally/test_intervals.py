@@ -87,6 +87,16 @@ def test_auc_knows_the_order_within_bins(bins):
     assert exact(TwoClasses(200_000, bins), z, labels).figures["auc"].value == pytest.approx(true, abs=0.02 / bins)
 
 
+def test_rows_of_one_score_have_no_order():
+    """As scikit-learn has it: a tie is half a win, and all rows of one score are called at one threshold."""
+    z, labels = scored(60_000)
+    z = 2 * np.round(z / 2)
+    found = exact(TwoClasses(60_000, 14), z, labels).figures
+    assert found["auc"].value == pytest.approx(metrics.roc_auc_score(labels > 0, z[:, 0]), abs=1e-3)
+    expected = metrics.average_precision_score(labels > 0, z[:, 0])
+    assert found["average_precision"].value == pytest.approx(expected, abs=1e-3)
+
+
 def test_the_spread_of_auc_is_that_of_other_samples():
     own = [exact(TwoClasses(2000, 12), *scored(2000, seed)).figures["auc"] for seed in range(300)]
     spread = np.std([one.value for one in own])

@@ -143,7 +143,7 @@ def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: di
     out, budget = asked["out"], asked["budget"]
     if out is not None:
         check_new(out)
-    if budget is None:
+    if budget is None and not json:
         output.note(_ADDS_UP)
     nodes = 1 if asked["nodes"] is None else asked["nodes"]
     found = apply.evaluate_privately(

@@ -32,6 +32,7 @@ class PrivateEvaluation:
         threshold: from which probability on, or score where there is none, the second of two classes is decided for.
         answer: figures and curves with 95 % intervals.
         privacy: the guarantee of the evaluation alone; that of the model is with the model.
+        model: a digest of the model's weights, so that nobody takes it for another's; None where nobody gave one.
     """
 
     rows: int
@@ -39,18 +40,20 @@ class PrivateEvaluation:
     threshold: float | None
     answer: Answer
     privacy: PrivacyStatement
+    model: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         names = None if self.classes is None else list(self.classes)
         about = {"format": FORMAT, "rows": self.rows, "classes": names, "threshold": self.threshold}
+        about |= {"model": self.model}
         return {**about, "answer": asdict(self.answer), "privacy": self.privacy.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Any) -> "PrivateEvaluation":
         """The inverse, for data from a stranger: types are checked, and the guarantee is priced anew."""
         expect(isinstance(data, dict), "an evaluation as a JSON object", data=type(data).__name__)
-        fields = ("format", "rows", "classes", "threshold", "answer", "privacy")
+        fields = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
         check_keys(data, fields, fields, "a private evaluation")
         expect(data["format"] == FORMAT, f"format {FORMAT!r}", format=data["format"])
         return cls(
@@ -59,6 +62,7 @@ class PrivateEvaluation:
             threshold=typed("threshold", data["threshold"], float | None),
             answer=read(Answer, data["answer"], "the answer of an evaluation"),
             privacy=PrivacyStatement.from_dict(data["privacy"]),
+            model=typed("model", data["model"], str | None),
         )
 
     def save(self, path: Path | str) -> None:

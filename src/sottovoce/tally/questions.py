@@ -35,6 +35,7 @@ SPREAD = 40.0  # times as far out, narrow cells are about as many times as wide
 SHARPEST = 12  # errors of less than 2^-12 of the label's width are placed together
 NARROW = 16  # cells of exchange 1 for each bin of exchange 2
 IN_RARE = 4  # bins, at least, that rows of a rare class should fill if they had the highest scores
+IN_LAST = 4  # narrower bins, at least, in place of the one at that end
 ABOVE_NOISE = 16  # times the noise of a count are the rows of a bin, before it is cut into narrower ones
 GROUPS = 10  # of a calibration curve
 FEWEST, MOST = 4, 256  # bins
@@ -181,6 +182,17 @@ def _inside(borders: Floats) -> Floats:
     return np.concatenate((borders[:1], (borders[1:] + borders[:-1]) / 2, borders[-1:]))
 
 
+def _mixed(borders: Floats, placed: Placed) -> Floats:
+    """Of every bin, how far its rows have different scores: twice the chance that two of them are in different narrow
+    cells, at most 1; 0 where all have one score.
+    """
+    bins = np.concatenate(([0], _cell(placed.edges, borders)))
+    rows, pairs = (np.bincount(bins, weights=placed.likely**power) for power in (1, 2))
+    same = np.divide(pairs, rows**2, out=np.ones_like(rows), where=rows > 0)
+    mixed: Floats = np.minimum(2 * (1 - same), 1.0)
+    return mixed
+
+
 def _predicted(borders: Floats, likely: Floats, low: float, high: float) -> float:
     """The mean probability of rows with log-odds between two borders, by the narrow cells there."""
     inside = _inside(borders)
@@ -254,7 +266,7 @@ class TwoClasses(Question):
         likely = nearest_counts(noisy, self.rows)
         chance = special.expit(_inside(self.borders)) if self.odds else _inside(self.borders) >= 0
         share = float(likely @ chance) / self.rows
-        wanted = IN_RARE / (max(min(share, 1 - share), 1e-3) * self.bins)
+        wanted = max(IN_RARE / (max(min(share, 1 - share), 1e-3) * self.bins), IN_LAST)
         bearable = self.rows / (self.bins * ABOVE_NOISE * max(self.noise, 1.0))
         times = min(ceil(log2(max(wanted, 1.0))), floor(log2(max(bearable, 1.0))))
         ends = 0.5 ** np.arange(1, times + 1) / self.bins
@@ -276,7 +288,7 @@ class TwoClasses(Question):
 
     def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
         """Accuracy and its kin at the threshold, AUC, average precision, ROC and calibration."""
-        cells = Cells(noisy, std, self.rows)
+        cells, mixed = Cells(noisy, std, self.rows), _mixed(self.borders, placed)
         positive = np.tile([0.0, 1.0], len(noisy) // 2)
         bins, at = np.arange(len(noisy)) // 2, int(np.searchsorted(placed.edges, self.threshold)) + 1
         called = (bins >= at).astype(np.float64)
@@ -286,8 +298,12 @@ class TwoClasses(Question):
         figures = {
             "accuracy": cells.share(right, everyone),
             "majority": prevalence if rarer is not positive else cells.share(1 - positive, everyone),
-            "auc": curves.auc(cells),
-            "average_precision": curves.average_precision(cells if rarer is positive else self._turned(cells)),
+            "auc": curves.auc(cells, mixed),
+            "average_precision": (
+                curves.average_precision(cells, mixed)
+                if rarer is positive
+                else curves.average_precision(self._turned(cells), mixed[::-1])
+            ),
             "recall": cells.share(called * positive, positive),
             "precision": cells.share(called * positive, called),
             "specificity": cells.share((1 - called) * (1 - positive), 1 - positive),

@@ -5,6 +5,7 @@ larger than memory.
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -169,13 +170,19 @@ def evaluate_privately(
     rows = len(data.labels)
     chosen = default_delta(max(rows, 1)) if delta is None else delta
     label = schema.label
-    return tally.evaluate_privately(
+    found = tally.evaluate_privately(
         model.loss, model.outputs(data.features), data.labels,
         Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding),
         classes=model.classes, reach=float(schema.data_norm * np.linalg.norm(model.weights)), threshold=threshold,
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),
     )  # fmt: skip
+    return replace(found, model=weights_digest(model))
+
+
+def weights_digest(model: Model) -> str:
+    """Which model it is, by its weights: hexadecimal."""
+    return sha256(np.ascontiguousarray(model.weights, dtype="<f8").tobytes()).hexdigest()
 
 
 def _learnt_from(model: Model) -> int | None:
