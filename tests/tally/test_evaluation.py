@@ -103,4 +103,5 @@ def test_no_evaluation_at_all(tmp_path, text):
 
 def test_rows_that_it_may_have_been_learnt_from_are_named():
     assert any("flatter" in note for note in found(500).privacy.notes)
-    assert not any("flatter" in note for note in found(501).privacy.notes)
+    assert any("flatter" in note for note in found(497).privacy.notes)  # some were left over when they were dealt out
+    assert not any("flatter" in note for note in found(550).privacy.notes)

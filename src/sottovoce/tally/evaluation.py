@@ -167,10 +167,12 @@ def evaluate_privately(
 
 
 def _flattered(learnt: int | None, rows: int) -> tuple[str, ...]:
-    """A remark where the model was learnt from just as many rows. Their number is all that is compared."""
-    if learnt != rows:
+    """A remark where the model was learnt from about as many rows: some may be left over when rows are dealt out. Their
+    number is all that is compared.
+    """
+    if learnt is None or abs(learnt - rows) > rows // 100:
         return ()
     return (
-        f"The model was learnt from {rows} rows, as many as it was evaluated on: they are probably the same, and then "
-        "these figures flatter it.",
+        f"The model was learnt from {learnt} rows, about as many as the {rows} that it was evaluated on: if they are "
+        "the same, these figures flatter it.",
     )
