@@ -4,6 +4,7 @@ from . import algorithms as algorithms
 from . import estimators as estimators
 from . import plan as plan
 from . import privacy as privacy
+from . import tally as tally
 from .algorithms import ADMM as ADMM
 from .algorithms import DPADMM as DPADMM
 from .algorithms import DPDSGD as DPDSGD

@@ -24,7 +24,7 @@ LAYERS = [
     ("problem.problem",),
     ("oracle",),
     ("algorithms",),
-    ("simulation",),
+    ("simulation", "tally"),
     ("federation",),
     ("plan", "files.models"),
     ("estimators", "studies"),

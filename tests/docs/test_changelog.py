@@ -11,6 +11,7 @@ from sottovoce.federation.transport import wire
 from sottovoce.files.models import model
 from sottovoce.files.schema import parse
 from sottovoce.privacy.books import budget, store
+from sottovoce.tally import evaluation
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -22,6 +23,7 @@ FORMATS = {
     "budget": budget.VERSION,
     "model": model.FORMAT,
     "schema": parse.VERSION,
+    "evaluation": evaluation.FORMAT,
 }
 
 

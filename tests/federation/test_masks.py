@@ -22,14 +22,12 @@ from sottovoce.federation.site import masks as module
 from sottovoce.federation.site.letters import Heading, Sighting, SumWords, read_sum, sum_size
 from sottovoce.federation.site.masks import (
     Context,
-    Grid,
     Masks,
     Past,
     Turn,
     bits,
     expect_turn,
     from_steps,
-    grid_for,
     largest_honest,
     open_sum,
     pair_key,
@@ -37,7 +35,7 @@ from sottovoce.federation.site.masks import (
 from sottovoce.federation.site.stops import SpoiledError
 from sottovoce.federation.transport.wire import BadMessageError, Refusal
 from sottovoce.noise.sampler import discrete_gaussian, keyed
-from sottovoce.noise.secure import on_grid
+from sottovoce.noise.secure import Grid, grid_for, on_grid
 
 SCALE, GRID = 2**30, 2.0**-20
 FRESH = Past()

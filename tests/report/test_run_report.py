@@ -13,10 +13,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from sottovoce.cli import main
 from sottovoce.errors import InputError
+from sottovoce.files.models.apply import weights_digest
 from sottovoce.studies import folder
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.report.run_page import run_page, spending
 from sottovoce.studies.run import train
+from sottovoce.tally import Terms, evaluate_privately
 
 SECTIONS = ("guarantee", "learning", "spending", "sites", "coefficients", "settings")
 BROWSER = next(
@@ -141,3 +143,28 @@ def test_the_promised_epsilon_is_written_where_no_curve_is():
         points = axes.transData.transform(np.column_stack([dense, np.interp(dense, rounds, line.get_ydata())]))
         assert not any(box.contains(*point) for point in points)
         assert box.y1 <= axes.get_window_extent(canvas.get_renderer()).y1  # nor does it leave the axes
+
+
+def test_a_private_evaluation_is_drawn_and_told_apart(run, tmp_path):
+    """From noisy sums: marked as such, with curves and its own guarantee; of another model, it is refused."""
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    model = folder.read(run).model
+    draws = np.random.default_rng(0)
+    z = draws.normal(size=(2000, 1))
+    labels = np.where(draws.random(2000) < 1 / (1 + np.exp(-z[:, 0])), 1.0, -1.0)
+    found = evaluate_privately(model.loss, z, labels, Terms(epsilon=1.0, delta=1e-5), classes=model.classes)
+    replace(found, model=weights_digest(model)).save(copy / "evaluation.json")
+    assert main(["report", str(copy)]) == 0
+    text = (copy / "report.html").read_text()
+    seen = Seen(text)
+    assert "evaluation" in seen.ids
+    assert len(seen.ids) == len(set(seen.ids))
+    assert any(name.startswith("roc-") for name in seen.ids)
+    assert any(name.startswith("calibration-") for name in seen.ids)
+    assert "covered by the guarantee of the evaluation" in text
+    assert "the private evaluation and the settings was read off the rows" in " ".join(text.split())
+    assert "evaluation" not in Seen((run / "report.html").read_text()).ids
+    (copy / "evaluation.json").unlink()
+    found.save(copy / "evaluation.json")  # it does not say whose it is
+    assert main(["report", str(copy)]) == 2

@@ -50,17 +50,68 @@ def _spelt(delimiter: str | None) -> str | None:
     return None if delimiter is None else spelt(delimiter)
 
 
+_PANEL = "Private evaluation"
+
+
 def evaluate(
     model: Annotated[Path, _MODEL],
     file: Annotated[Path, _FILE],
     delimiter: Annotated[str | None, _DELIMITER] = None,
+    private: Annotated[
+        bool,
+        typer.Option("--private", help="From noisy sums over the rows, to be handed on.", rich_help_panel=_PANEL),
+    ] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What the evaluation may cost the rows.", rich_help_panel=_PANEL)
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Left out: 1e-5, or less for many rows.", rich_help_panel=_PANEL)
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(help="Sites whose rows these are together, simulated. Left out: 1.", rich_help_panel=_PANEL),
+    ] = None,
+    colluding: Annotated[
+        int | None, typer.Option(help="Sites that may collude. Left out: fewer than half.", rich_help_panel=_PANEL)
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Of two classes: the probability from which on the second is decided for. Left out: 0.5.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    budget: Annotated[
+        Path | None, typer.Option(help="Charge this budget, before a row is counted.", rich_help_panel=_PANEL)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep it in this new JSON file; RUN/evaluation.json is drawn by sottovoce report RUN.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Say how good a model is on labelled rows. Figures are read off the rows without noise: keep them to yourself."""
+    """Say how good a model is on labelled rows.
+
+    Figures are read off the rows without noise: keep them to yourself. With --private they come from noisy sums, with
+    intervals, and cost the rows an epsilon.
+    """
     from sottovoce.files import models
     from sottovoce.files.models import apply
     from sottovoce.privacy import HOLDER_ONLY
 
+    asked = {
+        "epsilon": epsilon, "delta": delta, "nodes": nodes, "colluding": colluding, "threshold": threshold,
+        "budget": budget, "out": out,
+    }  # fmt: skip
+    if private:
+        _evaluate_privately(models.load(model), file, _spelt(delimiter), asked, json)
+        return
+    given = next((name for name, value in asked.items() if value is not None), None)
+    if given is not None:
+        raise InputError(f"Expected --private with --{given}, got no --private. Add it, or leave --{given} out.")
     loaded = models.load(model)
     found = apply.evaluate(loaded, file, _spelt(delimiter))
     if json:
@@ -69,6 +120,47 @@ def evaluate(
     else:
         _show(loaded, found)
         _tell(loaded)
+
+
+_ADDS_UP = (
+    "Every release from the same rows costs, and costs add up: nobody counts them here. Give the budget of these rows: "
+    "--budget FILE."
+)
+_PRINTED = "Its cost is spent, so the evaluation is printed instead, as JSON: keep what was printed."
+
+
+def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: dict[str, Any], json: bool) -> None:
+    """Charge, count, keep, print: in this order, so that nothing is lost that was paid for."""
+    from sottovoce.cli import evaluation_view, output
+    from sottovoce.cli.budget import charging
+    from sottovoce.files.models import apply
+    from sottovoce.settings.disk import check_new
+
+    if asked["epsilon"] is None:
+        raise InputError(
+            "Expected --epsilon with --private, got none. Say what the evaluation may cost: --epsilon 0.5."
+        )
+    out, budget = asked["out"], asked["budget"]
+    if out is not None:
+        check_new(out)
+    if budget is None and not json:
+        output.note(_ADDS_UP)
+    nodes = 1 if asked["nodes"] is None else asked["nodes"]
+    found = apply.evaluate_privately(
+        model, file, epsilon=asked["epsilon"], delta=asked["delta"], sites=nodes,
+        colluding=asked["colluding"], threshold=asked["threshold"], delimiter=delimiter,
+        charge=None if budget is None else charging(budget),
+    )  # fmt: skip
+    if out is not None:
+        try:
+            found.save(out)
+        except InputError as error:
+            output.print_json(found.to_dict())
+            raise InputError(f"{error} {_PRINTED}") from error
+    if json:
+        output.print_json(found.to_dict())
+    else:
+        evaluation_view.show(found, out)
 
 
 def _promise(model: Any) -> dict[str, Any]:

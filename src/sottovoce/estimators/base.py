@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sottovoce.files.models import Model
     from sottovoce.files.models.inference import Inference
     from sottovoce.files.schema import Schema
+    from sottovoce.tally import PrivateEvaluation
 
 
 class Leak(NamedTuple):
@@ -81,6 +82,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     leaks_: tuple[str, ...]
     n_features_in_: int
     inference_: "Inference | None"
+    site_rows_: tuple[int, ...]
 
     # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
     epsilon: float
@@ -132,6 +134,14 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     def _class_names(self) -> tuple[str, ...] | None:
         """The fitted classes as text; None in regression."""
 
+    @abstractmethod
+    def _known_labels(self, y: Any) -> Floats:
+        """Labels of the fitted kind as the loss takes them, but numbers in their own unit; others are refused."""
+
+    def _label_width(self) -> float | None:
+        """Of the bounds of y in regression."""
+        return None
+
     # -- scikit-learn's methods ---------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None) -> Self:
@@ -150,12 +160,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         forget(self)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
         leaks: list[Leak] = []
-        draws, accountant = draws_of(self.random_state), training.accountant_of(self.accountant)
-        if accountant is None and vars(self).get("_left_behind", False):
-            raise PrivacyError(
-                "Expected an accountant for a second fit, got none: this estimator was pickled within the `with` block "
-                "of a BudgetAccountant, which did not come along. Give it one (accountant=...), or fit a clone."
-            )
+        draws, accountant = draws_of(self.random_state), self._payer("a second fit", "fit a clone")
         unit = self._unit(groups)
         people = None if groups is None else scaling.people_of(groups, len(y))
         if people is not None:
@@ -213,6 +218,41 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             )
         return self.inference_
 
+    def evaluate_privately(
+        self, X: Any, y: Any, *, epsilon: float, delta: float | None = None, threshold: float | None = None,
+        colluding: int | None = None, sites: int = 1,
+    ) -> "PrivateEvaluation":  # fmt: skip
+        """How good the fitted model is on private rows, from noisy sums over them: it may be handed on.
+
+        Args:
+            X: (rows, features), best of rows that it was not fitted on.
+            y: one label for each row, of the classes that it was fitted for; numbers are clipped to their bounds.
+            epsilon: the guarantee of this evaluation, charged to the accountant of the estimator or of the `with` block
+                around. Of rows that it was fitted on, it adds to the cost of the fit.
+            delta: None: 1e-5, and at most 1 / (100 rows).
+            threshold: of two classes: from which probability on the second is decided for; without probabilities, from
+                which decision value on. None: where `predict` decides.
+            colluding: of several sites: how many may collude. None: fewer than half of them, but at least one.
+            sites: whose rows these are together, simulated.
+
+        Formal guarantees: (epsilon, delta)-differentially private for the replacement of one of these rows. Noise is
+        the operating system's, whatever `random_state` says.
+        """
+        from sottovoce import tally
+
+        z = self._outputs(X)
+        z = z if z.ndim > 1 else z[:, None]
+        labels = self._known_labels(column_or_1d(y))
+        check_consistent_length(z, labels)
+        accountant = self._payer("an evaluation", "evaluate a clone that was fitted outside")
+        chosen = default_delta(len(labels)) if delta is None else delta
+        return tally.evaluate_privately(
+            self.loss_, z, labels, tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding),
+            classes=self._class_names(), threshold=threshold, width=self._label_width(),
+            charge=None if accountant is None else lambda statement: accountant.spend(statement.event),
+            learnt=sum(self.site_rows_),
+        )  # fmt: skip
+
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """The fitted model as one that can be saved, checked and applied without scikit-learn.
 
@@ -267,6 +307,16 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _payer(self, what: str, otherwise: str) -> BudgetAccountant | None:
+        """Who is charged, if anybody; refused where somebody was, and was left behind."""
+        accountant = training.accountant_of(self.accountant)
+        if accountant is None and vars(self).get("_left_behind", False):
+            raise PrivacyError(
+                f"Expected an accountant for {what}, got none: this estimator was pickled within the `with` block of a "
+                f"BudgetAccountant, which did not come along. Give it one (accountant=...), or {otherwise}."
+            )
+        return accountant
 
     # -- parts of a fit -----------------------------------------------------------------------------------------------
 

@@ -56,12 +56,12 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         classes = present if self.classes is None else np.unique(np.asarray(self.classes))
         if self.classes is not None:
             expect(len(classes) == len(self.classes), "different classes", classes=self.classes)
-            if not np.isin(present, classes).all():  # the others may be private: they are not quoted
-                raise InputError(f"Expected labels among classes={classes.tolist()}, got others. Declare them, too.")
+            _expect_among(present, classes, "Declare them, too")
         expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=len(classes))
-        loss, numbers = self._loss(len(classes)), np.searchsorted(classes, y).astype(np.float64)
-        labels = 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers
-        return Target(loss, labels, Answers(tuple(map(str, classes.tolist()))), {"classes_": classes})
+        loss = self._loss(len(classes))
+        return Target(
+            loss, _numbered(loss, classes, y), Answers(tuple(map(str, classes.tolist()))), {"classes_": classes}
+        )
 
     def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, Floats]:
         """For several classes the mean over them is taken off: it changes no prediction and carries only noise."""
@@ -72,6 +72,10 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
 
     def _class_names(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.classes_.tolist())
+
+    def _known_labels(self, y: Any) -> Floats:
+        _expect_among(np.unique(y), self.classes_, "Leave those rows out, or fit for all classes")
+        return _numbered(self.loss_, self.classes_, y)
 
     def row_scores(self, X: Any, y: Any) -> Floats:
         """1 where the class is right, else 0. Without noise."""
@@ -87,6 +91,19 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         z = self._outputs(X)  # first: it says so if nothing was fitted yet
         found: NDArray[Any] = self.classes_[self.loss_.decide(z)]
         return found
+
+
+def _expect_among(present: NDArray[Any], classes: NDArray[Any], advice: str) -> None:
+    """Refuse labels that are no class. Which they are may be private: they are not quoted."""
+    if not np.isin(present, classes).all():
+        raise InputError(f"Expected labels among classes={classes.tolist()}, got others. {advice}.")
+
+
+def _numbered(loss: Loss, classes: NDArray[Any], y: Any) -> Floats:
+    """Labels as the loss takes them: -1 and +1, or numbers from 0 on."""
+    numbers = np.searchsorted(classes, y).astype(np.float64)
+    labels: Floats = 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers
+    return labels
 
 
 @final

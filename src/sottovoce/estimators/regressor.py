@@ -77,6 +77,13 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         scores: Floats = 1 - far / max(high - low, np.finfo(np.float64).tiny)
         return scores
 
+    def _known_labels(self, y: Any) -> Floats:
+        return np.clip(np.asarray(y, dtype=np.float64), *self.y_bounds_)
+
+    def _label_width(self) -> float:
+        low, high = self.y_bounds_
+        return high - low
+
     def _class_names(self) -> None:
         return None
 

@@ -27,6 +27,7 @@ test vectors are in tests/noise/test_sampler.py.
 
 import hmac
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TypeAlias, assert_never, final
@@ -48,24 +49,21 @@ _CHUNK = 2**20  # words asked for at once, at most
 Words: TypeAlias = NDArray[np.uint64]
 
 
-@final
-class Stream:
-    """The words of one ChaCha20 key, in order. What was taken does not come again."""
+class WordStream(ABC):
+    """Independent uniform 64-bit words, in order. What was taken does not come again. For one thread."""
 
-    def __init__(self, key: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher
-        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-        # Nonce and counter are 0: every key is used for one stream only, so none can repeat.
-        self._cipher = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+    def __init__(self) -> None:
         self._ahead: Words = np.empty(0, dtype=np.uint64)
+
+    @abstractmethod
+    def _more(self, count: int) -> Words:
+        """That many more."""
 
     def ahead(self, count: int) -> Words:
         """At least the next `count` words. They are not taken."""
         missing = count - len(self._ahead)
         if missing > 0:
-            more = np.frombuffer(self._cipher.update(bytes(8 * missing)), dtype="<u8").astype(np.uint64, copy=False)
-            self._ahead = np.concatenate((self._ahead, more))
+            self._ahead = np.concatenate((self._ahead, self._more(missing)))
         return self._ahead
 
     def take(self, count: int) -> Words:
@@ -73,6 +71,22 @@ class Stream:
         taken = self.ahead(count)[:count]
         self._ahead = self._ahead[count:]
         return taken
+
+
+@final
+class Stream(WordStream):
+    """The words of one ChaCha20 key."""
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+        super().__init__()
+        # Nonce and counter are 0: every key is used for one stream only, so none can repeat.
+        self._cipher = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    def _more(self, count: int) -> Words:
+        return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8").astype(np.uint64, copy=False)
 
 
 def keyed(key: bytes) -> Callable[[bytes], Stream]:
@@ -113,7 +127,7 @@ def _field(field: bytes | str | int | float) -> bytes:
     return kind + struct.pack("<Q", len(value)) + value
 
 
-def discrete_gaussian(stream: Stream, scale: int, count: int) -> Ints:
+def discrete_gaussian(stream: WordStream, scale: int, count: int) -> Ints:
     """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly.
 
     Args:

@@ -19,7 +19,7 @@ than a continuous one is `SecureNoise.divergence`. Proofs: docs/proofs/discrete-
 from collections.abc import Callable
 from hashlib import sha256
 from math import ceil, frexp, ldexp, sqrt
-from typing import NoReturn, final
+from typing import NamedTuple, NoReturn, final
 
 import numpy as np
 
@@ -198,6 +198,42 @@ def finest_grid(std: float, bits: int) -> float:
     """The largest power of two of which 2^bits are at most `std`."""
     expect(1e-200 < std < 1e200, "noise of a standard deviation between 1e-200 and 1e200", std=std)
     return ldexp(1.0, frexp(std)[1] - 1 - bits)
+
+
+class Grid(NamedTuple):
+    """Over which whole numbers a release is summed: g, a power of two, and the scale s of every site's noise in steps
+    of it. Both are public.
+    """
+
+    step: float
+    scale: int
+
+
+def grid_for(sigma: float, sensitivity: float, shares: int, numbers: int) -> Grid:
+    """The grid of a release, and noise that pays for the rounding to it.
+
+    g is the largest power of two with 2^30 g <= sigma Delta / sqrt(shares), and
+
+        s g sqrt(shares) >= sigma (Delta + 2 g sqrt(numbers)),
+
+    since rounding moves each of two vectors by at most g sqrt(numbers) / 2. So sigma stays what accountants were told.
+
+    Args:
+        sigma: the noise multiplier of the sum.
+        sensitivity: Delta, with the rounding of floating-point sums in it.
+        shares: u - c, how many shares of noise must be enough.
+        numbers: in a message.
+    """
+    expect(shares >= 1 and numbers >= 1, "shares >= 1 and numbers >= 1", shares=shares, numbers=numbers)
+    step = finest_grid(sigma * sensitivity / sqrt(shares), GRID_BITS)
+    paid = sigma * (sensitivity + 2 * step * sqrt(numbers)) * (1 + 1e-12)
+    # Public numbers only, so that refusing says nothing about rows.
+    if paid > 2 * sigma * sensitivity:
+        raise PrivacyError(
+            f"Expected rounding below the sensitivity itself, got more with numbers={numbers}, sigma={sigma:g}. Ask "
+            "for a larger epsilon, or for fewer features."
+        )
+    return Grid(step, ceil(paid / step / sqrt(shares)))
 
 
 def on_grid(gradient: Array, grid: float) -> Ints:

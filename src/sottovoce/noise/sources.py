@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, expect
-from sottovoce.noise.sampler import uniform_below
+from sottovoce.noise.sampler import Words, WordStream, uniform_below
 from sottovoce.oracle.kernels import random
 
 NoiseFunction: TypeAlias = Callable[[int], Array]
@@ -227,3 +227,11 @@ class _SystemWords:
 
 
 _SYSTEM = _SystemWords()
+
+
+@final
+class SystemStream(WordStream):
+    """The operating system's words as a stream, for exact draws over private rows in one process: never seeded."""
+
+    def _more(self, count: int) -> Words:
+        return _SYSTEM.take(count)

@@ -13,6 +13,10 @@ These are read off the rows, so, if the rows are private, for their holder's eye
 summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
 sites.parquet    how well the models do on each site's rows; not there if the run was interrupted before
+
+And if somebody has put it there (`sottovoce evaluate --private --out`), from noisy sums over rows:
+
+evaluation.json  how good the model is, with intervals and a guarantee of its own
 """
 
 import json
@@ -29,9 +33,12 @@ from pyarrow import parquet
 from sottovoce.errors import InputError
 from sottovoce.files import models
 from sottovoce.files.models import Model
+from sottovoce.files.models.apply import weights_digest
 from sottovoce.settings.disk import beside, write_whole
 from sottovoce.studies.run import Trained
+from sottovoce.tally import PrivateEvaluation
 
+EVALUATION = "evaluation.json"
 HOLDER_ONLY = "holder_only"  # the key under which a file says that it is not to be handed on
 
 
@@ -135,6 +142,7 @@ class Run:
     history: dict[str, list[Any]]
     sites: dict[str, list[Any]] | None  # None if it was interrupted before they were scored
     model: Model
+    evaluation: PrivateEvaluation | None = None  # None if nobody has made one
 
 
 def read(folder: Path) -> Run:
@@ -153,4 +161,18 @@ def read(folder: Path) -> Run:
     except (OSError, ValueError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"Expected a folder of sottovoce train --out, got {str(folder)!r}: {name}: {why}.") from error
-    return Run(config, summary, history, sites, models.load(folder / "model.safetensors"))
+    model = models.load(folder / "model.safetensors")
+    return Run(config, summary, history, sites, model, _evaluation(folder / EVALUATION, model))
+
+
+def _evaluation(place: Path, model: Model) -> PrivateEvaluation | None:
+    """The private evaluation beside a model; one of another model is refused."""
+    if not place.exists():
+        return None
+    found = PrivateEvaluation.load(place)
+    if found.model != weights_digest(model):
+        raise InputError(
+            f"Expected an evaluation of the model beside it, got {str(place)!r}, of another. Move it away, or evaluate "
+            "this one: sottovoce evaluate --private."
+        )
+    return found

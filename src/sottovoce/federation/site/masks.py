@@ -19,7 +19,7 @@ Proofs: docs/proofs/masked.md.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from math import ceil, isqrt, sqrt
+from math import ceil, isqrt
 from typing import NamedTuple, NoReturn, final
 
 import numpy as np
@@ -32,7 +32,7 @@ from sottovoce.federation.agreement.exchange import Seed, hkdf
 from sottovoce.federation.site.stops import SpoiledError
 from sottovoce.federation.transport.wire import DIGEST_BYTES
 from sottovoce.noise.sampler import VERSION, Words, discrete_gaussian, encode_fields, keyed
-from sottovoce.noise.secure import GRID_BITS, finest_grid, on_grid, value_digest
+from sottovoce.noise.secure import GRID_BITS, Grid, on_grid, value_digest
 
 # No other use of these keys begins a label like this.
 _PAIR, _MASK, _NOISE = "sottovoce pair v1", "sottovoce mask", "sottovoce share"
@@ -183,42 +183,6 @@ def masked_terms(agreement: Agreement) -> MaskedNewton:
 
 
 # -- the grid ---------------------------------------------------------------------------------------------------------
-
-
-class Grid(NamedTuple):
-    """Over which whole numbers a release is summed: g, a power of two, and the scale s of every site's noise in steps
-    of it. Both are public.
-    """
-
-    step: float
-    scale: int
-
-
-def grid_for(sigma: float, sensitivity: float, shares: int, numbers: int) -> Grid:
-    """The grid of a release, and noise that pays for the rounding to it.
-
-    g is the largest power of two with 2^30 g <= sigma Delta / sqrt(shares), and
-
-        s g sqrt(shares) >= sigma (Delta + 2 g sqrt(numbers)),
-
-    since rounding moves each of two vectors by at most g sqrt(numbers) / 2. So sigma stays what accountants were told.
-
-    Args:
-        sigma: the noise multiplier of the sum.
-        sensitivity: Delta, with the rounding of floating-point sums in it.
-        shares: u - c, how many shares of noise must be enough.
-        numbers: in a message.
-    """
-    expect(shares >= 1 and numbers >= 1, "shares >= 1 and numbers >= 1", shares=shares, numbers=numbers)
-    step = finest_grid(sigma * sensitivity / sqrt(shares), GRID_BITS)
-    paid = sigma * (sensitivity + 2 * step * sqrt(numbers)) * (1 + 1e-12)
-    # Public numbers only, so that refusing says nothing about rows.
-    if paid > 2 * sigma * sensitivity:
-        raise PrivacyError(
-            f"Expected rounding below the sensitivity itself, got more with numbers={numbers}, sigma={sigma:g}. Ask "
-            "for a larger epsilon, or for fewer features."
-        )
-    return Grid(step, ceil(paid / step / sqrt(shares)))
 
 
 def largest_honest(grid: Grid, total: float, sites: int) -> int:

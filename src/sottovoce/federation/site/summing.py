@@ -16,18 +16,17 @@ from sottovoce.errors import UnsupportedError
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.site.masks import (
     Context,
-    Grid,
     Masks,
     Past,
     Turn,
     bits,
     from_steps,
-    grid_for,
     largest_honest,
     masked_terms,
     open_sum,
 )
 from sottovoce.noise.sampler import Words
+from sottovoce.noise.secure import Grid, grid_for
 from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.graphs import Inbox
 

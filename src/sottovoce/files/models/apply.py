@@ -5,18 +5,23 @@ larger than memory.
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sottovoce import tally
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import NumberLabel, Schema
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.strength import default_delta
 from sottovoce.problem.evaluation import figures, no_model, rare_class
 from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out
+from sottovoce.tally import PrivateEvaluation, Terms
 
 ROW, PREDICTION = "row", "prediction"
 
@@ -139,6 +144,53 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
         rare_class=None if rare is None else model.classes[rare],
         **more,
     )
+
+
+def evaluate_privately(
+    model: Model, path: Path, *, epsilon: float, delta: float | None = None, sites: int = 1,
+    colluding: int | None = None, threshold: float | None = None, delimiter: str | None = None,
+    charge: Callable[[PrivacyStatement], None] | None = None,
+) -> PrivateEvaluation:  # fmt: skip
+    """The same from noisy sums over the rows: it may be handed on, and costs the rows something.
+
+    Args:
+        model: fixed before, without a look at these rows; or learnt from them, at a price that adds to this one.
+        path: a labelled file.
+        epsilon: of this evaluation.
+        delta: None: as small as so many rows need.
+        sites: whose rows these are together, as a simulation of so many; the sums are then masked.
+        colluding: how many of them may collude. None: fewer than half of them, but at least one.
+        threshold: of two classes: from which probability on the second is decided for. None: where the model decides.
+        delimiter: of the file, if not the schema's.
+        charge: called with the statement before anything is computed from the rows. If it raises, nothing was.
+    """
+    from sottovoce.files.schema import files
+
+    schema = schema_of(model, delimiter)
+    data = files.encode(path, schema)
+    rows = len(data.labels)
+    chosen = default_delta(max(rows, 1)) if delta is None else delta
+    label = schema.label
+    found = tally.evaluate_privately(
+        model.loss, model.outputs(data.features), data.labels,
+        Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding),
+        classes=model.classes, reach=float(schema.data_norm * np.linalg.norm(model.weights)), threshold=threshold,
+        width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
+        learnt=_learnt_from(model),
+    )  # fmt: skip
+    return replace(found, model=weights_digest(model))
+
+
+def weights_digest(model: Model) -> str:
+    """Which model it is, by its weights: hexadecimal."""
+    return sha256(np.ascontiguousarray(model.weights, dtype="<f8").tobytes()).hexdigest()
+
+
+def _learnt_from(model: Model) -> int | None:
+    """How many rows, if the model says so."""
+    learnt = model.provenance.get("rows")
+    counts = list(learnt.values()) if isinstance(learnt, Mapping) else []
+    return sum(counts) if counts and all(type(count) is int for count in counts) else None
 
 
 def schema_of(model: Model, delimiter: str | None = None) -> Schema:

@@ -1,4 +1,6 @@
-"""The figures of one run. All of them are read off rows without noise: for the holder of the rows only."""
+"""The figures of one run. But for those of a private evaluation they are read off rows without noise, for the holder of
+the rows only.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,9 @@ from sottovoce.studies.folder import HOLDER_ONLY, Run
 from sottovoce.studies.report.page import inline, picture
 from sottovoce.studies.report.rendering import TextTable, render_page
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
+from sottovoce.tally import PrivateEvaluation
+from sottovoce.tally.evaluation import PRIVATE
+from sottovoce.tally.words import figure_lines
 
 Columns = Mapping[str, Sequence[Any]]
 LINES = {"last": "a site's last broadcast", "average": "a site's mean over its steps", "consensus": "mean of all sites"}
@@ -79,6 +84,42 @@ def colluding(observers: Sequence[Sight]) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("colluding sites, with the relay")
         axes.set_ylabel("epsilon")
+    return figure
+
+
+def roc(found: PrivateEvaluation) -> Figure:
+    """The ROC curve of noisy sums; at every point a cross of two 95 % intervals, shaded between them."""
+    points = sorted(found.answer.roc, key=lambda point: point.threshold, reverse=True)
+    told = [p for p in points if None not in (p.false_positive_rate.value, p.true_positive_rate.value)]
+    across, up = ([getattr(p, name) for p in told] for name in ("false_positive_rate", "true_positive_rate"))
+    with style():
+        figure = Figure(figsize=(_WIDE / 2, _WIDE / 2))
+        axes = figure.add_subplot()
+        axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
+        axes.plot([0, *(x.value for x in across), 1], [0, *(y.value for y in up), 1], color=CYCLE[0])
+        # Corners of the crosses: the curve may run anywhere between them.
+        axes.fill(
+            [0, *(x.low for x in across), 1, *(x.high for x in reversed(across))],
+            [0, *(y.high for y in up), 1, *(y.low for y in reversed(up))], color=CYCLE[0], alpha=0.18, linewidth=0,
+        )  # fmt: skip
+        axes.set_xlabel("share of the others that is called so")
+        axes.set_ylabel("share that is found")
+    return figure
+
+
+def calibration(found: PrivateEvaluation) -> Figure:
+    """What was predicted against what was so, with 95 % intervals."""
+    told = [group for group in found.answer.calibration if group.observed.value is not None]
+    x = [group.predicted for group in told]
+    with style():
+        figure = Figure(figsize=(_WIDE / 2, _WIDE / 2))
+        axes = figure.add_subplot()
+        axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
+        low, high = ([getattr(group.observed, end) for group in told] for end in ("low", "high"))
+        axes.fill_between(x, low, high, color=CYCLE[1], alpha=0.18, linewidth=0)
+        axes.plot(x, np.array([group.observed.value for group in told], dtype=np.float64), "o-", color=CYCLE[1])
+        axes.set_xlabel("predicted probability")
+        axes.set_ylabel("share that was so")
     return figure
 
 
@@ -200,6 +241,7 @@ def run_page(run: Run) -> str:
         "spending": spending(run.history, model.privacy.promised),
         **({} if run.sites is None else {"sites": by_site(run.sites)}),
         **({"colluding": colluding(observers)} if len(observers) > 1 else {}),
+        **_evaluated(run.evaluation),
         **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
         **({} if model.inference is None else {"forest": forest(model.inference)}),
     }
@@ -214,10 +256,26 @@ def run_page(run: Run) -> str:
         drawn={name: inline(picture(figure, "svg").decode(), name) for name, figure in figures.items()},
         outputs={n: f"Coefficients: {classes[i]}" if classes else "Coefficients" for i, n in enumerate(outputs)},
         scores=_scores(summary),
+        evaluation=run.evaluation,
+        evaluated=None if run.evaluation is None else _evaluation_table(run.evaluation),
+        private_words=PRIVATE,
         sites=None if run.sites is None else _all_sites(run.sites),
         weights=_weights(model, classes),
         inferred=None if model.inference is None else _inferred(model.inference),
     )
+
+
+def _evaluated(found: PrivateEvaluation | None) -> dict[str, Figure]:
+    """The curves of a private evaluation, as far as there are any."""
+    if found is None:
+        return {}
+    drawn = {"roc": (found.answer.roc, roc), "calibration": (found.answer.calibration, calibration)}
+    return {name: draw(found) for name, (points, draw) in drawn.items() if points}
+
+
+def _evaluation_table(found: PrivateEvaluation) -> TextTable:
+    """Figures of noisy sums with their intervals."""
+    return TextTable(("", "estimate", "95 % interval"), figure_lines(found), frozenset((1, 2)))
 
 
 # Figures of the consensus and of no model, in this order; those that a loss has none of are left out.

@@ -1,0 +1,41 @@
+"""What people see of a private evaluation: figures with their intervals, and what they cost."""
+
+from pathlib import Path
+from typing import Any
+
+from sottovoce.cli.output import console, exactly, plain, say, table, up
+from sottovoce.tally import Interval, PrivateEvaluation
+from sottovoce.tally.evaluation import PRIVATE
+from sottovoce.tally.words import figure_lines
+
+
+def show(found: PrivateEvaluation, out: Path | None) -> None:
+    """Print it."""
+    shown = console()
+    figures: Any = table("", "estimate", "95 % interval")
+    for line in figure_lines(found):
+        figures.add_row(*map(plain, line))
+    say(shown, f"{found.rows:,} rows.")
+    shown.print(figures)
+    clip = found.answer.figures.get("clipped_at")
+    if clip is not None:
+        most = 100 * found.answer.figures["clipped"].high
+        say(shown, f"Errors beyond {clip.low:.4g} count as that much; at most {most:.2g} % of all are larger.")
+    if found.answer.confusion:
+        matrix: Any = table("true \\ decided", *(found.classes or ()))
+        for name, counts in zip(found.classes or (), found.answer.confusion, strict=True):
+            matrix.add_row(plain(name), *(_rows(one) for one in counts))
+        shown.print(matrix)
+    say(shown, "Intervals know the noise and the chance of the rows; each holds by itself, for rows like these.")
+    say(shown, PRIVATE)
+    privacy = found.privacy
+    say(shown, f"It cost epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}, for {privacy.unit}.")
+    for note in privacy.notes:
+        say(shown, f"Note: {note}")
+    if out is not None:
+        say(shown, f"Kept in {out}.")
+
+
+def _rows(one: Interval) -> str:
+    """A count and how far off it may be."""
+    return "–" if one.value is None else f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})"

@@ -1,0 +1,178 @@
+"""From a loss and a price to a question, and the answer with its guarantee as one thing that can be kept."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from math import log
+from pathlib import Path
+from typing import Any, final
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, expect
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.problem.losses import Logistic, Loss, Reals
+from sottovoce.settings import check_keys, read, typed
+from sottovoce.settings.disk import check_new, writable, write_whole
+from sottovoce.tally.questions import FURTHEST, PLACING, Answer, Numbers, Question, SeveralClasses, TwoClasses, bins_for
+from sottovoce.tally.release import Terms, evaluate
+
+FORMAT = "sottovoce-evaluation/1"
+LARGEST_FILE = 2**26  # bytes
+PRIVATE = "From noisy sums over the rows: covered by the guarantee of the evaluation, and may be handed on with it."
+
+
+@final
+@dataclass(frozen=True)
+class PrivateEvaluation:
+    """How good a model is, as far as noisy sums tell, and what was promised to the rows that it was tried on.
+
+    Args:
+        rows: N. Public.
+        classes: what the model decides among; None where it predicts a number.
+        threshold: from which probability on, or score where there is none, the second of two classes is decided for.
+        answer: figures and curves with 95 % intervals.
+        privacy: the guarantee of the evaluation alone; that of the model is with the model.
+        model: a digest of the model's weights, so that nobody takes it for another's; None where nobody gave one.
+    """
+
+    rows: int
+    classes: tuple[str, ...] | None
+    threshold: float | None
+    answer: Answer
+    privacy: PrivacyStatement
+    model: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        names = None if self.classes is None else list(self.classes)
+        about = {"format": FORMAT, "rows": self.rows, "classes": names, "threshold": self.threshold}
+        about |= {"model": self.model}
+        return {**about, "answer": asdict(self.answer), "privacy": self.privacy.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "PrivateEvaluation":
+        """The inverse, for data from a stranger: types are checked, and the guarantee is priced anew."""
+        expect(isinstance(data, dict), "an evaluation as a JSON object", data=type(data).__name__)
+        fields = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
+        check_keys(data, fields, fields, "a private evaluation")
+        expect(data["format"] == FORMAT, f"format {FORMAT!r}", format=data["format"])
+        return cls(
+            rows=typed("rows", data["rows"], int),
+            classes=typed("classes", data["classes"], tuple[str, ...] | None),
+            threshold=typed("threshold", data["threshold"], float | None),
+            answer=read(Answer, data["answer"], "the answer of an evaluation"),
+            privacy=PrivacyStatement.from_dict(data["privacy"]),
+            model=typed("model", data["model"], str | None),
+        )
+
+    def save(self, path: Path | str) -> None:
+        """Write it to a new JSON file, whole or not at all."""
+        place = Path(path)
+        check_new(place)
+        with writable(place):
+            write_whole(place, json.dumps(self.to_dict(), indent=1, allow_nan=False).encode())
+
+    @classmethod
+    def load(cls, path: Path | str) -> "PrivateEvaluation":
+        """What `save` wrote."""
+        place = Path(path)
+        try:
+            size = place.stat().st_size
+            expect(size <= LARGEST_FILE, f"an evaluation of at most {LARGEST_FILE} bytes", size=size)
+            data = json.loads(place.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"Expected an evaluation in JSON at path={str(place)!r}, got: {error}.") from error
+        return cls.from_dict(data)
+
+
+def question_for(
+    loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, threshold: float | None = None,
+    width: float | None = None,
+) -> Question:  # fmt: skip
+    """What to ask of a model of this loss, from public numbers.
+
+    Args:
+        loss: says what the outputs mean.
+        rows: N, over all sites.
+        terms: the price, which says how many bins the noise bears.
+        reach: how large an output is at most, where that is known.
+        threshold: of two classes: the probability, or the score where there is none, from which on the second is
+            decided for. None: where the model decides.
+        width: of the label's bounds, where it is a number.
+    """
+    expect(rows >= 1, "rows to evaluate on, at least one: give a file with rows that have labels", rows=rows)
+    several = loss.outputs > 1
+    sensitivity = 2.0 if several else 2.0**0.5
+    noise = terms.std(2, sensitivity)
+    bins = bins_for(rows, noise)
+    if isinstance(loss.labels, Reals):
+        _expect_no(threshold, "a number")
+        expect(width is not None, "the width of the label's bounds in regression", width=width)
+        return Numbers(rows, bins, float(width or 0.0), terms.std(1, PLACING))
+    if several:
+        _expect_no(threshold, "more than two classes")
+        return SeveralClasses(rows, bins, loss.outputs)
+    odds = isinstance(loss, Logistic)
+    return TwoClasses(rows, bins, _as_score(threshold, odds), max(min(reach, FURTHEST), 1e-6), odds, noise)
+
+
+def _as_score(threshold: float | None, odds: bool) -> float:
+    """The z from which on a row is called positive."""
+    if threshold is None:
+        return 0.0
+    if not odds:
+        return threshold
+    expect(0 < threshold < 1, "a threshold between 0 and 1, as a probability", threshold=threshold)
+    return log(threshold) - log(1 - threshold)
+
+
+def _expect_no(threshold: float | None, what: str) -> None:
+    if threshold is not None:
+        raise InputError(
+            f"Expected a threshold for two classes only, got threshold={threshold:g} for {what}. Leave it out."
+        )
+
+
+def evaluate_privately(
+    loss: Loss, z: Floats, labels: Floats, terms: Terms, *, classes: tuple[str, ...] | None = None,
+    reach: float = FURTHEST, threshold: float | None = None, width: float | None = None,
+    charge: Callable[[PrivacyStatement], None] | None = None, learnt: int | None = None,
+) -> PrivateEvaluation:  # fmt: skip
+    """Say how good a model's outputs are, at the price of `terms`; noise comes from the operating system, never a seed.
+
+    Args:
+        loss: of the model.
+        z: (rows, outputs).
+        labels: as the loss takes them; of a number, in its own unit, as z.
+        terms: the price, and who may collude.
+        classes: names of what is decided among, in regression None.
+        reach: see `question_for`, as for the next two.
+        threshold: of two classes.
+        width: of the label's bounds.
+        charge: called with the statement before anything is computed from the rows; it may refuse.
+        learnt: how many rows the model was learnt from, where that is known.
+
+    Formal guarantees: the result is (epsilon, delta)-differentially private, as `terms` says, for one of the rows
+    replaced by any other, if the model was fixed before.
+    """
+    question = question_for(loss, len(labels), terms, reach=reach, threshold=threshold, width=width)
+    loss.labels.check(labels)
+    answer = evaluate(question, terms, z, labels, charge)
+    shown = threshold
+    if isinstance(question, TwoClasses) and threshold is None:
+        shown = 0.5 if question.odds else 0.0
+    return PrivateEvaluation(
+        question.rows, classes, shown, answer, terms.statement().noting(*_flattered(learnt, question.rows))
+    )
+
+
+def _flattered(learnt: int | None, rows: int) -> tuple[str, ...]:
+    """A remark where the model was learnt from about as many rows: some may be left over when rows are dealt out. Their
+    number is all that is compared.
+    """
+    if learnt is None or abs(learnt - rows) > rows // 100:
+        return ()
+    return (
+        f"The model was learnt from {learnt} rows, about as many as the {rows} that it was evaluated on: if they are "
+        "the same, these figures flatter it.",
+    )

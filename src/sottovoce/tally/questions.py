@@ -1,0 +1,488 @@
+"""What is asked about a model's answers, in two sums over all rows, from the point of view of one site.
+
+    exchange 1   where the scores lie: how many rows fall into each of many narrow cells
+    exchange 2   how right they are: counts by score and label, over bins that exchange 1 places
+
+A `Question` is public: it follows from the model, the number of rows and the noise. `places` and `counts` are what a
+site computes from its own rows, and `bins` and `answer` what everyone computes from the two noisy sums. So bins hold
+about equally many rows wherever a model's scores lie, and nobody has to guess it beforehand.
+
+| question | score | exchange 2 | what one row moves it by |
+| --- | --- | --- | --- |
+| `TwoClasses` | z | bin x label | sqrt 2 |
+| `SeveralClasses` | log-odds of the class that is decided for | true x decided, and bin x right | 2 |
+| `Numbers` | log2 of the error over the label's width | sums of u and u^2, u the clipped error | sqrt 2 |
+
+A score that is no number counts as the lowest: every row falls into a cell, whatever it says. Proofs:
+docs/proofs/evaluation.md.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import asinh, ceil, floor, inf, isfinite, log, log2, sqrt
+from typing import NamedTuple, final
+
+import numpy as np
+from scipy import special
+
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import expect
+from sottovoce.tally import curves
+from sottovoce.tally.intervals import Cells, Interval, Z, mean, nearest_counts
+
+FURTHEST = 12.0  # scores beyond are counted as this: as a probability, 6e-6
+SPREAD = 40.0  # times as far out, narrow cells are about as many times as wide
+SHARPEST = 12  # errors of less than 2^-12 of the label's width are placed together
+NARROW = 16  # cells of exchange 1 for each bin of exchange 2
+IN_RARE = 4  # bins, at least, that rows of a rare class should fill if they had the highest scores
+IN_LAST = 4  # narrower bins, at least, in place of the one at that end
+ABOVE_NOISE = 16  # times the noise of a count are the rows of a bin, before it is cut into narrower ones
+GROUPS = 10  # of a calibration curve
+FEWEST, MOST = 4, 256  # bins
+_FINE = 2.0**30  # steps of an error over its bound
+PLACING = sqrt(2.0)  # what replacing one row moves exchange 1 by: one row leaves a cell, and one enters another
+
+
+def bins_for(rows: int, std: float) -> int:
+    """How many bins: fewer than rows would fill, and so many that the noise does not outweigh what they resolve.
+
+    Args:
+        rows: N, over all sites.
+        std: of the noise in one count.
+    """
+    wanted = min(2.0 * rows**0.25, 0.9 * (rows / max(std, 1e-9)) ** 0.4)
+    return int(min(max(round(wanted), FEWEST), MOST))
+
+
+class Placed(NamedTuple):
+    """What exchange 1 has said: the inner edges of the bins, and the likely counts of the narrow cells."""
+
+    edges: Floats
+    likely: Floats
+
+
+@final
+@dataclass(frozen=True)
+class Curve:
+    """One point of a ROC curve: rows of at least this score are called positive."""
+
+    threshold: float
+    false_positive_rate: Interval
+    true_positive_rate: Interval
+
+
+@final
+@dataclass(frozen=True)
+class Calibrated:
+    """Rows whose predicted probability lies between two numbers: what was predicted on average, as far as exchange 1
+    tells, and what share was so.
+    """
+
+    low: float
+    high: float
+    predicted: float
+    observed: Interval
+
+
+@final
+@dataclass(frozen=True)
+class ByClass:
+    """Of one of several classes: how many of its rows are found, and how many that are called so, are so."""
+
+    recall: Interval
+    precision: Interval
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """All that the two sums say. Intervals hold for one figure or one point, not for all of them at once."""
+
+    figures: dict[str, Interval]
+    confusion: tuple[tuple[Interval, ...], ...] = ()  # [true][decided], in rows
+    roc: tuple[Curve, ...] = ()
+    calibration: tuple[Calibrated, ...] = ()
+    by_class: tuple[ByClass, ...] = ()  # of several classes
+
+
+@dataclass(frozen=True)
+class Question(ABC):
+    """What is asked, in terms of public numbers. Abstract.
+
+    Args:
+        rows: N, over all sites.
+        bins: how many there should be, see `bins_for`.
+    """
+
+    rows: int
+    bins: int
+
+    def __post_init__(self) -> None:
+        expect(self.rows >= 1, "rows to evaluate on, at least one", rows=self.rows)
+        expect(self.bins >= 2, "bins >= 2", bins=self.bins)
+
+    @property
+    @abstractmethod
+    def borders(self) -> Floats:
+        """Between the narrow cells of exchange 1, rising."""
+
+    @abstractmethod
+    def scores(self, z: Floats, labels: Floats) -> Floats:
+        """One number for each row: which is placed. z is (rows, outputs)."""
+
+    def places(self, z: Floats, labels: Floats) -> Floats:
+        """Exchange 1: how many rows are in each narrow cell, (cells,). Without noise: it must not leave a site."""
+        return _counted(_cell(self.borders, self.scores(z, labels)), len(self.borders) + 1)
+
+    @abstractmethod
+    def bins_of(self, noisy: Floats) -> Placed:
+        """What everyone reads from the noisy sum of exchange 1."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """What replacing one row moves exchange 2 by, in l2 norm."""
+
+    @abstractmethod
+    def numbers(self, placed: Placed) -> int:
+        """How many numbers exchange 2 has."""
+
+    @abstractmethod
+    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+        """Exchange 2: (numbers,). Without noise: it must not leave a site."""
+
+    @abstractmethod
+    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+        """What everyone reads from the noisy sum of exchange 2, whose numbers have noise of this size."""
+
+
+def _cell(borders: Floats, scores: Floats) -> Ints:
+    """The number of the cell of each score; a score on a border belongs above it, no number below all."""
+    cells: Ints = np.searchsorted(borders, np.where(np.isnan(scores), -inf, scores), side="right").astype(np.int64)
+    return cells
+
+
+def _counted(cells: Ints, size: int) -> Floats:
+    return np.bincount(cells, minlength=size).astype(np.float64)
+
+
+def _even(bins: int) -> Floats:
+    """Which shares of the rows should lie below each edge, for bins of equally many."""
+    return np.arange(1, bins) / bins
+
+
+def _edges(borders: Floats, likely: Floats, below: Floats) -> Floats:
+    """The borders with about these shares of the rows below them."""
+    share = np.cumsum(likely)[:-1] / likely.sum()
+    return np.unique(borders[np.abs(share[None, :] - below[:, None]).argmin(axis=1)])
+
+
+def _inside(borders: Floats) -> Floats:
+    """A score in each narrow cell: the middle, or the border of the cells at the ends."""
+    return np.concatenate((borders[:1], (borders[1:] + borders[:-1]) / 2, borders[-1:]))
+
+
+def _mixed(borders: Floats, placed: Placed) -> Floats:
+    """Of every bin, how far its rows have different scores: twice the chance that two of them are in different narrow
+    cells, at most 1; 0 where all have one score.
+    """
+    bins = np.concatenate(([0], _cell(placed.edges, borders)))
+    rows, pairs = (np.bincount(bins, weights=placed.likely**power) for power in (1, 2))
+    same = np.divide(pairs, rows**2, out=np.ones_like(rows), where=rows > 0)
+    mixed: Floats = np.minimum(2 * (1 - same), 1.0)
+    return mixed
+
+
+def _predicted(borders: Floats, likely: Floats, low: float, high: float) -> float:
+    """The mean probability of rows with log-odds between two borders, by the narrow cells there."""
+    inside = _inside(borders)
+    weights = np.where((inside >= low) & (inside < high), likely + 1e-9, 0.0)
+    ends = special.expit([max(low, -FURTHEST), min(high, FURTHEST)])
+    return float(weights @ special.expit(inside) / weights.sum()) if weights.any() else float(ends.mean())
+
+
+def _calibration(question: Question, placed: Placed, cells: Cells, hits: Floats, low: float) -> tuple[Calibrated, ...]:
+    """Neighbouring bins put together to about ten groups of equal size. `hits` are the weights of what was right."""
+    k = len(placed.edges) + 1
+    sizes = cells.likely.reshape(k, -1).sum(axis=1)
+    group = np.minimum((np.cumsum(sizes) - sizes / 2) / question.rows * GROUPS, GROUPS - 1).astype(np.int64)
+    ends, points = np.concatenate(([-inf], placed.edges, [inf])), []
+    for one in np.unique(group):
+        own = np.flatnonzero(group == one)
+        whole = np.zeros((k, cells.size // k))
+        whole[own] = 1.0
+        first, last = float(ends[own[0]]), float(ends[own[-1] + 1])
+        points.append(
+            Calibrated(
+                low=max(float(special.expit(first)), low),
+                high=float(special.expit(last)),
+                predicted=max(_predicted(question.borders, placed.likely, first, last), low),
+                observed=cells.share(whole.ravel() * hits, whole.ravel()),
+            )
+        )
+    return tuple(points)
+
+
+# -- two classes ------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class TwoClasses(Question):
+    """Of one output z, whose size says which of two classes.
+
+    Args:
+        threshold: from which z on a row is called positive; it is an edge of the bins.
+        reach: how large z is, at most, as far as is known.
+        odds: whether z is the log-odds of the positive class.
+        noise: in each count of exchange 2.
+    """
+
+    threshold: float = 0.0
+    reach: float = FURTHEST
+    odds: bool = True
+    noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(isfinite(self.threshold), "a finite threshold", threshold=self.threshold)
+        expect(self.reach > 0, "a reach > 0 of the scores", reach=self.reach)
+
+    @property
+    def borders(self) -> Floats:
+        """Narrow around 0 and wider further out, since nobody knows how far scores spread; with the threshold."""
+        ends, unit = min(self.reach, FURTHEST), min(self.reach, FURTHEST) / SPREAD
+        even = np.linspace(-1, 1, NARROW * self.bins + 1)[1:-1] * asinh(ends / unit)
+        return np.union1d(unit * np.sinh(even), [self.threshold])
+
+    def scores(self, z: Floats, labels: Floats) -> Floats:  # noqa: ARG002
+        """z itself."""
+        return z[:, 0]
+
+    def bins_of(self, noisy: Floats) -> Placed:
+        """Bins of about equally many rows, narrower at the end of the class that is rare by the model's own scores;
+        the threshold is an edge.
+        """
+        likely = nearest_counts(noisy, self.rows)
+        chance = special.expit(_inside(self.borders)) if self.odds else _inside(self.borders) >= 0
+        share = float(likely @ chance) / self.rows
+        wanted = max(IN_RARE / (max(min(share, 1 - share), 1e-3) * self.bins), IN_LAST)
+        bearable = self.rows / (self.bins * ABOVE_NOISE * max(self.noise, 1.0))
+        times = min(ceil(log2(max(wanted, 1.0))), floor(log2(max(bearable, 1.0))))
+        ends = 0.5 ** np.arange(1, times + 1) / self.bins
+        below = np.concatenate((_even(self.bins), 1 - ends if share <= 0.5 else ends))
+        return Placed(np.union1d(_edges(self.borders, likely, below), [self.threshold]), likely)
+
+    @property
+    def sensitivity(self) -> float:
+        """One row leaves a cell, and one enters another."""
+        return sqrt(2.0)
+
+    def numbers(self, placed: Placed) -> int:
+        """Two for each bin."""
+        return 2 * (len(placed.edges) + 1)
+
+    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+        """Rows by bin and label: of each bin first those of the first class."""
+        return _counted(2 * _cell(placed.edges, z[:, 0]) + (labels > 0), self.numbers(placed))
+
+    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+        """Accuracy and its kin at the threshold, AUC, average precision, ROC and calibration."""
+        cells, mixed = Cells(noisy, std, self.rows), _mixed(self.borders, placed)
+        positive = np.tile([0.0, 1.0], len(noisy) // 2)
+        bins, at = np.arange(len(noisy)) // 2, int(np.searchsorted(placed.edges, self.threshold)) + 1
+        called = (bins >= at).astype(np.float64)
+        right = called * positive + (1 - called) * (1 - positive)
+        everyone, prevalence = np.ones(len(noisy)), cells.share(positive, np.ones(len(noisy)))
+        rarer = positive if (prevalence.value or 0.0) <= 0.5 else 1 - positive
+        figures = {
+            "accuracy": cells.share(right, everyone),
+            "majority": prevalence if rarer is not positive else cells.share(1 - positive, everyone),
+            "auc": curves.auc(cells, mixed),
+            "average_precision": (
+                curves.average_precision(cells, mixed)
+                if rarer is positive
+                else curves.average_precision(self._turned(cells), mixed[::-1])
+            ),
+            "recall": cells.share(called * positive, positive),
+            "precision": cells.share(called * positive, called),
+            "specificity": cells.share((1 - called) * (1 - positive), 1 - positive),
+            "positive": prevalence,
+        }
+        truth, decided = (1 - positive, positive), (1 - called, called)
+        points = [
+            Curve(self._shown(edge), *(cells.share((bins > i) * truth[c], truth[c]) for c in (0, 1)))
+            for i, edge in enumerate(placed.edges)
+        ]
+        return Answer(
+            figures=figures,
+            confusion=tuple(tuple(cells.expected(t * d) for d in decided) for t in truth),
+            roc=tuple(points),
+            calibration=_calibration(self, placed, cells, positive, 0.0) if self.odds else (),
+        )
+
+    def _shown(self, z: float) -> float:
+        return float(special.expit(z)) if self.odds else float(z)
+
+    def _turned(self, cells: Cells) -> Cells:
+        """With the other class as the positive one."""
+        return Cells(cells.counts[::-1], cells.std, cells.rows)
+
+
+# -- several classes --------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class SeveralClasses(Question):
+    """Of as many outputs as classes, of which the largest decides."""
+
+    classes: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.classes >= 3, "three classes or more", classes=self.classes)
+
+    @property
+    def borders(self) -> Floats:
+        """Evenly spaced in log-odds, from those of a class that is as likely as all others."""
+        return np.linspace(-log(self.classes - 1), FURTHEST, NARROW * self.bins + 1)[1:-1]
+
+    def scores(self, z: Floats, labels: Floats) -> Floats:  # noqa: ARG002
+        """The log-odds of the class that is decided for."""
+        with np.errstate(all="ignore"):
+            top = z.max(axis=1, keepdims=True)
+            others = np.exp(z - top).sum(axis=1) - 1
+            odds: Floats = -np.log(others)  # where one class is certain: inf, which is counted as the highest
+        return odds
+
+    def bins_of(self, noisy: Floats) -> Placed:
+        """Bins of about equally many rows, no more than twice as many as a calibration curve shows."""
+        likely = nearest_counts(noisy, self.rows)
+        return Placed(_edges(self.borders, likely, _even(min(self.bins, 2 * GROUPS))), likely)
+
+    @property
+    def sensitivity(self) -> float:
+        """Two histograms, which move by sqrt 2 each."""
+        return 2.0
+
+    def numbers(self, placed: Placed) -> int:
+        """Of the matrix, and two for each bin."""
+        return self.classes**2 + 2 * (len(placed.edges) + 1)
+
+    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+        """Rows by true and decided class, then by bin and whether that was right."""
+        decided, true = np.argmax(z, axis=1), np.clip(labels, 0, self.classes - 1).astype(np.int64)
+        matrix = _counted(self.classes * true + decided, self.classes**2)
+        by_bin = _counted(
+            2 * _cell(placed.edges, self.scores(z, labels)) + (decided == true), 2 * (len(placed.edges) + 1)
+        )
+        return np.concatenate((matrix, by_bin))
+
+    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+        """Accuracy, recall and precision of every class, the matrix, and calibration of the decided class."""
+        k = self.classes
+        matrix, by_bin = Cells(noisy[: k * k], std, self.rows), Cells(noisy[k * k :], std, self.rows)
+        right = np.tile([0.0, 1.0], by_bin.size // 2)
+        cell = np.eye(k * k).reshape(k, k, -1)
+        rows = [cell[c].sum(axis=0) for c in range(k)]
+        usual = max(rows, key=lambda row: float(row @ matrix.counts))
+        figures = {
+            "accuracy": by_bin.share(right, np.ones(by_bin.size)),
+            "majority": matrix.share(usual, np.ones(k * k)),
+        }
+        return Answer(
+            figures=figures,
+            confusion=tuple(tuple(matrix.expected(cell[t, d]) for d in range(k)) for t in range(k)),
+            calibration=_calibration(self, placed, by_bin, right, 1 / k),
+            by_class=tuple(
+                ByClass(matrix.share(cell[c, c], rows[c]), matrix.share(cell[c, c], cell[:, c].sum(axis=0)))
+                for c in range(k)
+            ),
+        )
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Numbers(Question):
+    """Of predictions of a number.
+
+    Args:
+        width: of the label's public bounds, in its unit. No error counts for more.
+        noise: in each number of exchange 1.
+    """
+
+    width: float = 1.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0 < self.width < inf, "a label with bounds, the lower one first", width=self.width)
+
+    @property
+    def borders(self) -> Floats:
+        """Two for every factor of two of the error: few, since only the place of large errors matters."""
+        return np.linspace(-float(SHARPEST), 0.0, 2 * SHARPEST + 1)
+
+    def scores(self, z: Floats, labels: Floats) -> Floats:
+        """log2 of the error over the width."""
+        with np.errstate(all="ignore"):
+            return np.log2(np.abs(z[:, 0] - labels) / self.width)
+
+    def bins_of(self, noisy: Floats) -> Placed:
+        """One edge: the bound to which errors are clipped, above which exchange 1 shows none that may not be noise. A
+        larger one would blur the mean for the sake of errors that nobody can tell from noise.
+        """
+        beyond, noise = self._beyond(noisy)
+        seen = np.flatnonzero(beyond > Z * noise)
+        at = int(seen[-1]) + 1 if len(seen) else 0
+        likely = nearest_counts(noisy, self.rows)
+        return Placed(self.borders[[min(at, len(self.borders) - 1)]], likely)
+
+    def _beyond(self, noisy: Floats) -> tuple[Floats, Floats]:
+        """How many errors lie beyond each border, and the noise in that."""
+        above = np.arange(len(self.borders), 0, -1)
+        return np.cumsum(noisy[::-1])[::-1][1:], self.noise * np.sqrt(above)
+
+    @property
+    def sensitivity(self) -> float:
+        """u and u^2 both lie within [0, 1]. A millionth more pays for sums that a double cannot hold exactly."""
+        return sqrt(2.0) * (1 + 1e-6)
+
+    def numbers(self, placed: Placed) -> int:  # noqa: ARG002
+        """Two sums."""
+        return 2
+
+    def clip(self, placed: Placed) -> float:
+        """The bound, in the unit of the label."""
+        return float(self.width * 2.0 ** placed.edges[0])
+
+    def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
+        """Sums of u and u^2, u the error over the bound, at most 1. What is no number counts as none."""
+        with np.errstate(all="ignore"):
+            u = np.minimum(np.nan_to_num(np.abs(z[:, 0] - labels), nan=0.0, posinf=inf) / self.clip(placed), 1.0)
+        # As whole numbers, whose sum does not depend on the order: no rounding may grow with the rows.
+        return np.array([np.rint(part * _FINE).astype(np.int64).sum() / _FINE for part in (u, u * u)])
+
+    def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
+        """Mean absolute error and root mean square, of errors clipped to the bound, in the unit of the label."""
+        bound = self.clip(placed)
+        ends = np.minimum(2.0 ** np.append(self.borders, 0.0) * self.width / bound, 1.0)  # of the narrow cells, above
+        fourth = float(placed.likely @ ends**4) / self.rows
+        first, second = (min(max(total / self.rows, 0.0), 1.0) for total in noisy)
+        absolute = mean(float(noisy[0]), second - first**2, std, self.rows)
+        square = mean(float(noisy[1]), fourth - second**2, std, self.rows)
+        root = Interval(bound * sqrt(square.value or 0.0), bound * sqrt(square.low), bound * sqrt(square.high))
+        above = self.borders >= placed.edges[0]
+        beyond, cells = float(placed.likely[1:][above].sum()) / self.rows, float(above.sum())
+        return Answer(
+            figures={
+                "mean_absolute_error": absolute.times(bound),
+                "root_mean_square_error": root,
+                "clipped_at": Interval(bound, bound, bound),
+                "clipped": Interval(beyond, 0.0, min(beyond + Z * self.noise * sqrt(cells) / self.rows, 1.0)),
+            }
+        )

@@ -1,0 +1,183 @@
+"""Two noisy sums over all sites, their price, and what is promised for them.
+
+With Delta what replacing one row moves a sum by (`questions`), sites add discrete Gaussian noise to exact counts, over
+a grid so fine that the law is that of the continuous one: sums that at least u of n sites are in, of which c collude,
+hide every row behind a Gaussian of standard deviation sigma Delta. mu^2 = 1/sigma_1^2 + 1/sigma_2^2. One site with all
+rows is n = 1, c = 0. Proofs: docs/proofs/evaluation.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite, sqrt
+from typing import final
+
+import numpy as np
+
+from sottovoce.algorithms import MaskedNewton
+from sottovoce.arrays import Floats
+from sottovoce.errors import InputError, expect
+from sottovoce.noise.sampler import WordStream, discrete_gaussian
+from sottovoce.noise.secure import GRID_BITS, Grid, grid_for
+from sottovoce.noise.sources import SystemStream
+from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsilon
+from sottovoce.privacy.accounting.gaussian import mu_for, shared_delta
+from sottovoce.privacy.observers import Sight, seen, shares_left
+from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
+from sottovoce.tally.questions import PLACING, Answer, Question
+
+FIRST = 0.15  # of mu^2 goes to placing the bins, the rest to what is counted in them
+MOST_NUMBERS = 2**20  # in a sum
+OPTIMISM = (
+    "If these are rows that the model was learnt from, it looks better here than it is, and what learning and "
+    "evaluation cost these rows adds up: charge both to one budget."
+)
+FIXED = "The model was fixed before: who chooses among models by such figures pays for each of them."
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What an evaluation may cost, and against whom that holds. All of it is public.
+
+    Args:
+        epsilon: of the whole evaluation, against the relay and `colluding` sites together.
+        delta: at which it holds.
+        sites: n, whose rows are summed over. 1: whoever holds the rows is trusted with them.
+        colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them, but
+            at least one if there is another.
+        least_sites: u, how many sites a sum must hold. None: all.
+    """
+
+    epsilon: float
+    delta: float
+    sites: int = 1
+    colluding: int | None = None
+    least_sites: int | None = None
+
+    def __post_init__(self) -> None:
+        expect(isfinite(self.epsilon) and self.epsilon > 0, "a finite epsilon > 0", epsilon=self.epsilon)
+        expect(0 < self.delta < 1, "delta strictly between 0 and 1", delta=self.delta)
+        expect(self.sites >= 1, "sites >= 1", sites=self.sites)
+        doubt = no_delta(self.delta) or no_epsilon(self.epsilon)
+        if doubt is not None:
+            raise InputError(refusal(doubt))
+        self._sums.expect_sites(self.sites)
+
+    @property
+    def _sums(self) -> MaskedNewton:
+        """Who counts how many sites, and how, is said there."""
+        return MaskedNewton(
+            epsilon=self.epsilon, delta=self.delta, colluding=self.colluding, least_sites=self.least_sites
+        )
+
+    @property
+    def colluders(self) -> int:
+        """c."""
+        return self._sums.colluders(self.sites)
+
+    @property
+    def shares(self) -> int:
+        """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
+        return self._sums.honest(self.sites)
+
+    @cached_property
+    def sigmas(self) -> tuple[float, float]:
+        """The noise multipliers of the two sums."""
+        # What a discrete law costs more than a continuous one is taken off delta.
+        delta = self.delta - shared_delta(2 * MOST_NUMBERS, 2.0**GRID_BITS, self.shares, self.epsilon)
+        if delta <= 0:
+            raise InputError(f"Expected a delta that noise on a grid can keep, got delta={self.delta!r}. Raise it.")
+        mu, step = mu_for(self.epsilon, delta), 2.0**-52
+        while True:
+            sigmas = 1 / (mu * sqrt(FIRST)), 1 / (mu * sqrt(1 - FIRST))
+            if epsilon(_event(sigmas), delta) <= self.epsilon:
+                return sigmas
+            mu, step = mu * (1 - step), 2 * step  # rounding may leave the target missed by a hair
+
+    def std(self, exchange: int, sensitivity: float) -> float:
+        """Of the noise in each number of the sum over all sites, up to what pays for the grid."""
+        return self.sigmas[exchange - 1] * sensitivity * sqrt(self.sites / self.shares)
+
+    def grid(self, exchange: int, sensitivity: float, numbers: int) -> Grid:
+        """Over which every site adds its share of the noise, and how wide that is."""
+        expect(numbers <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers: fewer classes", numbers=numbers)
+        return grid_for(self.sigmas[exchange - 1], sensitivity, self.shares, numbers)
+
+    @property
+    def event(self) -> Event:
+        """What happens to every row."""
+        return _event(self.sigmas)
+
+    def statement(self) -> PrivacyStatement:
+        """What is promised for the evaluation alone."""
+        event = self.event
+        return PrivacyStatement(
+            event=event,
+            epsilon=epsilon(event, self.delta),
+            target_epsilon=self.epsilon,
+            delta=self.delta,
+            calibration="exact",
+            sigma=min(self.sigmas),
+            released=(
+                "two noisy sums over all rows: how many have a score in each of many narrow cells, and counts of "
+                "scores by label, or sums of clipped errors; all figures follow from them"
+            ),
+            public=("the number of rows", "the model, which was fixed before", "the number of sites"),
+            notes=(*self._rests(), FIXED, OPTIMISM),
+            observers=self._table(event),
+        )
+
+    def _table(self, event: Event) -> tuple[Sight, ...]:
+        least = self.sites if self.least_sites is None else self.least_sites
+        factors = {k: sqrt(shares_left(least, k) / self.shares) for k in range(self.sites)}
+        return tuple(Sight(k, noise, seen(event, noise, self.delta)) for k, noise in factors.items())
+
+    def _rests(self) -> tuple[str, ...]:
+        if self.sites == 1:
+            return ("There is one site, and nothing is masked: whoever holds its rows is trusted with them.",)
+        return (
+            f"It is assumed that at most {self.colluders} of the {self.sites} sites collude. In this simulation the "
+            "noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the rows of all sites.",
+        )
+
+
+def _event(sigmas: tuple[float, float]) -> Event:
+    return Sequence(tuple(map(Gaussian, sigmas)))
+
+
+def evaluate(
+    question: Question, terms: Terms, z: Floats, labels: Floats,
+    charge: Callable[[PrivacyStatement], None] | None = None, words: WordStream | None = None,
+) -> Answer:  # fmt: skip
+    """Ask the question of all rows, held here. Exact noise, from the operating system's cryptographic source.
+
+    Args:
+        question: what is asked.
+        terms: at which price.
+        z: (rows, outputs), what the model says.
+        labels: as its loss takes them; of a number, in its own unit.
+        charge: called before anything is computed from the rows. If it raises, nothing was.
+        words: from which noise is drawn, for tests. None: the operating system's.
+    """
+    expect(len(z) == len(labels) == question.rows, f"rows={question.rows}", z=len(z), labels=len(labels))
+    finest = min(terms.grid(k, PLACING, 1).step for k in (1, 2))
+    expect(
+        question.rows / finest < 2.0**60, "fewer rows, or a smaller epsilon, for noise on a grid", rows=question.rows
+    )
+    if charge is not None:
+        charge(terms.statement())
+    drawn = SystemStream() if words is None else words
+    first = opened(question.places(z, labels), terms, 1, PLACING, drawn)
+    placed = question.bins_of(first)
+    second = opened(question.counts(placed, z, labels), terms, 2, question.sensitivity, drawn)
+    return question.answer(placed, second, terms.std(2, question.sensitivity))
+
+
+def opened(exact: Floats, terms: Terms, exchange: int, sensitivity: float, words: WordStream) -> Floats:
+    """The sum of what all sites would say: exact counts and the noise of n shares, drawn as a whole."""
+    grid = terms.grid(exchange, sensitivity, len(exact))
+    steps = np.rint(exact / grid.step).astype(np.int64)
+    noise = discrete_gaussian(words, int(np.ceil(grid.scale * sqrt(terms.sites))), len(exact))
+    noisy: Floats = (steps + noise).astype(np.float64) * grid.step
+    return noisy
