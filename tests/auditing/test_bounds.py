@@ -66,7 +66,7 @@ def test_other_claims_are_met_by_their_own_noise(event):
     chance = (1 + delta(event, 0.0)) / 2
     assert claim.mu is None
     assert claim.epsilon_at(chance) == pytest.approx(claim.epsilon, rel=1e-2)
-    assert claim.epsilon_at((1 + 3 * chance) / 4 - 0.25 * (1 - chance)) < claim.epsilon
+    assert claim.epsilon_at(0.5 + 0.8 * (chance - 0.5)) < 0.9 * claim.epsilon
 
 
 def test_counting_holds_its_confidence_where_both_chances_differ():

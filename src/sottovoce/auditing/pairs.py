@@ -85,6 +85,6 @@ def _among(worlds: Worlds, seed: int, told: Callable[[int], None] | None) -> Pai
 
 
 def _metric(worlds: Worlds, seed: int) -> Floats:
-    """S, from a pilot in one world: one row changes it little."""
-    pilot = worlds.seen(Row(np.pi / 2, labels_of(worlds.algorithm.loss)[0]), PILOT, seed, own=False)
+    """S of the noise that is audited, from a pilot in one world: one row changes it little."""
+    pilot = worlds.seen(Row(np.pi / 2, labels_of(worlds.algorithm.loss)[0]), PILOT, seed)
     return covariance(pilot, pilot)

@@ -8,6 +8,7 @@ is drawn in both worlds there, so that m comes out almost exactly.
 Where transcripts are not normal the weights are not optimal, and the bounds below stay bounds.
 """
 
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +54,10 @@ def covariance(first: Floats, second: Floats) -> Floats:
 
 def optimal(moved: Floats, spread: Floats) -> tuple[Floats, float]:
     """S^-1 m, scaled so that a score has standard deviation 1, and the distance sqrt(m^T S^-1 m)."""
-    unit = np.sqrt(np.asarray(np.diagonal(spread), dtype=np.float64))
+    unit = np.sqrt(np.diagonal(spread))
     unit = np.where(unit > 0, unit, np.maximum(np.abs(moved), 1.0) * np.sqrt(_RIDGE))
     correlation = spread / np.outer(unit, unit) + _RIDGE * np.eye(len(unit))
     weights = np.linalg.solve(correlation, moved / unit)
-    distance = float(np.sqrt(max(weights @ (moved / unit), 0.0)))
+    distance = sqrt(max(float(weights @ (moved / unit)), 0.0))
     scaled: Floats = weights / unit / max(distance, np.finfo(np.float64).tiny)
     return scaled, distance
