@@ -18,7 +18,7 @@ LAYERS = [
     ("algorithms",),
     ("simulation",),
     ("federation",),
-    ("plan", "files.models"),
+    ("plan", "files.models", "auditing"),
     ("estimators", "studies"),
     ("cli",),
 ]

@@ -64,7 +64,12 @@ class AuditCommand(HelpfulCommand):
 
 
 def audit(
-    everything: bool = False, out: Path | None = None, json: bool = False, quiet: bool = False, **given: str | None
+    everything: bool = False,
+    site_folder: Path | None = None,
+    out: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    **given: str | None,
 ) -> int:
     """Attack a claim of epsilon: how well can two rows be told apart by whoever looks on?
 
@@ -72,9 +77,14 @@ def audit(
     observer sees is turned into a lower bound on epsilon. A bound above the claim shows a fault. One below it shows
     that this attack found none.
 
+    With --site-folder, the noise of real sites is read off the messages of a test federation that has ended.
+
     The exit code is 1 where a claim is refuted.
     """
     question = Question(**values(Question, given))
+    if site_folder is not None:
+        return _wire(site_folder, question, {name for name, text in given.items() if text is not None}, everything, out,
+                     json, quiet)  # fmt: skip
     if everything == (question.algorithm is not None):
         raise InputError(
             f"Expected --algorithm or --all, got {'both' if everything else 'neither'}. Name one, or say --all."
@@ -96,6 +106,13 @@ def audit(
 audit.__signature__ = signature_of(  # type: ignore[attr-defined]
     Question,
     everything=Annotated[bool, typer.Option("--all", help="Every algorithm, view and way of drawing.")],
+    site_folder=Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a test federation: federation.toml, and for every site a folder of its name with its rows "
+            "(rows.csv or rows.npz) and its state."
+        ),
+    ],
     out=Annotated[Path | None, typer.Option(help="Folder for a web page and the figures as data.")],
     json=Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")],
     quiet=Annotated[bool, typer.Option("--quiet", help="No progress bar and no words.")],
@@ -108,14 +125,14 @@ def _one(q: Question, quiet: bool) -> "Audit":
     own = {name: value for name in _OWN if (value := getattr(q, name)) is not None}
     if q.colluding is not None:
         own["colluding"] = q.colluding
-    return _audited(subject(str(q.algorithm), own, form=q.form, loss=q.loss), q, quiet)
+    return _audited(str(q.algorithm), subject(str(q.algorithm), own, form=q.form, loss=q.loss), q, quiet)
 
 
-def _audited(algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
+def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
     from sottovoce.auditing.audit import audit as attack
 
     try:
-        with progress(quiet, "runs") as told:
+        with progress(quiet, name) as told:
             return attack(
                 algorithm, runs=q.runs, sites=q.sites, rows=q.rows, confidence=q.confidence, seed=q.seed,
                 device=cast("DeviceName", q.device), dtype=cast("Precision", q.dtype), progress=told,
@@ -130,7 +147,42 @@ def _all(q: Question, quiet: bool) -> "dict[str, Audit]":
     from sottovoce.auditing.subjects import everything
 
     plan = everything({} if q.epsilon is None else {"epsilon": q.epsilon})
-    return {name: _audited(algorithm, q, quiet, **more) for name, (algorithm, more) in plan.items()}
+    return {name: _audited(name, algorithm, q, quiet, **more) for name, (algorithm, more) in plan.items()}
+
+
+def _wire(
+    folder: Path, q: Question, given: set[str], everything: bool, out: Path | None, json: bool, quiet: bool
+) -> int:
+    """The noise of real sites."""
+    other = sorted(given - {"confidence"}) + ["all"] * everything + ["out"] * (out is not None)
+    if other:
+        raise InputError(f"Expected --site-folder alone, got --{other[0].replace('_', '-')} too. Leave one out.")
+
+    from sottovoce.auditing.wire import audit_wire, check_auditable
+    from sottovoce.cli.site.files import rows_of
+    from sottovoce.federation.agreement import signing
+
+    agreement = signing.load(folder / "federation.toml")
+    check_auditable(agreement)
+    files = {name: _rows_file(folder / name) for name in agreement.names}
+    found = audit_wire(
+        agreement,
+        {name: rows_of(agreement, file) for name, file in files.items()},
+        {name: folder / name / "state" / agreement.run / "journal.sqlite" for name in agreement.names},
+        q.confidence,
+    )
+    if json:
+        print_json(found.to_dict())
+    elif not quiet:
+        say(console(), found.prose())
+    return REFUTED if found.alarm else 0
+
+
+def _rows_file(folder: Path) -> Path:
+    """A site's rows."""
+    known = [path for name in ("rows.csv", "rows.npz") if (path := folder / name).is_file()]
+    expect(len(known) == 1, f"rows.csv or rows.npz in {folder}", files=[path.name for path in known])
+    return known[0]
 
 
 def _show(found: "Mapping[str, Audit]", out: Path | None) -> None:
