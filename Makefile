@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint docs reproduce bench unseen federation clean
+.PHONY: train test lint docs reproduce audit mutants bench unseen federation clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001 --beside masked
@@ -21,6 +21,14 @@ docs: .venv/.docs
 
 reproduce: .venv/.bench
 	$(BIN)/sottovoce reproduce --out reproduction
+
+# Every claim of epsilon, attacked; ends with an error where one is refuted.
+audit: .venv/.bench
+	$(BIN)/sottovoce audit --all --out audit
+
+# Faults of one line each in code that privacy rests on; ends with an error where the tests let one live.
+mutants: .venv/.dev
+	$(BIN)/python scripts/mutants.py
 
 bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
 	$(BIN)/python benchmarks/run.py
@@ -64,4 +72,4 @@ federation: .venv/.site
 	-$(PYTHON) -m venv .venv-bench/$* && .venv-bench/$*/bin/python -m pip install --quiet -r $< && touch $@
 
 clean:
-	rm -rf .venv .venv-bench build dist site federation-demo .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist site audit federation-demo .mypy_cache .pytest_cache .ruff_cache

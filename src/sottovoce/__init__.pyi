@@ -19,6 +19,8 @@ from .algorithms import NoisyAveragedGD as NoisyAveragedGD
 from .algorithms import RyuKim as RyuKim
 from .algorithms import TrustedCurator as TrustedCurator
 from .algorithms import utility_bound as utility_bound
+from .auditing.audit import Audit as Audit
+from .auditing.audit import audit as audit
 from .errors import BudgetError as BudgetError
 from .errors import InputError as InputError
 from .errors import PrivacyError as PrivacyError

@@ -26,7 +26,7 @@ LAYERS = [
     ("algorithms",),
     ("simulation", "tally"),
     ("federation",),
-    ("plan", "files.models"),
+    ("plan", "files.models", "auditing"),
     ("estimators", "studies"),
     ("cli",),
 ]

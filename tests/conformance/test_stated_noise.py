@@ -1,6 +1,7 @@
 """The noise that a statement tells of is the noise that was added, and enough for what it promises."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -55,6 +56,24 @@ def test_the_stated_sigma_is_that_of_the_event(name):
     allowed = delta_of(mu, statement.epsilon)
     assert allowed == pytest.approx(1e-5, rel=1e-5)
     assert statement.epsilon <= 2.0 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_round_is_in_the_event(name):
+    """What rounds cost one by one is what they cost together, and nothing falls out in between."""
+    algorithm = ALGORITHMS[name]
+    site = algorithm.oracle(sites(), GRAPH)
+    for k in range(1, algorithm.rounds + 1):
+        single = sum((leaves(algorithm.cost(q, site)) for q in range(1, k + 1)), Counter())
+        assert single
+        assert leaves(algorithm.event(k, site)) == single
+
+
+@pytest.mark.parametrize("name", every.algorithms(COMMON, every.is_private, ("fair",)))
+def test_a_fair_budget_is_spent_to_the_last(name):
+    """The noise is set for all steps, and all steps are priced: with one more or less of either, they would differ."""
+    algorithm = ALGORITHMS[name]
+    assert algorithm.statement(algorithm.oracle(sites(), GRAPH)).epsilon == pytest.approx(2.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 5}, {"batch_size": 5, "sampling": "poisson"}])

@@ -6,6 +6,7 @@ import typer
 
 from sottovoce.cli.account import AccountCommand, account
 from sottovoce.cli.apply import evaluate, predict
+from sottovoce.cli.audit import AuditCommand, audit
 from sottovoce.cli.budget import budget_app
 from sottovoce.cli.coefficients import coefficients
 from sottovoce.cli.dataset import dataset
@@ -79,6 +80,7 @@ app = typer.Typer(rich_markup_mode="rich", context_settings={"help_option_names"
 app.command(cls=TrainCommand)(train)
 app.command(cls=AccountCommand)(account)
 app.command()(plan)
+app.command(cls=AuditCommand)(audit)
 app.command()(report)
 app.command()(predict)
 app.command()(evaluate)

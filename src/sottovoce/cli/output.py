@@ -54,7 +54,7 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+def progress(quiet: bool, of: str = "round") -> Iterator[Callable[[int, int], None] | None]:
     """A bar with the time left. Only for a terminal: in a log it would be noise."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -63,9 +63,9 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     if quiet or not console.is_terminal:
         yield None
         return
-    columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
+    columns = (TextColumn(of), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("rounds", total=None)
+        task = bar.add_task(of, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -1,0 +1,9 @@
+"""What a neighbour can really tell: attacks on a claim of epsilon, and what they show.
+
+views      what an observer sees of a run
+worlds     two worlds that differ in one row, run many times by the engine
+pairs      the two rows that can be told apart best
+scores     the optimal weights of all that is seen
+bounds     from scores to a lower bound on epsilon
+audit      all of it, in one call
+"""

@@ -1,0 +1,305 @@
+"""The audit: attack a claim of epsilon, and say how much of it the attack shows.
+
+    1. two rows that can be told apart best are searched for (`pairs`)
+    2. weights of all that the observer sees, and a threshold, are learnt from runs of its own (`scores`)
+    3. fresh runs in both worlds are judged, and bounded from below (`bounds`)
+
+A lower bound above the claim shows a fault: in the noise, in a sensitivity, in the accounting. One below it shows that
+this attack found none, and no more.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.arrays import Floats
+from sottovoce.auditing.bounds import (
+    ASSUMPTION,
+    Claim,
+    Counts,
+    Distance,
+    NoiseSize,
+    by_normal_law,
+    counted,
+    counted_for_any,
+    noise_size,
+)
+from sottovoce.auditing.pairs import Pair, looked_at, worst_pair
+from sottovoce.auditing.scores import Score, covariance, learn, optimal
+from sottovoce.auditing.subjects import expect_claim, usual_rows, usual_sites
+from sottovoce.auditing.views import View, check_view, usual_view
+from sottovoce.auditing.worlds import NoiseMaker, Worlds, place
+from sottovoce.errors import expect
+from sottovoce.privacy.accounting.accountant import plain_mu
+from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.problem.graphs import Graph, complete
+from sottovoce.simulation.engine import DeviceName, Precision
+
+Progress: TypeAlias = Callable[[int, int], None]
+ALARM = 1e-6  # how rarely a right claim may be called wrong
+FEWEST = 200  # runs of each world
+_ROW_WORK = 24  # runs that a row takes in the search
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an attack has shown of a claim.
+
+    `lower` and `lower_any` assume nothing of the scores; `lower_gaussian` assumes what `assumption` says, and is None
+    for a pure claim. `alarm`: the claim is wrong, or something happened that happens once in a million audits.
+    """
+
+    algorithm: Algorithm[Any]
+    view: View
+    colluding: int | None
+    pair: Pair
+    claim: Claim
+    confidence: float
+    lower: float
+    lower_gaussian: float | None
+    lower_any: float
+    distance: float  # of the scores, in standard deviations
+    counts: Counts
+    noise: NoiseSize | None  # None where a round's price is not that of Gaussian noise
+    alarm: bool
+    runs: int
+    seed: int | None
+    seconds: float
+    first: Floats  # scores, (runs,), in the first world
+    second: Floats
+    threshold: float
+    assumption: str = ASSUMPTION
+
+    @property
+    def ratio(self) -> float:
+        """The bound by counting, over the claim."""
+        return self.lower / self.claim.epsilon
+
+    @property
+    def ratio_gaussian(self) -> float | None:
+        """The bound by the normal law, over the claim."""
+        return None if self.lower_gaussian is None else self.lower_gaussian / self.claim.epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the scores."""
+        n, p = self.counts.runs, self.pair.worlds.features
+        return {
+            "algorithm": type(self.algorithm).__name__,
+            "loss": self.algorithm.loss.name,
+            "view": self.view,
+            "colluding": self.colluding,
+            "claimed": self.claim.epsilon,
+            "delta": self.claim.delta,
+            "lower": self.lower,
+            "lower_gaussian": self.lower_gaussian,
+            "lower_any": self.lower_any,
+            "ratio": self.ratio,
+            "ratio_gaussian": self.ratio_gaussian,
+            "confidence": self.confidence,
+            "assumption": self.assumption,
+            "alarm": self.alarm,
+            "mu": {"claimed": self.claim.mu, "shown": self.distance},
+            "rates": {"false_positives": self.counts.first / n, "true_positives": self.counts.second / n},
+            "noise": None if self.noise is None else self.noise._asdict(),
+            "rows": {
+                "around": self.pair.worlds.around,
+                "first": place(self.pair.rows[0], p).tolist(),
+                "second": place(self.pair.rows[1], p).tolist(),
+                "labels": [row.label for row in self.pair.rows],
+            },
+            "runs": self.runs,
+            "seed": self.seed,
+            "seconds": self.seconds,
+        }
+
+    def prose(self) -> str:
+        """The same in words."""
+        who = {
+            "messages": "who sees every message of every site",
+            "average": "who sees the mean of the sites' messages in every round",
+            "sums": f"who sees every opened sum and is told all by {self.colluding} colluding sites",
+            "model": "who sees the final model only",
+        }[self.view]
+        claim, percent = self.claim, f"{100 * self.confidence:g} %"
+        found = (
+            f"Claimed: epsilon = {claim.epsilon:.4g} at delta = {claim.delta:g}. An observer {who} tells two rows "
+            f"apart: from {self.runs} runs of each world, epsilon is at least {self.lower:.3g} with {percent} "
+            "confidence, by counting"
+        )
+        if self.lower_gaussian is not None:
+            found += f", and at least {self.lower_gaussian:.3g} if {self.assumption}"
+        end = "THE CLAIM IS REFUTED." if self.alarm else "The claim is not refuted: this attack found no fault."
+        return f"{found}. {end}"
+
+
+def audit(
+    algorithm: Algorithm[Any],
+    *,
+    runs: int = 10_000,
+    view: View | None = None,
+    colluding: int | None = None,
+    sites: int | None = None,
+    graph: Graph | None = None,
+    rows: int | None = None,
+    features: int = 2,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    device: DeviceName = "cpu",
+    dtype: Precision = "float64",
+    system_noise: bool = False,
+    noise: NoiseMaker | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Attack the claim of an algorithm, on rows that are made up for it.
+
+    Args:
+        algorithm: what is audited, with the epsilon that it claims.
+        runs: that are judged, in each of two worlds. As many again are made to learn from.
+        view: what the observer sees: "messages", "average", "sums" or "model". None: the most that the claim is about.
+        colluding: of masked sums, how many sites tell the observer all they know. None: as many as are claimed.
+        sites: how many. None: two, or three where only sums are seen.
+        graph: of the sites. None: complete.
+        rows: at every site. None: enough for noise to move models little.
+        features: of a row, at least 2.
+        confidence: of the bounds.
+        seed: of the simulated noise; None draws one.
+        device: where it runs, as for `simulate`.
+        dtype: in which precision.
+        system_noise: judge runs with the operating system's noise, which private rows get, instead of the simulator's.
+        noise: judge runs with noise that is handed in: for a block's shape, a function of the round, as for `simulate`.
+        progress: called with (work done, work in all).
+    """
+    started = perf_counter()
+    expect_claim(algorithm)
+    expect(runs >= FEWEST, f"runs >= {FEWEST}", runs=runs)
+    expect(0.5 < confidence < 1, "0.5 < confidence < 1", confidence=confidence)
+    expect(features >= 2, "features >= 2: the search for two rows goes through a plane", features=features)
+    expect(not (system_noise and noise is not None), "system_noise or noise, not both", system_noise=system_noise)
+    seen_as = usual_view(algorithm) if view is None else view
+    check_view(seen_as, algorithm)
+    network = graph if graph is not None else complete(usual_sites(algorithm) if sites is None else sites)
+    expect(sites is None or sites == network.n, f"sites={network.n}, as in the graph", sites=sites)
+    known = _colluders(algorithm, network.n, colluding)
+    worlds = Worlds(
+        algorithm, network, usual_rows(algorithm) if rows is None else rows, features, seen_as, "still", known or 0,
+        device, dtype, system_noise, noise,
+    )  # fmt: skip
+    chosen = secrets.randbits(63) if seed is None else seed
+    for_search, for_learning, *seeds = np.random.SeedSequence(chosen).generate_state(6, np.uint32).tolist()
+    more, for_worlds = seeds[:2], seeds[2:]
+    work = _Work(progress, looked_at(worlds) * _ROW_WORK + 4 * runs)
+    pair = worst_pair(worlds, for_search, lambda count: work.add(count * _ROW_WORK))
+    work.at(looked_at(worlds) * _ROW_WORK)
+    learnt = [pair.worlds.seen(row, runs, for_learning, own=False, told=work.add) for row in pair.rows]
+    own = worlds.noise is not None or worlds.system
+    # Noise that is not the simulator's own may have another covariance: a fault in it is what weights must make use of.
+    theirs = [pair.worlds.seen(row, runs, s) for row, s in zip(pair.rows, more, strict=True)] if own else learnt
+    score = learn(*learnt, *theirs)
+    judged = [pair.worlds.seen(row, runs, s, told=work.add) for row, s in zip(pair.rows, for_worlds, strict=True)]
+    return _judge(
+        pair, score, learnt, judged, known, confidence, None if system_noise else chosen, perf_counter() - started
+    )
+
+
+def _judge(
+    pair: Pair, score: Score, learnt: list[Floats], judged: list[Floats], colluding: int | None, confidence: float,
+    seed: int | None, seconds: float,
+) -> Audit:  # fmt: skip
+    first, second = (score.of(seen) for seen in judged)
+    claim, counts, distance = (
+        _claim(pair, colluding),
+        Counts.of(first, second, score.threshold),
+        Distance.of(first, second),
+    )
+    sure = 1 - ALARM / 2
+    normal = by_normal_law(distance, claim, sure)
+    alarm = counted(counts, claim, sure) > claim.epsilon or (normal is not None and normal > claim.epsilon)
+    noise = _first_noise(pair, learnt, judged, colluding)
+    return Audit(
+        algorithm=pair.worlds.algorithm,
+        view=pair.worlds.view,
+        colluding=colluding,
+        pair=pair,
+        claim=claim,
+        confidence=confidence,
+        lower=counted(counts, claim, confidence),
+        lower_gaussian=by_normal_law(distance, claim, confidence),
+        lower_any=counted_for_any(counts, claim.delta, confidence),
+        distance=distance.mu,
+        counts=counts,
+        noise=noise,
+        alarm=alarm or (noise is not None and noise.p < ALARM / 2),
+        runs=counts.runs,
+        seed=seed,
+        seconds=seconds,
+        first=first,
+        second=second,
+        threshold=score.threshold,
+    )
+
+
+def _colluders(algorithm: Algorithm[Any], n: int, colluding: int | None) -> int | None:
+    """k of masked sums; None elsewhere, where it would change nothing."""
+    if not isinstance(algorithm, MaskedNewton):
+        expect(colluding is None, "colluding with masked sums only", colluding=colluding)
+        return None
+    k = algorithm.colluders(n) if colluding is None else colluding
+    expect(0 <= k < n, f"0 <= colluding < {n} sites", colluding=k)
+    return k
+
+
+def _claim(pair: Pair, colluding: int | None) -> Claim:
+    """What the algorithm says of itself, against this observer."""
+    algorithm, problem = pair.worlds.algorithm, pair.worlds.problem(pair.rows[0])
+    site = algorithm.oracle(problem.sites, problem.graph)
+    stated = algorithm.statement(site)
+    if colluding is None:
+        return Claim(stated.event, stated.epsilon, stated.delta)
+    (line,) = (line for line in stated.observers if line.colluding == colluding)
+    return Claim(algorithm.event(algorithm.rounds, site, Observer(colluding)), line.epsilon, stated.delta)
+
+
+def _first_noise(pair: Pair, learnt: list[Floats], judged: list[Floats], colluding: int | None) -> NoiseSize | None:
+    """The chi-squared test of the first round's noise, along the direction in which the two rows differ most.
+
+    The first round starts from public numbers, so nothing but its own noise is in it. That holds of masked sums' second
+    exchange, too, the first of gradients: it asks at zero.
+    """
+    worlds, problem = pair.worlds, pair.worlds.problem(pair.rows[0])
+    algorithm, observer = worlds.algorithm, RELAY if colluding is None else Observer(colluding)
+    site = algorithm.oracle(problem.sites, problem.graph)
+    if worlds.view == "model":
+        return None
+    k, start, width = 1, 0, site.d * (worlds.graph.n if worlds.view == "messages" else 1)
+    if isinstance(algorithm, MaskedNewton):
+        k, start, width = 2, algorithm.numbers(1, worlds.features), algorithm.numbers(2, worlds.features)
+    mu = plain_mu(algorithm.cost(k, site, observer))
+    if mu is None:
+        return None
+    early = [seen[:, start : start + width] for seen in learnt]
+    moved = (early[1] - early[0]).mean(axis=0)
+    weights = optimal(moved, covariance(*early))[0]
+    first, second = (seen[:, start : start + width] @ weights for seen in judged)
+    return noise_size(first, second, float(moved @ weights), mu)
+
+
+class _Work:
+    """Work that is done, for whoever wants to be told."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def add(self, more: int) -> None:
+        self.at(min(self.done + more, self.total))
+
+    def at(self, done: int) -> None:
+        self.done = done
+        if self.progress is not None:
+            self.progress(done, self.total)

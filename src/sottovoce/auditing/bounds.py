@@ -1,0 +1,204 @@
+"""From scores in two worlds to a lower bound on epsilon.
+
+**By counting** (`counted`). A threshold is fixed beforehand; of N runs in the two worlds together, half in each, some
+are guessed right. Whoever guesses, the chance p of being right is at most (1 + TV) / 2, TV = delta(0) the total
+variation between the worlds. Guesses are independent, with one chance in each world, so the number of right ones is no
+more spread than binomial (Hoeffding 1956, Theorem 4), and Clopper and Pearson's bound on p holds. Nothing is assumed of
+the scores. What epsilon a TV stands for depends on the kind of claim:
+
+    pure             e^eps / (1 + e^eps) >= p
+    Gaussian         mu = 2 Phi^-1(p), and epsilon at delta follows from mu
+    other            the claimed mechanism with so much less noise that its TV is 2 p - 1
+
+so it is the least epsilon of a claim of the same kind that these runs do not refute.
+
+**For any mechanism** (`counted_for_any`). p1 <= e^eps p0 + delta, p1 and p0 the chances of passing a threshold in the
+two worlds: nothing is assumed of the kind of claim either, and little can be shown with few runs.
+
+**By the normal law** (`by_normal_law`). If scores are normal with one variance, mu is the distance of their means in
+standard deviations, and its estimate has the variance 2/n + mu^2/(4 n) (Hedges and Olkin 1985). Sharper, and only as
+good as that assumption.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import exp, inf, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betaincinv, chdtr, ndtri, stdtrit
+
+from sottovoce.arrays import Floats
+from sottovoce.errors import UnsupportedError, expect
+from sottovoce.privacy import (
+    Event,
+    Gaussian,
+    GaussianObjective,
+    Repeated,
+    SampledGaussian,
+    Sequence,
+    delta,
+    epsilon,
+    epsilon_of_mu,
+)
+from sottovoce.privacy.accounting.accountant import plain_mu
+
+LEAST_NOISE = 1e-3  # of what is claimed; a bound on epsilon goes no further
+ASSUMPTION = "scores are normal, with the same variance in both worlds"
+
+
+class Claim(NamedTuple):
+    """What was promised against the observer."""
+
+    event: Event
+    epsilon: float
+    delta: float  # 0 where the claim is pure
+
+    @property
+    def mu(self) -> float | None:
+        """Of Gaussian differential privacy, where that is what is claimed."""
+        return plain_mu(self.event) if self.delta > 0 else None
+
+    def epsilon_at(self, chance: float) -> float:
+        """The least epsilon of a claim of this kind under which a guess may be right with this chance."""
+        if chance <= 0.5:
+            return 0.0
+        if self.delta == 0:
+            return log(chance / (1 - chance)) if chance < 1 else inf
+        if self.mu is not None:
+            return epsilon_of_mu(2 * float(ndtri(chance)), self.delta) if chance < 1 else inf
+        return epsilon(less_noise(self.event, self._noise_at(chance)), self.delta)
+
+    def _noise_at(self, chance: float) -> float:
+        """The part of the claimed noise that allows for this chance."""
+
+        def excess(log_noise: float) -> float:
+            return delta(less_noise(self.event, exp(log_noise)), 0.0) - (2 * chance - 1)
+
+        low, high = log(LEAST_NOISE), log(8.0)
+        while excess(high) > 0:
+            high += log(8.0)
+        if excess(low) < 0:
+            return LEAST_NOISE
+        return exp(float(brentq(excess, low, high, xtol=1e-4)))
+
+
+def less_noise(event: Event, part: float) -> Event:
+    """The same with every noise multiplier times `part`."""
+    match event:
+        case Gaussian() | SampledGaussian() | GaussianObjective():
+            return replace(event, sigma=event.sigma * part)
+        case Repeated(event=inner, times=times):
+            return Repeated(less_noise(inner, part), times)
+        case Sequence(events=events):
+            return Sequence(tuple(less_noise(inner, part) for inner in events))
+    raise UnsupportedError(f"Expected Gaussian noise where delta > 0, got {type(event).__name__}.")
+
+
+def clopper_pearson(hits: int, of: int, confidence: float) -> float:
+    """The lower one-sided bound on a chance from so many hits."""
+    expect(0 <= hits <= of and of >= 1, "0 <= hits <= of", hits=hits, of=of)
+    return float(betaincinv(hits, of - hits + 1, 1 - confidence)) if hits else 0.0
+
+
+class Counts(NamedTuple):
+    """How often a fixed threshold was passed, in as many runs of either world."""
+
+    first: int  # in the first world, where it is a mistake
+    second: int
+    runs: int  # of each world
+
+    @classmethod
+    def of(cls, first: Floats, second: Floats, threshold: float) -> "Counts":
+        """Of scores (runs,) in the two worlds."""
+        expect(len(first) == len(second), "as many runs in both worlds", first=len(first), second=len(second))
+        return cls(int(np.sum(first > threshold)), int(np.sum(second > threshold)), len(first))
+
+    @property
+    def right(self) -> int:
+        """Right guesses in both worlds."""
+        return self.second + self.runs - self.first
+
+
+def counted(counts: Counts, claim: Claim, confidence: float) -> float:
+    """The lower bound by counting right guesses."""
+    return claim.epsilon_at(clopper_pearson(counts.right, 2 * counts.runs, confidence))
+
+
+def counted_for_any(counts: Counts, at: float, confidence: float) -> float:
+    """The lower bound at this delta for any mechanism whatever; each of the two chances gets half of the doubt."""
+    each = (1 + confidence) / 2
+    n, found = counts.runs, 0.0
+    for more, less in ((counts.second, counts.first), (n - counts.first, n - counts.second)):
+        low, high = clopper_pearson(more, n, each), 1 - clopper_pearson(n - less, n, each)
+        if low > at and high > 0:
+            found = max(found, log((low - at) / high))
+    return found
+
+
+class Distance(NamedTuple):
+    """How far apart scores are, in standard deviations."""
+
+    mu: float
+    runs: int  # of each world
+
+    @classmethod
+    def of(cls, first: Floats, second: Floats) -> "Distance":
+        """As estimated from scores (runs,) in the two worlds."""
+        spread = sqrt((float(np.var(first, ddof=1)) + float(np.var(second, ddof=1))) / 2)
+        return cls(float(second.mean() - first.mean()) / max(spread, np.finfo(np.float64).tiny), len(first))
+
+    def lower(self, confidence: float) -> float:
+        """A lower bound on the true distance, if scores are normal; at least 0."""
+        n = self.runs
+        error = sqrt(2 / n + self.mu**2 / (4 * n))
+        return max(self.mu - float(stdtrit(2 * n - 2, confidence)) * error, 0.0)
+
+
+def by_normal_law(distance: Distance, claim: Claim, confidence: float) -> float | None:
+    """The lower bound by the normal law; None for a pure claim, which no normal scores can bound."""
+    if claim.delta == 0:
+        return None
+    return epsilon_of_mu(min(distance.lower(confidence), 1e3), claim.delta)
+
+
+class NoiseSize(NamedTuple):
+    """The noise of the first round's messages, held against what the claim needs for rows that were there."""
+
+    size: float  # standard deviation, over that; at least 1 if the claim holds, up to chance
+    p: float  # how likely so little noise is, if the claim holds
+
+
+def noise_size(first: Floats, second: Floats, moved: float, mu: float) -> NoiseSize:
+    """A chi-squared test of a projection of messages (runs,) in two worlds, whose means are `moved` apart.
+
+    A round that costs `mu` may move a message by mu standard deviations at most. So its standard deviation is at least
+    moved / mu, whatever the algorithm says of its own sensitivity.
+    """
+    least, n = abs(moved) / mu, len(first) + len(second) - 2
+    squares = float(np.sum((first - first.mean()) ** 2) + np.sum((second - second.mean()) ** 2))
+    if least == 0:
+        return NoiseSize(inf, 1.0)
+    return NoiseSize(sqrt(squares / n) / least, float(chdtr(n, squares / least**2)))
+
+
+def claimed_curve(claim: Claim, grid: Floats) -> Floats:
+    """The most of the second world's runs that may pass, where at most `grid` of the first world's do."""
+    if claim.mu is not None:
+        from scipy.special import ndtr
+
+        curve: Floats = ndtr(ndtri(grid) + claim.mu)
+        return curve
+    lines = [(0.0, _delta(claim)(0.0))]
+    lines += [(e, _delta(claim)(e)) for e in np.linspace(0, claim.epsilon, 9)[1:].tolist()]
+    bounds = [np.minimum(exp(e) * grid + d, 1 - exp(-e) * np.maximum(1 - d - grid, 0.0)) for e, d in lines]
+    found: Floats = np.minimum(np.min(bounds, axis=0), 1.0)
+    return found
+
+
+def _delta(claim: Claim) -> Callable[[float], float]:
+    if claim.delta > 0:
+        return lambda e: delta(claim.event, e)
+    # Of a pure claim: randomised response is the worst, and total variation falls to nothing at its epsilon.
+    return lambda e: max(exp(claim.epsilon) - exp(e), 0.0) / (1 + exp(claim.epsilon))

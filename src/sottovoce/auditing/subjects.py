@@ -1,0 +1,81 @@
+"""What an audit is made of where nobody says otherwise: settings in which the claim is nearly attained.
+
+A claim is for all rows and all public settings, so the attack may choose them. Small models and the smoothed hinge let
+two rows differ by the whole sensitivity; with the tight sensitivity and with masked sums the logistic loss does, too.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from sottovoce.algorithms import registry
+from sottovoce.algorithms.base import Algorithm, PrivateAlgorithm
+from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.errors import UnsupportedError
+from sottovoce.problem import losses
+
+_USUAL: dict[str, registry.Value] = {"rounds": 6, "rho": 1.0, "lam": 0.01, "local_steps": 1, "diameter": 0.2}
+_TIGHT: dict[str, registry.Value] = {"rounds": 10, "rho": 1e-3, "lam": 1e-6, "local_steps": 1, "diameter": 5.0}
+_MASKED: dict[str, registry.Value] = {"rounds": 6, "lam": 1.0}
+
+
+def subject(
+    name: str, settings: registry.Settings | None = None, *, form: str = "fair", loss: str | None = None
+) -> PrivateAlgorithm[Any]:
+    """The algorithm of that name, with `settings` of its own, and such as help an attack in place of all others."""
+    given = {} if settings is None else dict(settings)
+    line = registry.entry(name)
+    if not line.private:
+        raise UnsupportedError(f"Expected an algorithm that promises something, got algorithm={name!r}, which is not "
+                               "private. There is nothing to audit.")  # fmt: skip
+    registry.expect_own(name, given)
+    tight, masked = given.get("sensitivity") == "tight", issubclass(line.kind, MaskedNewton)
+    usual = _MASKED if masked else _TIGHT if tight else _USUAL
+    known = line.kind.__dataclass_fields__
+    own = {key: value for key, value in usual.items() if key in known} | given
+    made = registry.make(name, registry.settings_of(name, form, {}, own))
+    chosen = loss or (losses.Logistic.name if masked or tight else losses.SmoothedHinge.name)
+    audited = replace(made, loss=losses.by_name(chosen))
+    expect_claim(audited)
+    assert isinstance(audited, PrivateAlgorithm)
+    return audited
+
+
+def expect_claim(algorithm: Algorithm[Any]) -> None:
+    """Refuse what promises nothing."""
+    if not isinstance(algorithm, PrivateAlgorithm) or not math.isfinite(algorithm.epsilon):
+        raise UnsupportedError(
+            f"Expected an algorithm with a finite epsilon, got {type(algorithm).__name__}"
+            f"{'(epsilon=inf)' if isinstance(algorithm, PrivateAlgorithm) else ''}. There is nothing to audit."
+        )
+
+
+def usual_sites(algorithm: Algorithm[Any]) -> int:
+    """How many sites: two, and of masked sums one more, who may collude."""
+    return 3 if isinstance(algorithm, MaskedNewton) else 2
+
+
+def usual_rows(algorithm: Algorithm[Any]) -> int:
+    """At every site: so many that noise moves models little."""
+    return 100 if isinstance(algorithm, MaskedNewton) else 200
+
+
+def everything(settings: registry.Settings | None = None) -> dict[str, tuple[PrivateAlgorithm[Any], dict[str, Any]]]:
+    """All that is audited in full: by a name, the algorithm and what else `audit` is told."""
+    common = {} if settings is None else dict(settings)
+
+    def made(name: str, **own: registry.Value) -> PrivateAlgorithm[Any]:
+        return subject(name, {**common, **own})
+
+    each = {name: (made(name), dict[str, Any]()) for name, line in registry.REGISTRY.items() if line.private}
+    return each | {
+        "ipadmm, tight": (made("ipadmm", sensitivity="tight"), {}),
+        "ipadmm, tight, the system's noise": (made("ipadmm", sensitivity="tight"), {"system_noise": True}),
+        "ipadmm, 4 local steps": (made("ipadmm", local_steps=4), {}),
+        "ipadmm, batches with replacement": (made("ipadmm", batch_size=50), {}),
+        "ipadmm, Poisson batches": (made("ipadmm", batch_size=50, sampling="poisson"), {}),
+        "ipadmm, final model only": (made("ipadmm"), {"view": "model"}),
+        "masked, nobody colludes": (made("masked", colluding=1), {"colluding": 0}),
+        "masked, more collude than was assumed": (made("masked", colluding=1), {"colluding": 2}),
+        "masked, final model only": (made("masked"), {"view": "model"}),
+    }

@@ -1,0 +1,201 @@
+"""`sottovoce audit`: attack a claim of epsilon, and say how much of it the attack shows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from sottovoce.cli.options import HelpfulCommand, signature_of, values
+from sottovoce.cli.output import Stopped, console, plain, print_json, progress, say, table
+from sottovoce.errors import InputError, expect
+from sottovoce.studies.config import option
+
+if TYPE_CHECKING:
+    from sottovoce.auditing.audit import Audit
+    from sottovoce.auditing.views import View
+    from sottovoce.simulation.engine import DeviceName, Precision
+
+_WHAT, _WHO, _HOW = "What is attacked", "Who looks on", "How"
+_OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling")
+REFUTED = 1  # the exit code of a claim that is refuted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What was asked; None is what was not given."""
+
+    algorithm: str | None = option(None, _WHAT, "Algorithm by its name.")
+    form: str = option("fair", _WHAT, "Form of a rival.")
+    epsilon: float | None = option(None, _WHAT, "The claim: total budget over all rounds.")
+    delta: float | None = option(None, _WHAT, "Chance of failure that the claim allows for.")
+    rounds: int | None = option(None, _WHAT, "How often sites speak.")
+    local_steps: int | None = option(None, _WHAT, "Noisy steps in a round.")
+    rho: float | None = option(None, _WHAT, "Penalty of ADMM.")
+    lam: float | None = option(None, _WHAT, "Weight of the regulariser.")
+    diameter: float | None = option(None, _WHAT, "Diameter that scales the steps.")
+    loss: str | None = option(None, _WHAT, "Loss. Left out: one with which the claim can be attained.")
+    sensitivity: str | None = option(None, _WHAT, "What noise is for: the worst model (plain), or the one at hand.")
+    batch_size: int | None = option(None, _WHAT, "Rows of a batch. Left out: all.")
+    sampling: str | None = option(None, _WHAT, "How a batch is drawn.")
+    sites: int | None = option(None, _WHAT, "How many sites. Left out: two, or three for masked sums.")
+    rows: int | None = option(None, _WHAT, "Rows of every site, made up for the attack.")
+    view: str | None = option(None, _WHO, "What the observer sees. Left out: the most that the claim is about.")
+    colluding: int | None = option(None, _WHO, "Of masked sums: sites that tell the observer all they know.")
+    runs: int = option(10_000, _HOW, "Runs to be judged, in each of two worlds.")
+    confidence: float = option(0.95, _HOW, "Confidence of the lower bounds.")
+    noise: str = option("seeded", _HOW, "Noise of a simulation (seeded), or the operating system's (system).")
+    device: str = option("cpu", _HOW, "Where it runs.")
+    dtype: str = option("float64", _HOW, "Precision.")
+    seed: int | None = option(None, _HOW, "Of the simulated noise. Left out: drawn, and told.")
+
+
+class AuditCommand(HelpfulCommand):
+    """Knows the choices."""
+
+    def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
+        """Those of the library."""
+        from sottovoce.auditing.views import VIEWS
+        from sottovoce.studies.choices import CHOICES
+
+        known = {f.name: CHOICES[f.name] for f in fields(Question) if f.name in CHOICES}
+        return {f.name: f.default for f in fields(Question)}, known | {"view": VIEWS, "noise": ("seeded", "system")}
+
+
+def audit(
+    everything: bool = False,
+    site_folder: Path | None = None,
+    out: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    **given: str | None,
+) -> int:
+    """Attack a claim of epsilon: how well can two rows be told apart by whoever looks on?
+
+    Two rows are searched for that differ most, both worlds are run many times, and the best score of all that the
+    observer sees is turned into a lower bound on epsilon. A bound above the claim shows a fault. One below it shows
+    that this attack found none.
+
+    With --site-folder, the noise of real sites is read off the messages of a test federation that has ended.
+
+    The exit code is 1 where a claim is refuted.
+    """
+    question = Question(**values(Question, given))
+    if site_folder is not None:
+        return _wire(site_folder, question, {name for name, text in given.items() if text is not None}, everything, out,
+                     json, quiet)  # fmt: skip
+    if everything == (question.algorithm is not None):
+        raise InputError(
+            f"Expected --algorithm or --all, got {'both' if everything else 'neither'}. Name one, or say --all."
+        )
+    expect(question.noise in ("seeded", "system"), "noise 'seeded' or 'system'", noise=question.noise)
+    found = _all(question, quiet) if everything else {str(question.algorithm): _one(question, quiet)}
+    if out is not None:
+        from sottovoce.studies.report.audit_page import write_audits
+
+        write_audits(found, out)
+    if json:
+        told = {name: one.to_dict() for name, one in found.items()}
+        print_json(told if everything else next(iter(told.values())))
+    elif not quiet:
+        _show(found, out)
+    return REFUTED if any(one.alarm for one in found.values()) else 0
+
+
+audit.__signature__ = signature_of(  # type: ignore[attr-defined]
+    Question,
+    everything=Annotated[bool, typer.Option("--all", help="Every algorithm, view and way of drawing.")],
+    site_folder=Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a test federation: federation.toml, and for every site a folder of its name with its rows "
+            "(rows.csv or rows.npz) and its state."
+        ),
+    ],
+    out=Annotated[Path | None, typer.Option(help="Folder for a web page and the figures as data.")],
+    json=Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")],
+    quiet=Annotated[bool, typer.Option("--quiet", help="No progress bar and no words.")],
+)
+
+
+def _one(q: Question, quiet: bool) -> "Audit":
+    from sottovoce.auditing.subjects import subject
+
+    own = {name: value for name in _OWN if (value := getattr(q, name)) is not None}
+    if q.colluding is not None:
+        own["colluding"] = q.colluding
+    return _audited(str(q.algorithm), subject(str(q.algorithm), own, form=q.form, loss=q.loss), q, quiet)
+
+
+def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
+    from sottovoce.auditing.audit import audit as attack
+
+    try:
+        with progress(quiet, name) as told:
+            return attack(
+                algorithm, runs=q.runs, sites=q.sites, rows=q.rows, confidence=q.confidence, seed=q.seed,
+                device=cast("DeviceName", q.device), dtype=cast("Precision", q.dtype), progress=told,
+                **{"system_noise": q.noise == "system", "view": cast("View | None", q.view)} | more,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        raise Stopped("interrupted; nothing is kept of an audit that is not finished") from None
+
+
+def _all(q: Question, quiet: bool) -> "dict[str, Audit]":
+    """Every algorithm, and what else there is to be attacked."""
+    from sottovoce.auditing.subjects import everything
+
+    plan = everything({} if q.epsilon is None else {"epsilon": q.epsilon})
+    return {name: _audited(name, algorithm, q, quiet, **more) for name, (algorithm, more) in plan.items()}
+
+
+def _wire(
+    folder: Path, q: Question, given: set[str], everything: bool, out: Path | None, json: bool, quiet: bool
+) -> int:
+    """The noise of real sites."""
+    other = sorted(given - {"confidence"}) + ["all"] * everything + ["out"] * (out is not None)
+    if other:
+        raise InputError(f"Expected --site-folder alone, got --{other[0].replace('_', '-')} too. Leave one out.")
+
+    from sottovoce.auditing.wire import audit_wire, check_auditable
+    from sottovoce.cli.site.files import rows_of
+    from sottovoce.federation.agreement import signing
+
+    agreement = signing.load(folder / "federation.toml")
+    check_auditable(agreement)
+    files = {name: _rows_file(folder / name) for name in agreement.names}
+    found = audit_wire(
+        agreement,
+        {name: rows_of(agreement, file) for name, file in files.items()},
+        {name: folder / name / "state" / agreement.run / "journal.sqlite" for name in agreement.names},
+        q.confidence,
+    )
+    if json:
+        print_json(found.to_dict())
+    elif not quiet:
+        say(console(), found.prose())
+    return REFUTED if found.alarm else 0
+
+
+def _rows_file(folder: Path) -> Path:
+    """A site's rows."""
+    known = [path for name in ("rows.csv", "rows.npz") if (path := folder / name).is_file()]
+    expect(len(known) == 1, f"rows.csv or rows.npz in {folder}", files=[path.name for path in known])
+    return known[0]
+
+
+def _show(found: "Mapping[str, Audit]", out: Path | None) -> None:
+    shown = console()
+    if len(found) == 1:
+        say(shown, next(iter(found.values())).prose())
+    else:
+        lines = table("what", "claimed", "shown, by counting", "shown, normal scores", "refuted")
+        for name, one in found.items():
+            normal = "–" if one.lower_gaussian is None else f"{one.lower_gaussian:.3f}"
+            lines.add_row(
+                plain(name), f"{one.claim.epsilon:.4g}", f"{one.lower:.3f}", normal, "YES" if one.alarm else "no"
+            )
+        shown.print(lines)
+    if out is not None:
+        say(shown, f"Written to {out}.")

@@ -1,0 +1,123 @@
+"""The page of an audit: both worlds' scores, the trade-off curve against the claimed one, and the bounds."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.special import ndtri
+
+from sottovoce import __version__
+from sottovoce.arrays import Floats
+from sottovoce.auditing.audit import Audit
+from sottovoce.auditing.bounds import claimed_curve
+from sottovoce.settings.disk import write_whole
+from sottovoce.studies.report.page import TextTable, inline, picture, render_page
+from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
+
+PAGE, DATA = "audit.html", "audit.json"
+_POINTS = 400  # of a curve
+_NOTHING = "–"
+
+
+def drawn(audit: Audit) -> Figure:
+    """Both distributions of scores, and the trade-off curve."""
+    with style():
+        figure = Figure(figsize=(7.2, 2.9))
+        left, right = figure.subplots(1, 2)
+        both = np.concatenate([audit.first, audit.second])
+        low, high = np.quantile(both, [0.0005, 0.9995]).tolist()
+        bins = np.linspace(low, high, 61).tolist()
+        for scores, colour, name in ((audit.first, CYCLE[0], "first row"), (audit.second, CYCLE[1], "second row")):
+            left.hist(scores, bins=bins, density=True, histtype="step", color=colour, label=name, linewidth=1.3)
+        left.axvline(audit.threshold, color=INK, linewidth=0.8, linestyle=DASHES[2], label="threshold")
+        left.set_xlabel("score")
+        left.set_yticks([])
+        left.set_title("scores in the two worlds")
+        # In normal quantiles, where a Gaussian claim is a straight line and its distance from the diagonal is mu.
+        right.plot([-3, 3], [-3, 3], color=INK, linewidth=0.6)
+        false, true = rates(audit.first, audit.second)
+        right.plot(_spread(false), _spread(true), color=CYCLE[0], label="seen")
+        grid = np.linspace(0.001, 0.999, _POINTS)
+        right.plot(
+            _spread(grid),
+            _spread(claimed_curve(audit.claim, grid)),
+            color=CYCLE[1],
+            linestyle=DASHES[1],
+            label="claimed",
+        )
+        ticks = np.array([0.01, 0.1, 0.5, 0.9, 0.99])
+        for axis in (right.xaxis, right.yaxis):
+            axis.set_ticks(ndtri(ticks).tolist(), [f"{100 * t:g} %" for t in ticks.tolist()])
+        right.set_xlim(-2.6, 2.6)
+        right.set_ylim(-2.6, 2.6)
+        right.set_xlabel("passes, first row")
+        right.set_title("passes, second row")
+        left.legend(loc="upper left")
+        right.legend(loc="lower right")
+    return figure
+
+
+def rates(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """How many scores of either world lie above thresholds that rise from the lowest to the highest."""
+    thresholds = np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _POINTS))
+    false, true = (
+        1 - np.searchsorted(np.sort(scores), thresholds, side="right") / len(scores) for scores in (first, second)
+    )
+    return false, true
+
+
+def _spread(chance: Floats) -> Floats:
+    """Normal quantiles, with what would be infinite left out."""
+    inside = (chance > 0) & (chance < 1)
+    found: Floats = np.where(inside, ndtri(np.where(inside, chance, 0.5)), np.nan)
+    return found
+
+
+def audit_page(audits: Mapping[str, Audit]) -> str:
+    """The page as HTML, by what was attacked."""
+    any_one = next(iter(audits.values()))
+    ids = {name: f"audit-{number}" for number, name in enumerate(audits)}
+    return render_page(
+        "audit.html.j2",
+        title="Audit: what an observer can really tell",
+        confidence=f"{100 * any_one.confidence:g} %",
+        assumption=any_one.assumption,
+        lines=_lines(audits),
+        audits={name: one.prose() for name, one in audits.items()},
+        refuted={name for name, one in audits.items() if one.alarm},
+        ids=ids,
+        drawn={name: inline(picture(drawn(one), "svg").decode(), ids[name] + "-f") for name, one in audits.items()},
+        version=__version__,
+    )
+
+
+def _lines(audits: Mapping[str, Audit]) -> TextTable:
+    headings = ("attacked", "view", "claimed ε", "shown, by counting", "of claim", "shown, normal", "of claim", "noise",
+                "runs", "seconds", "verdict")  # fmt: skip
+    rows = [
+        (
+            name,
+            one.view if one.colluding is None else f"{one.view}, {one.colluding} collude",
+            f"{one.claim.epsilon:.4g}",
+            f"{one.lower:.3f}",
+            f"{one.ratio:.2f}",
+            _NOTHING if one.lower_gaussian is None else f"{one.lower_gaussian:.3f}",
+            _NOTHING if one.ratio_gaussian is None else f"{one.ratio_gaussian:.2f}",
+            _NOTHING if one.noise is None else f"{one.noise.size:.3f}",
+            f"{one.runs:,}",
+            f"{one.seconds:.0f}",
+            "does not hold" if one.alarm else "not refuted",
+        )
+        for name, one in audits.items()
+    ]
+    return TextTable(headings, rows, frozenset(range(2, 10)))
+
+
+def write_audits(audits: Mapping[str, Audit], out: Path) -> None:
+    """The page and the data, into a folder that is made if it is not there."""
+    out.mkdir(parents=True, exist_ok=True)
+    data = {name: one.to_dict() for name, one in audits.items()}
+    write_whole(out / DATA, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+    write_whole(out / PAGE, audit_page(audits).encode())
