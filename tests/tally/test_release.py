@@ -11,6 +11,7 @@ from sottovoce.errors import BudgetError, InputError
 from sottovoce.noise import sources
 from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import BudgetAccountant
+from sottovoce.privacy.unit import Unit
 from sottovoce.tally import Terms, TwoClasses, evaluate, release
 
 NEVER = 1e-9  # the chance with which a statistical test may fail by itself
@@ -137,3 +138,14 @@ def test_a_cell_may_hold_as_many_rows_as_there_are():
     terms = Terms(epsilon=1.0, delta=1e-5, sites=50)
     count = release.opened(np.array([1e7]), terms, 2, math.sqrt(2), SystemStream())
     assert abs(count[0] - 1e7) < 50 * terms.std(2, math.sqrt(2))
+
+
+def test_a_person_with_several_rows_takes_as_many_times_the_noise():
+    one = Terms(epsilon=1.0, delta=1e-5, sites=10)
+    people = Terms(epsilon=1.0, delta=1e-5, sites=10, unit=Unit(rows=3, sites=2))
+    for exchange in (1, 2):
+        assert people.std(exchange, math.sqrt(2)) == pytest.approx(6 * one.std(exchange, math.sqrt(2)), rel=1e-12)
+        step, width = people.grid(exchange, math.sqrt(2), 40)[:2]
+        assert step * width * math.sqrt(people.shares) >= 6 * math.sqrt(2) * one.sigmas[exchange - 1]
+    assert people.statement().unit == Unit(rows=3, sites=2)
+    assert Terms(epsilon=1.0, delta=1e-5, unit=Unit(rows=3, sites=2)).changed == 3  # there is one site only

@@ -235,7 +235,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             colluding: of several sites: how many may collude. None: fewer than half of them, but at least one.
             sites: whose rows these are together, simulated.
 
-        Formal guarantees: (epsilon, delta)-differentially private for the replacement of one of these rows. Noise is
+        Formal guarantees: (epsilon, delta)-differentially private for the replacement of one of these rows, or of a
+        person's where the fit protects people: that nobody has more rows here than there is taken on trust. Noise is
         the operating system's, whatever `random_state` says.
         """
         from sottovoce import tally
@@ -246,10 +247,12 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         check_consistent_length(z, labels)
         accountant = self._payer("an evaluation", "evaluate a clone that was fitted outside")
         chosen = default_delta(len(labels)) if delta is None else delta
+        unit = self.privacy_.unit  # who was protected in the fit is protected here
         return tally.evaluate_privately(
-            self.loss_, z, labels, tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding),
+            self.loss_, z, labels,
+            tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=unit),
             classes=self._class_names(), threshold=threshold, width=self._label_width(),
-            charge=None if accountant is None else lambda statement: accountant.spend(statement.event),
+            charge=None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit),
             learnt=sum(self.site_rows_),
         )  # fmt: skip
 

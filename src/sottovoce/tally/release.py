@@ -24,6 +24,7 @@ from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsil
 from sottovoce.privacy.accounting.gaussian import mu_for, shared_delta
 from sottovoce.privacy.observers import Sight, seen, shares_left
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
+from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.tally.questions import PLACING, Answer, Question
 
 FIRST = 0.15  # of mu^2 goes to placing the bins, the rest to what is counted in them
@@ -32,6 +33,7 @@ OPTIMISM = (
     "If these are rows that the model was learnt from, it looks better here than it is, and what learning and "
     "evaluation cost these rows adds up: charge both to one budget."
 )
+ON_TRUST = "That nobody has more rows here than the unit of protection says is taken on trust."
 FIXED = "The model was fixed before: who chooses among models by such figures pays for each of them."
 
 
@@ -47,6 +49,7 @@ class Terms:
         colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them, but
             at least one if there is another.
         least_sites: u, how many sites a sum must hold. None: all.
+        unit: what is protected: a row, or a person with all the rows that they may have.
     """
 
     epsilon: float
@@ -54,6 +57,7 @@ class Terms:
     sites: int = 1
     colluding: int | None = None
     least_sites: int | None = None
+    unit: Unit = ROW
 
     def __post_init__(self) -> None:
         expect(isfinite(self.epsilon) and self.epsilon > 0, "a finite epsilon > 0", epsilon=self.epsilon)
@@ -95,14 +99,19 @@ class Terms:
                 return sigmas
             mu, step = mu * (1 - step), 2 * step  # rounding may leave the target missed by a hair
 
+    @property
+    def changed(self) -> int:
+        """How many rows are replaced together at most. Sums move by that many times what one row moves them."""
+        return self.unit.changed * min(self.unit.sites, self.sites)
+
     def std(self, exchange: int, sensitivity: float) -> float:
         """Of the noise in each number of the sum over all sites, up to what pays for the grid."""
-        return self.sigmas[exchange - 1] * sensitivity * sqrt(self.sites / self.shares)
+        return self.sigmas[exchange - 1] * self.changed * sensitivity * sqrt(self.sites / self.shares)
 
     def grid(self, exchange: int, sensitivity: float, numbers: int) -> Grid:
         """Over which every site adds its share of the noise, and how wide that is."""
         expect(numbers <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers: fewer classes", numbers=numbers)
-        return grid_for(self.sigmas[exchange - 1], sensitivity, self.shares, numbers)
+        return grid_for(self.sigmas[exchange - 1], self.changed * sensitivity, self.shares, numbers)
 
     @property
     def event(self) -> Event:
@@ -124,8 +133,9 @@ class Terms:
                 "scores by label, or sums of clipped errors; all figures follow from them"
             ),
             public=("the number of rows", "the model, which was fixed before", "the number of sites"),
-            notes=(*self._rests(), FIXED, OPTIMISM),
+            notes=(*self._rests(), FIXED, OPTIMISM, *((ON_TRUST,) if self.unit.people else ())),
             observers=self._table(event),
+            unit=self.unit,
         )
 
     def _table(self, event: Event) -> tuple[Sight, ...]:

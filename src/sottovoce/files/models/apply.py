@@ -173,7 +173,7 @@ def evaluate_privately(
     label = schema.label
     found = tally.evaluate_privately(
         model.loss, model.outputs(data.features), data.labels,
-        Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding),
+        Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=model.privacy.unit),
         classes=model.classes, reach=float(schema.data_norm * np.linalg.norm(model.weights)), threshold=threshold,
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),

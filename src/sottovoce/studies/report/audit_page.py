@@ -13,7 +13,8 @@ from sottovoce.arrays import Floats
 from sottovoce.auditing.audit import Audit
 from sottovoce.auditing.bounds import claimed_curve
 from sottovoce.settings.disk import write_whole
-from sottovoce.studies.report.page import TextTable, inline, picture, render_page
+from sottovoce.studies.report.page import inline, picture
+from sottovoce.studies.report.rendering import TextTable, render_page
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
 
 PAGE, DATA = "audit.html", "audit.json"
