@@ -186,9 +186,10 @@ def test_nothing_but_the_release_is_kept(two, quick):
     model = PrivateLogisticRegression(1.0, **quick, data_norm=3.0, classes=["no", "yes"], sites=3).fit(X, y)
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert fitted == {
-        "classes_", "coef_", "intercept_", "leaks_", "loss_", "n_features_in_", "n_iter_", "n_sites_", "plan_",
-        "privacy_", "site_rows_",
+        "classes_", "coef_", "inference_", "intercept_", "leaks_", "loss_", "n_features_in_", "n_iter_", "n_sites_",
+        "plan_", "privacy_", "site_rows_",
     }  # fmt: skip
+    assert model.inference_ is None  # it was not asked for; else it is a function of released sums alone
     content = pickle.dumps(model)
     for word in (
         b"history",

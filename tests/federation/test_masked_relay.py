@@ -3,6 +3,7 @@ none opens twice, and whoever stops says what did not fit.
 """
 
 import asyncio
+import random
 from collections import defaultdict
 from dataclasses import replace
 
@@ -27,6 +28,15 @@ PACE = Pace(slice=0.13, server=20.0)
 ROUNDS = 4
 
 
+def many(n, least, spare, wait):
+    """n sites, of which so many may be lost."""
+    algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.5, delta=1e-5, colluding=1, least_sites=least, spare=spare,
+                                total_rows=20 * n)  # fmt: skip
+    lost = LostNeighbour(policy="go-on", wait_seconds=wait, go_on_after_round=0)
+    names = tuple(f"site-{i}" for i in range(n))
+    return Federation(sv.graphs.complete(n), (20,) * n, algorithm, names=names, lost_neighbour=lost)
+
+
 def made(policy="stop", wait=WAIT):
     lossy = policy == "go-on"
     algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4 if lossy else 5,
@@ -45,12 +55,12 @@ class Refusals(Watcher):
         self.seen[site].add(reason)
 
 
-def opened(a, name, k, data, keys=None):
+def opened(a, name, k, data):
     """What a message for a sum holds, whichever release it is for."""
-    for release in (k, k - 1, k - 2):
-        place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), payload_size(a, max(release, 1)))
+    for release in range(k, max(k - 5, 0), -1):
+        place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), payload_size(a, release))
         try:
-            return place, read_sum(unseal(data, place, (keys or {}).get(name, a.member(name).public_key)), k, 5)
+            return place, read_sum(unseal(data, place, a.member(name).public_key), k, len(a.sites))
         except BadMessageError:
             continue
     raise AssertionError
@@ -358,3 +368,28 @@ def test_a_site_that_was_put_back_speaks_twice_for_a_number_and_still_no_sum_ope
         assert sorted(whole) == [(1, 0), (2, 0), (2, 1)]
         with federation.ledger("berlin") as ledger:
             assert len(ledger.reservations()) == len(whole)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_whatever_comes_late_those_who_finish_hold_one_model_and_each_sum_opens_once(seed):
+    """Every word and notice reaches every site after a time of its own, often longer than the silent are waited for."""
+    rng = random.Random(seed)
+    with many(9, 6, 3, wait=0.8) as federation:
+        world, seen = LyingWorld(), {}
+
+        def shows(reader, slot, data):
+            if data is None or reader == slot.site or not (slot.kind is Kind.SUM or is_vote(slot)):
+                return data  # questions are answered, or nothing would begin
+            now = asyncio.get_running_loop().time()
+            slow = rng.random() < (0.02 if slot.kind is Kind.SUM else 0.2)
+            at = seen.setdefault((reader, slot), now + (rng.uniform(0.3, 2.5) if slow else 0.0))
+            return data if now >= at else None
+
+        world.shows = shows
+        ends = run(federation, world)
+        stops = (Finished, LostNeighbourError, LeftBehindError, ForkedError)
+        assert all(isinstance(end, stops) for end in ends.values()), ends
+        done = {name: end for name, end in ends.items() if isinstance(end, Finished)}
+        assert len({end.model.tobytes() for end in done.values()}) <= 1
+        assert all(name not in end.absent for name in done for end in done.values())
+        expect_paid(federation, world)

@@ -159,6 +159,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         n_sites_: how many sites there were.
         site_rows_: the numbers of their rows.
         loss_: what was minimised.
+        inference_: what `summary` shows, made of released sums alone; None without inference.
 
     Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
     one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.

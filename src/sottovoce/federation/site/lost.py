@@ -14,6 +14,9 @@ has completed the sum, V_k is empty and holds no D. Whoever follows does so outs
 could have dropped the one that it follows, and the same holds of that one. Two groups that drop each other would need
 2 u sites among n and the c who may play both parts, and 2 u > n + c.
 
+It may not end: sites that suspect different ones, and of which each was suspected by somebody, wait for each other and
+stop. That takes several who are late by about the agreed time in one turn, or a relay that wants it.
+
 None of this is needed for privacy: sites that end a turn differently speak in different contexts next, and nothing
 opens (docs/proofs/masked.md). What a sum costs that is made again was paid for beforehand.
 """
