@@ -195,10 +195,46 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/statistical/test_noise_law.py::test_releases_carry_exactly_the_declared_noise",
     ),
     Mutant(
+        "a person's rows count as one",
+        "oracle/plain.py",
+        "return self.changed * exact * (1 + terms",
+        "return exact * (1 + terms",
+        "tests/algorithms/test_people.py::test_no_gradient_moves_by_more_than_all_rows_of_a_person",
+    ),
+    Mutant(
+        "a person is in a sum with the rows of one site",
+        "oracle/plain.py",
+        "return min(self.sites.unit.changed * self.sites_per_unit, rows)",
+        "return min(self.sites.unit.changed, rows)",
+        "tests/algorithms/test_people.py::test_the_sums_attain_what_a_person_moves",
+    ),
+    Mutant(
+        "labels move no sum of squares",
+        "oracle/plain.py",
+        "(self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)",
+        "(self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)",
+        "tests/estimators/test_linear.py::test_orthogonal_rows_with_labels_attain_the_sensitivity",
+    ),
+    Mutant(
+        "a Hessian moves by less than it does",
+        "oracle/plain.py",
+        "return bound * self.moments_sensitivity(rows)",
+        "return bound**2 * self.moments_sensitivity(rows)",
+        "tests/algorithms/test_inference.py::"
+        "test_orthogonal_rows_at_the_zero_model_attain_the_sensitivity_of_hessians",
+    ),
+    Mutant(
+        "an evaluation protects one row of a person",
+        "tally/release.py",
+        "return grid_for(self.sigmas[exchange - 1], self.changed * sensitivity,",
+        "return grid_for(self.sigmas[exchange - 1], sensitivity,",
+        "tests/tally/test_release.py::test_a_person_with_several_rows_takes_as_many_times_the_noise",
+    ),
+    Mutant(
         "a batch's sensitivity is that of all rows",
         "oracle/plain.py",
-        "(self.divisor if batch is None else self.batch_divisor(batch.size))\n        return exact",
-        "(self.divisor)\n        return exact",
+        "(self.divisor if batch is None else self.batch_divisor(batch.size))\n        return self.changed",
+        "(self.divisor)\n        return self.changed",
         "tests/statistical/test_noise_law.py::test_a_stochastic_step_carries_noise_for_its_batch_not_for_all_rows",
     ),
     Mutant(
@@ -211,15 +247,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a sum's sensitivity without its 2",
         "oracle/plain.py",
-        "exact = 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)",
-        "exact = 1 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)",
+        "self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK)",
+        "self.changed_in_sum(rows) * 1 * self.c1 * (1 + NORM_SLACK)",
         "tests/algorithms/test_masked_privacy.py::test_no_transcript_of_sums_tells_more_than_the_accountant_says[logistic-orthogonal]",
     ),
     Mutant(
         "gradients are not clipped",
         "oracle/plain.py",
-        "clipped = slopes if cap is None else np.clip(slopes, -cap, cap)",
-        "clipped = slopes",
+        "        return np.clip(slopes, -cap, cap)",
+        "        return slopes",
         "tests/sensitivity/test_ipadmm_sensitivity.py::test_clipping_bounds_every_record_whatever_the_rows",
     ),
     Mutant(
@@ -232,8 +268,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the curator's noise is scaled",
         "algorithms/averaged.py",
-        "return self.sigma(site) / (float(site.divisor.min())",
-        "return 0.67 * self.sigma(site) / (float(site.divisor.min())",
+        "return self.sigma(site) * float(np.sum(moved[",
+        "return 0.67 * self.sigma(site) * float(np.sum(moved[",
         f"{_LAW}[trusted-curator]",
     ),
     Mutant(
@@ -246,8 +282,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "DP-ADMM forgets a round",
         "algorithms/dpadmm.py",
-        "return sigma_for(self.epsilon, self.delta, self.rounds, calibration)",
-        "return sigma_for(self.epsilon, self.delta, self.rounds - 1, calibration)",
+        "return sigma_for(self.epsilon, self.delta, self.seen_steps(site), calibration)",
+        "return sigma_for(self.epsilon, self.delta, self.seen_steps(site) - 1, calibration)",
         "tests/conformance/test_stated_noise.py::test_the_stated_sigma_is_that_of_the_event[dpadmm]",
     ),
     Mutant(
@@ -267,22 +303,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a round is priced as one step",
         "algorithms/ipadmm.py",
-        "return Repeated(step, self.local_steps)",
+        "return Repeated(step, self.local_steps * site.sites_per_unit)",
         "return step",
         "tests/conformance/test_stated_noise.py::test_a_fair_budget_is_spent_to_the_last[ipadmm]",
     ),
     Mutant(
         "the last step is not counted",
         "algorithms/ipadmm.py",
-        "        steps = self.rounds * self.local_steps\n        return sigma_for",
-        "        steps = self.rounds * self.local_steps - 1\n        return sigma_for",
+        "        steps = self.rounds * self.local_steps * site.sites_per_unit\n",
+        "        steps = self.rounds * self.local_steps * site.sites_per_unit - 1\n",
         "tests/conformance/test_stated_noise.py::test_the_stated_sigma_is_that_of_the_event[ipadmm]",
     ),
     Mutant(
         "an exchange of masked sums is free",
         "algorithms/masked.py",
-        "parts += [Repeated(Gaussian(later), times)] if times else []",
-        "parts += [Repeated(Gaussian(later), max(times - 1, 1))] if times else []",
+        "Repeated(Gaussian(sigma), times) if place or times > 1 else",
+        "Repeated(Gaussian(sigma), max(times - 1, 1)) if place or times > 1 else",
         "tests/conformance/test_stated_noise.py::test_every_round_is_in_the_event[masked]",
     ),
     Mutant(
@@ -526,14 +562,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a search is not charged",
         "estimators/search.py",
-        "accountant.spend(costs.event)",
+        "accountant.spend(costs.event, unit)",
         "pass",
         "tests/estimators/test_search.py::test_a_surrounding_accountant_pays_once",
     ),
     Mutant(
         "a fit is not charged",
         "estimators/training.py",
-        "accountant.spend(statement.event)",
+        "accountant.spend(statement.event, statement.unit)",
         "pass",
         "tests/estimators/test_workflow.py::test_a_fit_is_charged_before_it_is_computed",
     ),
@@ -546,7 +582,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a masked sum does not pay for rounding",
-        "federation/site/masks.py",
+        "noise/secure.py",
         "paid = sigma * (sensitivity + 2 * step * sqrt(numbers)) * (1 + 1e-12)",
         "paid = sigma * sensitivity",
         "tests/federation/test_masks.py::test_the_grid_pays_for_rounding",
@@ -602,7 +638,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "shares of the noise are too small",
-        "federation/site/masks.py",
+        "noise/secure.py",
         "return Grid(step, ceil(paid / step / sqrt(shares)))",
         "return Grid(step, ceil(paid / step / shares))",
         "tests/federation/test_masks.py::test_the_grid_pays_for_rounding",
