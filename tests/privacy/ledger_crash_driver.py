@@ -69,9 +69,9 @@ def kill_at_line(path, round_, line):
     def work(say):
         ledger = Ledger.open(path)
         die_at(line)
-        ledger.reserve("lines", round_, EVENT)
+        ledger.reserve(f"lines {round_}", 1, EVENT)
         say(b"r")
-        ledger.bind_message("lines", round_, "digest")
+        ledger.bind_message(f"lines {round_}", 1, "digest")
         say(b"m")
 
     return said(*in_child(work))
@@ -84,7 +84,7 @@ def every_line(path):
         round_ = len(seen) + 1
         status, data = kill_at_line(path, round_, round_)
         with Ledger.open(path) as ledger:
-            found = [r for r in ledger.reservations() if (r.run, r.round) == ("lines", round_)]
+            found = [r for r in ledger.reservations() if r.run == f"lines {round_}"]
             seen.append({
                 "killed": os.WIFSIGNALED(status), "status": status, "returned": data.decode(), "found": len(found),
                 "bound": sum(r.message is not None for r in found), "entries": ledger.head.entries,

@@ -11,6 +11,7 @@ from sottovoce.privacy import Gaussian, SampledGaussian
 from sottovoce.privacy.books.account import ACCOUNT_BYTES, MOST_RECORDS, Account, Record, mark_of
 from sottovoce.privacy.books.ledger import Assumed, Ledger
 from sottovoce.privacy.events import Sampling
+from sottovoce.privacy.unit import Unit
 
 FAR = 1e-30  # divergence of a round
 SAMPLED = SampledGaussian(20.0, Sampling("poisson", 100, 10))
@@ -252,3 +253,70 @@ def test_entries_that_cannot_be_are_refused_when_opened(make, tmp_path):
     ledger.close()
     with pytest.raises(PrivacyError, match=r"a cap of 1\.0 after 2\.0"):
         Ledger.open(tmp_path / "rows.ledger")
+
+
+# -- attacks ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_priced_for_rows_counts_as_everything_where_people_are_protected(make):
+    rows, people = make("rows"), make("people", unit=Unit(10, 3))
+    book(rows, "one", 5)
+    people.catch_up(through_bytes(rows.account()), rows.height)
+    assert isinf(people.total())
+    covered = make("covered")
+    covered.catch_up(through_bytes(make("more", unit=Unit(10, 3)).account()), 1)
+    assert covered.total() == 0
+
+
+def test_rounds_after_those_that_were_caught_up_are_never_free(make):
+    whole, new = make("whole"), make("new")
+    book(whole, "one", 5)
+    new.catch_up(through_bytes(whole.account()), whole.height)
+    for ledger in (whole, new):
+        book(ledger, "one", 10, first=6)
+    assert new.total() == pytest.approx(whole.total(), rel=1e-9)
+    assert new.total() >= whole.total() * (1 - 1e-12)
+
+
+def test_rounds_are_booked_one_after_the_other(make):
+    ledger = make()
+    with pytest.raises(PrivacyError, match=r"one after the other, got run='one', round=2 after 0"):
+        ledger.reserve("one", 2, Gaussian(20.0), FAR)
+    book(ledger, "one", 2)
+    with pytest.raises(PrivacyError, match="round=4 after 2"):
+        ledger.reserve("one", 4, Gaussian(20.0), FAR)
+
+
+def test_everything_less_everything_is_not_nothing(make):
+    """Both hold a first round that is no plain Gaussian; only the other goes on."""
+    whole, old = make("whole", 8.0), make("old", 8.0)
+    for ledger in (whole, old):
+        ledger.reserve("one", 1, SAMPLED, FAR)
+    book(whole, "one", 9, 15.0, first=2)
+    old.catch_up(through_bytes(whole.account()), whole.height)
+    assert old.total() >= whole.total()
+    assert isinf(old.total())
+
+
+def test_a_ledger_that_has_caught_up_has_no_fear_of_its_own_word(make):
+    whole, new = make("whole", 8.0), make("new", 8.0)
+    for number in range(MOST_RECORDS):
+        book(whole, f"run {number}", 1)
+    new.catch_up(through_bytes(whole.account()), whole.height)
+    total = new.total()
+    for k in range(1, 6):
+        said = through_bytes(new.account())
+        book(new, "mine", k, first=k)
+        assert new.account().lacking(said) == ()
+        assert new.account().lacking(through_bytes(whole.account())) == ()
+    assert new.total() > total
+
+
+def test_a_cap_is_not_raised_over_what_would_then_count_as_everything(make):
+    whole, new = make("whole", mixed=True), make("new", mixed=True)
+    whole.reserve("one", 1, SAMPLED, FAR)
+    new.catch_up(through_bytes(whole.account()), whole.height)
+    assert 0 < new.total() < 3
+    with pytest.raises(BudgetError, match="The cap was not raised"):
+        new.raise_cap(5.0, "signer", lambda text: text[:8])
+    assert 0 < new.total() < 3

@@ -121,8 +121,8 @@ def committing(agreement: Agreement, site: str, rows: Sites) -> Commit:
 
 
 def booked_as(agreement: Agreement, site: str) -> str:
-    """How a run is called in the ledger of a site's rows."""
-    return f"{agreement.run}/{site}"
+    """How a run is called in the ledger of a site's rows: by its agreement, so that no other can go by its name."""
+    return f"{agreement.run}/{site}/{agreement.digest().hex()[:16]}"
 
 
 @final

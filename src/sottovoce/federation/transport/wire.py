@@ -29,7 +29,7 @@ from sottovoce.federation.agreement.identity import SIGNATURE_BYTES, Context, Pu
 
 MAGIC = b"SVM3"
 DIGEST_BYTES = 32
-BOOKS_BYTES = 764  # of what a model or a sum says of its sender's ledger
+BOOKS_BYTES = 772  # of what a model or a sum says of its sender's ledger
 NO_BOOKS = bytes(BOOKS_BYTES)  # of a sender that says nothing of it
 MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums of a few stay exact everywhere
 # 128 MiB: sixteen million numbers, and no length field is ever near its end.

@@ -19,11 +19,12 @@ from typing import NamedTuple, Self, final
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.books.filter import Filter
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.unit import ROW, Unit
 
 MOST_RECORDS, MARK_BYTES = 16, 16
 _UP = 1 + 1e-15  # what a few roundings may have taken off
 _SAME = 1 - 1e-9  # weights that are as close as this are of the same rounds
-_BOOK, _RECORD = struct.Struct("<ddddI"), struct.Struct(f"<{MARK_BYTES}sIIdd")
+_BOOK, _RECORD = struct.Struct("<ddddIII"), struct.Struct(f"<{MARK_BYTES}sIIdd")
 _OTHERWISE = 2**31  # in the number of rounds: not all of them were plain
 _EVERYBODY = 2**32 - 1  # in place of a number of colluding sites
 ACCOUNT_BYTES = _BOOK.size + MOST_RECORDS * _RECORD.size
@@ -62,7 +63,8 @@ class Account:
         epsilon, delta: the cap of the book.
         order: lambda of a mixed book; 0 for an exact one.
         first: the divergence of its first round, which fixes how much of delta is kept for noise on a grid.
-        records: of its runs. As bytes they are at most `MOST_RECORDS`.
+        records: of its runs, those last that were last booked. As bytes they are at most `MOST_RECORDS`.
+        unit: what its prices protect.
     """
 
     epsilon: float
@@ -70,24 +72,26 @@ class Account:
     order: float
     first: float
     records: tuple[Record, ...]
+    unit: Unit = ROW
 
     def to_bytes(self) -> bytes:
         """Always `ACCOUNT_BYTES`."""
         kept = _merged(self.records)
         body = b"".join(record.to_bytes() for record in kept)
-        book = _BOOK.pack(self.epsilon, self.delta, self.order, self.first, len(kept))
+        unit = self.unit.rows or 0, self.unit.sites
+        book = _BOOK.pack(self.epsilon, self.delta, self.order, self.first, *unit, len(kept))
         return (book + body).ljust(ACCOUNT_BYTES, b"\0")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` made, as far as it was kept."""
-        epsilon, delta, order, first, count = _BOOK.unpack_from(data)
+        epsilon, delta, order, first, rows, sites, count = _BOOK.unpack_from(data)
         found = list(_RECORD.iter_unpack(data[_BOOK.size : _BOOK.size + min(count, MOST_RECORDS) * _RECORD.size]))
         records = (
             Record(run, k & (_OTHERWISE - 1), w, d, not k & _OTHERWISE, None if c == _EVERYBODY else c)
             for run, k, c, w, d in found
         )
-        return cls(epsilon, delta, order, first, tuple(records))
+        return cls(epsilon, delta, order, first, tuple(records), Unit(rows or None, sites))
 
     def lacking(self, other: "Account") -> tuple[Record, ...]:
         """What the other has spent and this has not: the records of theirs that are to be booked here."""

@@ -19,11 +19,11 @@ is in both counts once (`account`).
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import fsum, inf, isfinite, nextafter, sqrt
+from math import fsum, inf, isfinite, isinf, nextafter, sqrt
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -133,6 +133,7 @@ class Ledger:
         self._booked: Counter[Cost] = Counter()
         self._runs: defaultdict[str, Counter[Cost]] = defaultdict(Counter)
         self._last: dict[str, int] = {}  # round of each run
+        self._touched: dict[bytes, int] = {}  # the last entry of each run, or of what was caught up of it
         self._caught: dict[bytes, tuple[Record, Header]] = {}  # by run, with the book that it is of
         self._first_cost: Cost | None = None
         self._raises: list[Raise] = []
@@ -227,7 +228,8 @@ class Ledger:
             known = self._known(run, round_, cost)
             if known is not None:
                 return known
-            self._afford(run, Counter({cost: 1}), f"run={run!r}, round={round_}")
+            self._expect_next(run, round_)
+            self._afford(run, {round_: cost}, f"run={run!r}, round={round_}")
             self._take(self._store.append(run, round_, RESERVE, _body_of(cost)))
             return self._rounds[run, round_]
 
@@ -292,7 +294,7 @@ class Ledger:
         checked = {cost: _checked(run, 1, *cost) for cost in set(costs)}  # many rounds, few costs
         booked = [checked[cost] for cost in costs]
         with self._lock:
-            left = Counter(cost for k, cost in enumerate(booked, 1) if self._known(run, k, cost) is None)
+            left = {k: cost for k, cost in enumerate(booked, 1) if self._known(run, k, cost) is None}
             self._afford(run, left, f"run={run!r} of {len(costs)} rounds")
             return self._price(self._with(run, left))
 
@@ -312,10 +314,9 @@ class Ledger:
         expect(isfinite(epsilon) and epsilon > self.cap, f"a cap epsilon above {self.cap!r}", epsilon=epsilon)
         with self._lock:
             raised = replace(self._cap, epsilon=float(epsilon))
-            if not self._within(self._spent, raised):
-                raise BudgetError(
-                    f"{self._why_not(self._spent, f'a cap of {epsilon!r}', raised)} The cap was not raised."
-                )
+            spent = self._with("", {}, raised)  # what was caught up may count for more under another cap
+            if not self._within(spent, raised):
+                raise BudgetError(f"{self._why_not(spent, f'a cap of {epsilon!r}', raised)} The cap was not raised.")
             signature = sign(self._raising(self.head, float(epsilon))).hex()
             body: dict[str, object] = {"epsilon": float(epsilon), "signer": signer, "signature": signature}
             self._take(self._store.append("", 0, CAP, body))
@@ -339,7 +340,10 @@ class Ledger:
             missing = self.account().lacking(account)
             if not missing and self.height > height:
                 return ()
-            book = {"epsilon": account.epsilon, "delta": account.delta, "order": account.order or None}
+            book = {
+                "epsilon": account.epsilon, "delta": account.delta, "order": account.order or None,
+                "unit": account.unit.words,
+            }  # fmt: skip
             body: dict[str, object] = {
                 "height": height, "first": account.first, "book": book, "runs": [_record_body(r) for r in missing],
             }  # fmt: skip
@@ -355,10 +359,22 @@ class Ledger:
                 listed = ((cost.event, cost.divergence, times) for cost, times in costs.items())
                 found[mark_of(run)] = record_of(run, self._last[run], listed, rule, _colluding(costs))
             for run_mark, (record, book) in self._caught.items():
-                here = self._read_here(record, book)
+                here = self._read(record, book, self._cap)
                 found[run_mark] = larger(found[run_mark], here) if run_mark in found else here
             first = 0.0 if self._first_cost is None else self._first_cost.divergence
-            return Account(h.epsilon, h.delta, h.order or 0.0, first, tuple(found.values()))
+            # Those last that were last booked: what is added up first are runs that are over.
+            records = sorted(found.values(), key=lambda record: self._touched[record.run])
+            return Account(h.epsilon, h.delta, h.order or 0.0, first, tuple(records), self.unit)
+
+    def _expect_next(self, run: str, round_: int) -> None:
+        """Refuse a round that leaves others out: prices of a run are told apart by its last round alone."""
+        caught = self._caught.get(mark_of(run))
+        last = max(self._last.get(run, 0), 0 if caught is None else caught[0].rounds)
+        if round_ > last + 1:
+            raise PrivacyError(
+                f"Expected rounds of a run one after the other, got run={run!r}, round={round_} after {last}. This is "
+                "another ledger than the one that the run began with: put that one back."
+            )
 
     def _expect_unit(self, unit: Unit) -> None:
         """Refuse a price for less than what the cap protects: it is not what the round costs."""
@@ -512,6 +528,7 @@ class Ledger:
             self._booked[cost] += 1
             self._runs[entry.run][cost] += 1
             self._last[entry.run] = max(entry.round, self._last.get(entry.run, 0))
+            self._touched[mark_of(entry.run)] = entry.index
             self._first_cost = self._first_cost or cost
         elif entry.kind == RELEASED:
             self._rounds[place] = replace(self._rounds[place], message=json.loads(entry.body)["message"])
@@ -539,6 +556,7 @@ class Ledger:
         for record in map(_record_from, data["runs"]):
             known = self._caught.get(record.run)
             self._caught[record.run] = (record if known is None else larger(record, self._read(*known, book)), book)
+            self._touched[record.run] = entry.index
         self._ahead = max(self._ahead, int(data["height"]) + 1 - entry.index)
         self._first_cost = self._first_cost or Cost(Gaussian(1.0), float(data["first"]))
         self._fits = Counter()
@@ -547,29 +565,29 @@ class Ledger:
         """What is signed when the cap is raised behind this entry: this ledger, this place, this number."""
         return json.dumps([self.header.hash, before.entries, before.hash, epsilon]).encode("ascii")
 
-    def _read_here(self, record: Record, book: Header) -> Record:
-        """The record as it counts in this ledger."""
-        return self._read(record, book, self._cap)
-
     @staticmethod
     def _read(record: Record, book: Header, here: Header) -> Record:
-        """The record of one book as it counts in another: what is not plain Gaussian then counts as everything."""
+        """The record of one book as it counts in another. What was priced for less than this one protects counts as
+        everything, and so does what is not plain Gaussian, unless both books are of one kind.
+        """
         alike = (book.epsilon, book.delta, book.order) == (here.epsilon, here.delta, here.order)
-        return record if record.plain or alike else record._replace(weight=inf)
+        covered = Unit.named(book.unit).covers(Unit.named(here.unit))
+        return record if covered and (record.plain or alike) else record._replace(weight=inf)
 
     @property
     def _spent(self) -> Counter[Cost]:
         """All that counts: what was reserved here, and what of others' sight was not."""
-        return self._with("", Counter())
+        return self._with("", {})
 
-    def _with(self, run: str, more: Counter[Cost]) -> Counter[Cost]:
-        """All that would count with these rounds of one run on top."""
-        wanted = self._booked + more
+    def _with(self, run: str, more: Mapping[int, Cost], cap: Header | None = None) -> Counter[Cost]:
+        """All that would count with these rounds of one run on top, by number; under this cap or another."""
+        wanted = self._booked + Counter(more.values())
         for run_mark, (record, book) in self._caught.items():
-            own: Counter[Cost] = sum((c for r, c in self._runs.items() if mark_of(r) == run_mark), Counter())
-            if mark_of(run) == run_mark:
-                own = own + more
-            extra = _rest(self._read_here(record, book), own, self._rule(wanted).filter)
+            # Later rounds than those that were caught up are others, whatever they cost.
+            own = {r.round: r.cost for r in self._rounds.values() if mark_of(r.run) == run_mark}
+            own |= more if mark_of(run) == run_mark else {}
+            same = [cost for k, cost in own.items() if k <= record.rounds]
+            extra = _rest(self._read(record, book, cap or self._cap), same, self._rule(wanted).filter)
             wanted = wanted + Counter(extra)
         return wanted
 
@@ -585,7 +603,7 @@ class Ledger:
             )
         return known
 
-    def _afford(self, run: str, more: Counter[Cost], what: str) -> None:
+    def _afford(self, run: str, more: Mapping[int, Cost], what: str) -> None:
         """Raise BudgetError if the total with these rounds of a run is past the cap."""
         wanted = self._with(run, more)
         # A filter that takes all of a list takes every part of it: no price is computed for the rounds of a run that
@@ -678,14 +696,19 @@ def _colluding(costs: Iterable[Cost]) -> int | None:
     return fewest(None if cost.assumed is None else cost.assumed.colluding for cost in costs)
 
 
-def _rest(caught: Record, own: Counter[Cost], rule: Filter) -> dict[Cost, int]:
-    """What a run has taken elsewhere and not here, as one plain Gaussian; nothing if there is no more."""
-    here = record_of("", 0, ((cost.event, cost.divergence, times) for cost, times in own.items()), rule)
-    weight, divergence = caught.weight - here.weight, max(0.0, caught.divergence - here.divergence)
+def _rest(caught: Record, own: Sequence[Cost], rule: Filter) -> dict[Cost, int]:
+    """What a run has taken elsewhere and not here, as one plain Gaussian; nothing if there is no more.
+
+    `own` are the same rounds, as far as they were booked here.
+    """
+    here = record_of("", len(own), ((cost.event, cost.divergence, 1) for cost in own), rule)
+    divergence = max(0.0, caught.divergence - here.divergence)
+    if isinf(caught.weight):
+        return {} if own and len(own) >= caught.rounds else {Cost(NonPrivate(), divergence): 1}
+    weight = caught.weight - here.weight
     if not weight > 0:
         return {Cost(Gaussian(1e150), divergence): 1} if divergence > 0 else {}
-    sigma = max(_DOWN / sqrt(weight), 1e-150) if isfinite(weight) else 0.0
-    return {Cost(Gaussian(sigma) if sigma else NonPrivate(), divergence): 1}
+    return {Cost(Gaussian(max(_DOWN / sqrt(weight), 1e-150)), divergence): 1}
 
 
 def _record_body(record: Record) -> dict[str, object]:
