@@ -3,13 +3,20 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_score
 
 from sottovoce.algorithms import DVP, IPADMM
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError
-from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch
+from sottovoce.estimators import (
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRobustRegressor,
+    PrivateSearch,
+    scaling,
+)
 from sottovoce.privacy import ROW, BudgetAccountant, Unit
 
 rng = np.random.default_rng(0)
@@ -117,3 +124,24 @@ def test_a_search_scores_people_with_noise_for_people():
 def test_scikit_learn_passes_groups_to_splitters_as_ever():
     scores = cross_val_score(PrivateLogisticRegression(**KNOWN), X, Y, cv=GroupKFold(3), groups=WHO)
     assert scores.min() > 0.6
+
+
+MISSING = {
+    "pandas' NA": pd.Series(["a", pd.NA, "b"], dtype="string"),
+    "not a number": [1.0, float("nan"), 2.0],
+    "not a time": np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="datetime64[D]"),
+    "none": ["a", None, "b"],
+}
+
+
+@pytest.mark.parametrize("told", MISSING)
+def test_every_row_is_of_somebody(told):
+    for numbers in (scaling.people_of, scaling.by_labels):
+        with pytest.raises(InputError, match=r"for every row, got rows_without=\[1\]"):
+            numbers(MISSING[told], 3)
+
+
+def test_names_of_mixed_kinds_are_told_apart():
+    mixed = np.array([1, "a", 1, 2.5], dtype=object)
+    assert scaling.people_of(mixed, 4).tolist() == [0, 1, 0, 2]
+    assert [part.tolist() for part in scaling.by_labels(mixed, 4)] == [[0, 2], [1], [3]]

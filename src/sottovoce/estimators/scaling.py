@@ -19,26 +19,34 @@ from sottovoce.problem.rows import Matrix
 
 
 def by_labels(labels: Any, rows: int) -> list[Ints]:
-    """One site for each label, in the order of the sorted labels."""
-    owners = column_or_1d(labels)
-    check_consistent_length(np.empty(rows), owners)
-    if owners.dtype.kind in "fO":
-        missing = [row for row, owner in enumerate(owners.tolist()) if owner is None or owner != owner]
-        expect(not missing, "a site for every row", rows_without=missing[:5])
-    return grouped(owners)[1]
+    """One site for each label, in the order of the sorted labels; where they have none, in the order of the rows."""
+    return grouped(_numbers(labels, rows, "a site"))[1]
 
 
 def people_of(groups: Any, rows: int) -> Ints:
     """A number for every person, for each row."""
-    owners = column_or_1d(groups)
+    return _numbers(groups, rows, "a group")
+
+
+def _numbers(owners: Any, rows: int, what: str) -> Ints:
+    """A number for every owner, for each row."""
+    owners = column_or_1d(owners)
     check_consistent_length(np.empty(rows), owners)
-    if owners.dtype.kind in "fO":
-        missing = [row for row, owner in enumerate(owners.tolist()) if owner is None or owner != owner]
-        expect(not missing, "a group for every row", rows_without=missing[:5])
-    if owners.dtype.kind != "O":
+    missing = [row for row, owner in enumerate(owners.tolist()) if _is_missing(owner)]
+    expect(not missing, f"{what} for every row", rows_without=missing[:5])
+    try:
         return people_module.numbered(owners)
-    known: dict[Any, int] = {}  # values of mixed kinds can be equal, and have no order
-    return np.array([known.setdefault(owner, len(known)) for owner in owners.tolist()], dtype=np.int64)
+    except TypeError:  # values of mixed kinds can be equal, and have no order
+        known: dict[Any, int] = {}
+        return np.array([known.setdefault(owner, len(known)) for owner in owners.tolist()], dtype=np.int64)
+
+
+def _is_missing(owner: Any) -> bool:
+    """None, NaN, NaT, and pandas' NA, which is neither equal to itself nor not."""
+    try:
+        return owner is None or bool(owner != owner)
+    except TypeError:
+        return True
 
 
 def without_surplus(
@@ -46,7 +54,9 @@ def without_surplus(
 ) -> tuple[Any, Any, Any, Ints]:
     """The rows that are learnt from: of every person at most as many as was declared, at each site if it is told."""
     labels = None if sites is None else column_or_1d(sites)
-    kept = people_module.kept(people, unit, surplus, None if labels is None else people_module.numbered(labels))
+    kept = people_module.kept(
+        people, unit, surplus, None if labels is None else _numbers(labels, len(people), "a site")
+    )
     return X[kept], y[kept], None if labels is None else labels[kept], people[kept]
 
 
