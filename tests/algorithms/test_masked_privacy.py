@@ -9,6 +9,7 @@ from algorithms.harness import given, hockey_stick
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, Repeated, Sequence, delta
+from sottovoce.privacy.events import leaves
 from sottovoce.privacy.observers import Observer, weakened
 from sottovoce.problem.graphs import Exchanged
 
@@ -174,3 +175,12 @@ def test_an_observer_s_event_is_the_agreed_one_with_less_noise():
     assert seen_by_two == weakened(agreed, factor)
     assert isinstance(agreed, Sequence)
     assert agreed.events[1] == Repeated(Gaussian(algorithm.sigmas(site)[1]), 3)
+
+
+def test_spare_attempts_are_paid_for_beforehand():
+    """Every attempt is a release like the dearest, whether it is made or not."""
+    algorithm = algorithm_of(least_sites=4, spare=3)
+    site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
+    counted = leaves(algorithm.event(algorithm.rounds, site))
+    assert counted.total() == algorithm.rounds + 3
+    assert min(leaf.sigma for leaf in counted) == algorithm.sigma(site) * algorithm.noise_seen(site, Observer(0))

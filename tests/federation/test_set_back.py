@@ -338,3 +338,16 @@ def test_a_site_at_the_end_of_its_grid_is_neither_silent_nor_drawn_anew():
         assert end.rounds == 5
         assert {k: len(messages) for k, messages in world.said("berlin").items()} == dict.fromkeys(range(1, 6), 1)
         assert reserved(federation, "berlin") == [1, 2, 3, 4, 5]
+
+
+def test_noise_is_another_after_another_history(federation):
+    """The same numbers in the same round are hidden by other noise where other words were heard before."""
+    with ExitStack() as stack:
+        seat = federation.seat("paris", stack)
+        zeros = np.zeros((1, seat.oracle.d, 1))
+        drawn = [
+            seat.noise_after(chain).added(zeros, 1.0, np.ones((1, 1, 1)), 1, 0)
+            for chain in (b"a" * 32, b"b" * 32, b"a" * 32)
+        ]
+    assert not np.array_equal(drawn[0], drawn[1])
+    np.testing.assert_array_equal(drawn[0], drawn[2])

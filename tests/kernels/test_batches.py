@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import InputError
+from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.kernels.random import choose_poisson, count_with_replacement, expect_room
 
 OFFSETS = np.array([0, 50, 73, 200])
@@ -122,3 +123,10 @@ def test_batches_without_room_for_their_counters_are_refused():
         expect_room(OFFSETS, WRAP + 1, 0, 2**20 + 1)
     with pytest.raises(InputError, match="at most 4294967296 rows"):
         expect_room(np.array([0, 2**32 + 1]), 10, 0, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
+def test_batches_and_normals_share_no_counter(seed):
+    """With one key for both, whoever learns which rows were drawn would learn words that the noise is made of."""
+    noise = SeededNoise(seed, Shape(1, 4, 1))
+    assert not set(noise.normal_key) & set(noise.batch_key)

@@ -1,0 +1,804 @@
+"""Faults of one line each in code that privacy rests on, and the test that kills each.
+
+A fault that no test notices could come in by mistake and stay. So each of these is made, alone, in a copy of the tree,
+and the one test named with it must fail there:
+
+    python scripts/mutants.py                   all of them, minutes
+    python scripts/mutants.py --part 2/6        the second of six parts
+    python scripts/mutants.py --only masks      those whose name or file has this in it
+
+Before that, all named tests must pass on the copy as it is. Survivors are listed at the end, and the exit code is 1 if
+there are any. tests/conformance/test_mutants.py checks in a second that every line and every test named here exist.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = Path("src/sottovoce")
+COPIED = ("src", "tests", "benchmarks", "docs", "scripts", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
+          "mkdocs.yml", "LICENSE", "CONTRIBUTING.md")  # fmt: skip
+LONGEST = 600  # seconds that a test may take
+FAILED = 1  # pytest's exit code where a test has failed
+
+
+class Mutant(NamedTuple):
+    """A fault, and what notices it.
+
+    Args:
+        name: what is wrong then.
+        file: where, within src/sottovoce.
+        old: a part of the file that occurs in it exactly once, of which one line is changed.
+        new: what stands there instead.
+        test: the id of a test that fails then.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+_LAW = (
+    "tests/algorithms/test_rival_noise_law.py::"
+    "test_a_release_carries_the_declared_noise_and_two_thirds_would_be_found_out"
+)
+# fmt: off
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a real site's Poisson batch is too large",
+        "noise/secure.py",
+        "return (uniform_below(stream, rows, rows) < batch)",
+        "return (uniform_below(stream, rows, rows) <= batch)",
+        "tests/noise/test_secure.py::test_a_row_is_drawn_for_exactly_batch_of_rows_numbers",
+    ),
+    Mutant(
+        "a step's noise can be drawn twice",
+        "noise/secure.py",
+        "if (k, r) <= self._last:",
+        "if (k, r) < (0, 0):",
+        "tests/noise/test_secure.py::test_noise_for_a_step_is_drawn_once",
+    ),
+    Mutant(
+        "another value gets the same noise",
+        "noise/secure.py",
+        "scale, grid, self.d, value_digest(value))",
+        "scale, grid, self.d)",
+        "tests/noise/test_secure.py::test_a_label_holds_what_the_proof_says",
+    ),
+    Mutant(
+        "any noise will do at a real site",
+        "noise/secure.py",
+        "if not isinstance(noise, SecureNoise) and not for_tests:",
+        "if False and not for_tests:",
+        "tests/noise/test_secure.py::test_the_guard",
+    ),
+    Mutant(
+        "noise is reused between rounds at real sites",
+        "noise/secure.py",
+        "kind, self._context, int(k), int(r), *rest))",
+        "kind, self._context, 0, int(r), *rest))",
+        "tests/noise/test_secure.py::test_a_label_holds_what_the_proof_says",
+    ),
+    Mutant(
+        "noise is reused between steps at real sites",
+        "noise/secure.py",
+        "kind, self._context, int(k), int(r), *rest))",
+        "kind, self._context, int(k), 0, *rest))",
+        "tests/noise/test_secure.py::test_no_two_draws_share_a_label",
+    ),
+    Mutant(
+        "real sites do not pay for rounding",
+        "noise/secure.py",
+        "paid = sigma * (sensitivity + 2 * grid * sqrt(self.d) + sums) * (1 + 1e-12)",
+        "paid = sigma * sensitivity",
+        "tests/noise/test_secure.py::test_rounding_can_move_every_coordinate_by_the_whole_grid",
+    ),
+    Mutant(
+        "real sites draw for half the scale",
+        "noise/secure.py",
+        "noise = discrete_gaussian(stream, scale, self.d)",
+        "noise = discrete_gaussian(stream, max(scale // 2, 1), self.d)",
+        "tests/noise/test_secure.py::test_releases_carry_the_declared_noise_and_two_thirds_of_it_would_be_found_out[None]",
+    ),
+    Mutant(
+        "normals and batches share their counters",
+        "noise/sources.py",
+        "self.normal_key, self.batch_key = (words[0], words[1]), (words[2], words[3])",
+        "self.normal_key, self.batch_key = (words[0], words[1]), (words[0], words[1])",
+        "tests/kernels/test_batches.py::test_batches_and_normals_share_no_counter[0]",
+    ),
+    Mutant(
+        "plain noise is scaled",
+        "noise/sources.py",
+        "noisy: Array = gradient - sigma * sensitivity * self.normals(k, r)",
+        "noisy: Array = gradient - 0.67 * sigma * sensitivity * self.normals(k, r)",
+        f"{_LAW}[dpadmm]",
+    ),
+    Mutant(
+        "seeded noise is reused between rounds",
+        "noise/sources.py",
+        "random.fill_normals(out, *self.normal_key, k, r, s.first_node, s.first_run)",
+        "random.fill_normals(out, *self.normal_key, 1, r, s.first_node, s.first_run)",
+        "tests/conformance/test_devices.py::test_double_precision[full-csr-cpu]",
+    ),
+    Mutant(
+        "the system's Poisson batch is too large",
+        "noise/sources.py",
+        "reshape(rows, runs) < batch",
+        "reshape(rows, runs) <= batch",
+        "tests/kernels/test_system_batches.py::test_poisson_takes_each_row_on_its_own_with_chance_batch_over_rows",
+    ),
+    Mutant(
+        "the system's normals are scaled",
+        "noise/sources.py",
+        "normals: Array = ndtri(uniform).reshape(nodes, s.d, s.runs)",
+        "normals: Array = 0.67 * ndtri(uniform).reshape(nodes, s.d, s.runs)",
+        "tests/auditing/test_audit.py::test_right_claims_raise_no_alarm[ipadmm, tight, the system's noise]",
+    ),
+    Mutant(
+        "a Poisson batch is too large",
+        "oracle/kernels/random.py",
+        "limit = np.floor(batch * 2.0**32 / m)",
+        "limit = np.floor((batch + 1) * 2.0**32 / m)",
+        "tests/kernels/test_batches.py::test_poisson_takes_each_row_with_its_probability_independently",
+    ),
+    Mutant(
+        "a discrete Gaussian is not cut to its law",
+        "oracle/kernels/random.py",
+        "if accept(words, at, s, u, v):",
+        "if accept(words, at, s, s, _1) or True:",
+        "tests/noise/test_sampler.py::test_the_sampler_is_its_description_and_takes_the_same_words[1]",
+    ),
+    Mutant(
+        "kernels do not clip gradients",
+        "oracle/kernels/steps.py",
+        "store(scratch.slopes, place, np.minimum(np.maximum(s, -cap), cap) * weight)",
+        "store(scratch.slopes, place, s * weight)",
+        "tests/conformance/test_devices.py::test_double_precision[clipped-csr-cpu]",
+    ),
+    Mutant(
+        "kernels read less from the table",
+        "oracle/kernels/steps.py",
+        "below = spread.parts[knot]",
+        "below = 0.9 * spread.parts[knot]",
+        "tests/sensitivity/test_tight.py::test_devices_agree[ipadmm]",
+    ),
+    Mutant(
+        "noise is reused between rounds",
+        "oracle/kernels/steps.py",
+        "(draws.first_node + i, draws.k, draws.first_step + r)",
+        "(draws.first_node + i, 1, draws.first_step + r)",
+        "tests/kernels/test_steps.py::test_seeded_noise_is_that_of_fill_normals",
+    ),
+    Mutant(
+        "noise is reused between steps",
+        "oracle/kernels/steps.py",
+        "(draws.first_node + i, draws.k, draws.first_step + r)",
+        "(draws.first_node + i, draws.k, draws.first_step)",
+        "tests/kernels/test_steps.py::test_seeded_noise_is_that_of_fill_normals",
+    ),
+    Mutant(
+        "noise of the compiled steps is scaled",
+        "oracle/kernels/steps.py",
+        "slopes = slopes - std * load(z, place, lanes)",
+        "slopes = slopes - 0.67 * std * load(z, place, lanes)",
+        "tests/statistical/test_noise_law.py::test_releases_carry_exactly_the_declared_noise",
+    ),
+    Mutant(
+        "a person's rows count as one",
+        "oracle/plain.py",
+        "return self.changed * exact * (1 + terms",
+        "return exact * (1 + terms",
+        "tests/algorithms/test_people.py::test_no_gradient_moves_by_more_than_all_rows_of_a_person",
+    ),
+    Mutant(
+        "a person is in a sum with the rows of one site",
+        "oracle/plain.py",
+        "return min(self.sites.unit.changed * self.sites_per_unit, rows)",
+        "return min(self.sites.unit.changed, rows)",
+        "tests/algorithms/test_people.py::test_the_sums_attain_what_a_person_moves",
+    ),
+    Mutant(
+        "labels move no sum of squares",
+        "oracle/plain.py",
+        "(self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)",
+        "(self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)",
+        "tests/estimators/test_linear.py::test_orthogonal_rows_with_labels_attain_the_sensitivity",
+    ),
+    Mutant(
+        "a Hessian moves by less than it does",
+        "oracle/plain.py",
+        "return bound * self.moments_sensitivity(rows)",
+        "return bound**2 * self.moments_sensitivity(rows)",
+        "tests/algorithms/test_inference.py::"
+        "test_orthogonal_rows_at_the_zero_model_attain_the_sensitivity_of_hessians",
+    ),
+    Mutant(
+        "an evaluation protects one row of a person",
+        "tally/release.py",
+        "return grid_for(self.sigmas[exchange - 1], self.changed * sensitivity,",
+        "return grid_for(self.sigmas[exchange - 1], sensitivity,",
+        "tests/tally/test_release.py::test_a_person_with_several_rows_takes_as_many_times_the_noise",
+    ),
+    Mutant(
+        "a batch's sensitivity is that of all rows",
+        "oracle/plain.py",
+        "(self.divisor if batch is None else self.batch_divisor(batch.size))\n        return self.changed",
+        "(self.divisor)\n        return self.changed",
+        "tests/statistical/test_noise_law.py::test_a_stochastic_step_carries_noise_for_its_batch_not_for_all_rows",
+    ),
+    Mutant(
+        "a sensitivity without its 2",
+        "oracle/plain.py",
+        "exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if",
+        "exact = 1 * self.c1 * (1 + NORM_SLACK) / (self.divisor if",
+        "tests/sensitivity/test_ipadmm_sensitivity.py::test_the_bound_is_attained[None]",
+    ),
+    Mutant(
+        "a sum's sensitivity without its 2",
+        "oracle/plain.py",
+        "self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK)",
+        "self.changed_in_sum(rows) * 1 * self.c1 * (1 + NORM_SLACK)",
+        "tests/algorithms/test_masked_privacy.py::test_no_transcript_of_sums_tells_more_than_the_accountant_says[logistic-orthogonal]",
+    ),
+    Mutant(
+        "gradients are not clipped",
+        "oracle/plain.py",
+        "        return np.clip(slopes, -cap, cap)",
+        "        return slopes",
+        "tests/sensitivity/test_ipadmm_sensitivity.py::test_clipping_bounds_every_record_whatever_the_rows",
+    ),
+    Mutant(
+        "single precision on private rows",
+        "oracle/plain.py",
+        "            refuse_single(self.dtype.name)\n",
+        "            pass\n",
+        "tests/problem/test_sites.py::test_no_oracle_takes_private_rows_in_single_precision[Oracle]",
+    ),
+    Mutant(
+        "the curator's noise is scaled",
+        "algorithms/averaged.py",
+        "return self.sigma(site) * float(np.sum(moved[",
+        "return 0.67 * self.sigma(site) * float(np.sum(moved[",
+        f"{_LAW}[trusted-curator]",
+    ),
+    Mutant(
+        "the last round is free",
+        "algorithms/base.py",
+        "for q in range(1, k + 1))",
+        "for q in range(1, k))",
+        "tests/conformance/test_stated_noise.py::test_every_round_is_in_the_event[pvp]",
+    ),
+    Mutant(
+        "DP-ADMM forgets a round",
+        "algorithms/dpadmm.py",
+        "return sigma_for(self.epsilon, self.delta, self.seen_steps(site), calibration)",
+        "return sigma_for(self.epsilon, self.delta, self.seen_steps(site) - 1, calibration)",
+        "tests/conformance/test_stated_noise.py::test_the_stated_sigma_is_that_of_the_event[dpadmm]",
+    ),
+    Mutant(
+        "a fixed point moves by less",
+        "algorithms/fixedpoint.py",
+        "return (site.sensitivity() + 2 * TOLERANCE) / (self.pull(site)",
+        "return (site.sensitivity() / 2 + 2 * TOLERANCE) / (self.pull(site)",
+        "tests/algorithms/test_rival_sensitivity.py::test_no_additive_release_moves_by_more_than_declared[fixed-point]",
+    ),
+    Mutant(
+        "noise of the fixed point is scaled",
+        "algorithms/fixedpoint.py",
+        "x = x + self.sigma(site) * self.model_sensitivity(site) * noise.normals(k, 0)",
+        "x = x + 0.67 * self.sigma(site) * self.model_sensitivity(site) * noise.normals(k, 0)",
+        f"{_LAW}[fixed-point]",
+    ),
+    Mutant(
+        "a round is priced as one step",
+        "algorithms/ipadmm.py",
+        "return Repeated(step, self.local_steps * site.sites_per_unit)",
+        "return step",
+        "tests/conformance/test_stated_noise.py::test_a_fair_budget_is_spent_to_the_last[ipadmm]",
+    ),
+    Mutant(
+        "the last step is not counted",
+        "algorithms/ipadmm.py",
+        "        steps = self.rounds * self.local_steps * site.sites_per_unit\n",
+        "        steps = self.rounds * self.local_steps * site.sites_per_unit - 1\n",
+        "tests/conformance/test_stated_noise.py::test_the_stated_sigma_is_that_of_the_event[ipadmm]",
+    ),
+    Mutant(
+        "an exchange of masked sums is free",
+        "algorithms/masked.py",
+        "Repeated(Gaussian(sigma), times) if place or times > 1 else",
+        "Repeated(Gaussian(sigma), max(times - 1, 1)) if place or times > 1 else",
+        "tests/conformance/test_stated_noise.py::test_every_round_is_in_the_event[masked]",
+    ),
+    Mutant(
+        "shares are counted and not their variance",
+        "algorithms/masked.py",
+        "return math.sqrt(shares_left(self.members(site.n), observer.colluding) / self.honest(site.n))",
+        "return shares_left(self.members(site.n), observer.colluding) / self.honest(site.n)",
+        "tests/algorithms/test_masked_privacy.py::test_an_observer_s_event_is_the_agreed_one_with_less_noise",
+    ),
+    Mutant(
+        "shares of the noise are for all, not for the honest",
+        "algorithms/masked.py",
+        "return self.members(n) - self.colluders(n)",
+        "return self.members(n)",
+        f"{_LAW}[masked]",
+    ),
+    Mutant(
+        "shares of those who collude are counted",
+        "algorithms/masked.py",
+        "sums = sums + math.sqrt(site.sites.n / self.honest(site.n)) * unit * normals",
+        "sums = sums + math.sqrt(site.sites.n / site.n) * unit * normals",
+        f"{_LAW}[masked]",
+    ),
+    Mutant(
+        "spare attempts are free",
+        "algorithms/masked.py",
+        "parts += [Repeated(Gaussian(dearest), spare)] if spare else []",
+        "parts += []",
+        "tests/algorithms/test_masked_privacy.py::test_spare_attempts_are_paid_for_beforehand",
+    ),
+    Mutant(
+        "a solver's error is not hidden",
+        "algorithms/objective.py",
+        "o = OUTPUT_STD * noise.normals(k, 1)",
+        "o = 0 * noise.normals(k, 1)",
+        "tests/algorithms/test_rival_noise_law.py::test_the_solvers_error_is_hidden[fair]",
+    ),
+    Mutant(
+        "noise in an objective is scaled",
+        "algorithms/objective.py",
+        "b = self.sigma(site) * site.sensitivity() * noise.normals(k, 0)",
+        "b = 0.67 * self.sigma(site) * site.sensitivity() * noise.normals(k, 0)",
+        f"{_LAW}[dvp]",
+    ),
+    Mutant(
+        "objective perturbation forgets the first round",
+        "algorithms/objective.py",
+        "for q in range(1, k + 1) if self.looks_at_rows(q))",
+        "for q in range(2, k + 1) if self.looks_at_rows(q))",
+        "tests/conformance/test_stated_noise.py::test_a_fair_budget_is_spent_to_the_last[dvp]",
+    ),
+    Mutant(
+        "published noise in an objective is scaled",
+        "algorithms/objective.py",
+        "b = site.sensitivity() / self.left(k, site) * norm_laplace(noise, k, 0)",
+        "b = 0.67 * site.sensitivity() / self.left(k, site) * norm_laplace(noise, k, 0)",
+        f"{_LAW}[dvp, published]",
+    ),
+    Mutant(
+        "Laplace numbers are short",
+        "algorithms/rival.py",
+        "x: Array = (z1 * z1 + z2 * z2 - z3 * z3 - z4 * z4) / 2",
+        "x: Array = (z1 * z1 + z2 * z2 - z3 * z3 - z4 * z4) / 3",
+        "tests/algorithms/test_draws.py::test_laplace_coordinates",
+    ),
+    Mutant(
+        "the radius of an l2-Laplace vector is short",
+        "algorithms/rival.py",
+        "radius = (_squared_norm(z1) + _squared_norm(z2)) / 2",
+        "radius = (_squared_norm(z1) + _squared_norm(z2)) / 3",
+        "tests/algorithms/test_draws.py::test_l2_laplace_has_a_gamma_radius_and_any_direction",
+    ),
+    Mutant(
+        "Laplace noise is for the l2 sensitivity",
+        "algorithms/ryukim.py",
+        "scale = self.sigma(site) * np.sqrt(site.d) * site.sensitivity()",
+        "scale = self.sigma(site) * site.sensitivity()",
+        f"{_LAW}[ryu-kim, published]",
+    ),
+    Mutant(
+        "Ryu and Kim's round is priced as one step",
+        "algorithms/ryukim.py",
+        "return Repeated(step, self.local_steps)",
+        "return step",
+        "tests/conformance/test_stated_noise.py::test_a_fair_budget_is_spent_to_the_last[ryu-kim]",
+    ),
+    Mutant(
+        "Ryu and Kim's steps are not counted",
+        "algorithms/ryukim.py",
+        "return self.rounds * self.local_steps",
+        "return self.rounds",
+        "tests/conformance/test_stated_noise.py::test_the_stated_sigma_is_that_of_the_event[ryu-kim]",
+    ),
+    Mutant(
+        "mu is too small",
+        "privacy/accounting/accountant.py",
+        "return sqrt(fsum(times * mu * mu for mu, times in mus if mu is not None))",
+        "return 0.9 * sqrt(fsum(times * mu * mu for mu, times in mus if mu is not None))",
+        "tests/privacy/test_accounting.py::test_gaussians_add_up_in_closed_form",
+    ),
+    Mutant(
+        "delta of a Gaussian is too small",
+        "privacy/accounting/gaussian.py",
+        "a, b = ratio - mu / 2, ratio + mu / 2",
+        "a, b = ratio - mu / 3, ratio + mu / 3",
+        "tests/privacy/test_gaussian.py::test_the_known_value",
+    ),
+    Mutant(
+        "discrete noise costs too little",
+        "privacy/accounting/gaussian.py",
+        "return draws / (128 * scale**4) * _UP",
+        "return draws / (1280 * scale**4) * _UP",
+        "tests/noise/test_discrete_law.py::test_the_divergence_is_bounded_and_not_by_much[1]",
+    ),
+    Mutant(
+        "pure epsilons do not add up",
+        "privacy/accounting/pure.py",
+        "return fsum(times * pure_cost(leaf) for leaf, times in counts.items())",
+        "return fsum(pure_cost(leaf) for leaf, times in counts.items())",
+        "tests/privacy/test_pure.py::test_the_pure_total",
+    ),
+    Mutant(
+        "replacement is priced as Poisson",
+        "privacy/accounting/sampled.py",
+        "if sampling.scheme == \"poisson\":",
+        "if sampling.scheme in (\"poisson\", \"replacement\"):",
+        "tests/privacy/test_sampled.py::test_multiplicities_are_binomial",
+    ),
+    Mutant(
+        "a search runs a fixed number of times",
+        "privacy/accounting/selection.py",
+        "return _draw(source, 1, first, lambda k: (1 - gamma) * (k + eta) / (k + 1))",
+        "return round(runs.mean)",
+        "tests/privacy/test_selection.py::test_the_law_of_k[NegativeBinomialRuns(eta=0.0, gamma=0.05)]",
+    ),
+    Mutant(
+        "a budget takes what does not fit",
+        "privacy/books/budget.py",
+        "if not self._filter.fits(self._charges.with_(event)):",
+        "if not self._filter.fits(self._charges):",
+        "tests/privacy/test_budget.py::test_what_does_not_fit_is_refused_and_not_charged",
+    ),
+    Mutant(
+        "a book takes more than its epsilon",
+        "privacy/books/filter.py",
+        "return self._listed(charges) <= self.epsilon",
+        "return self._listed(charges) <= 2 * self.epsilon",
+        "tests/privacy/test_budget.py::test_what_does_not_fit_is_refused_and_not_charged",
+    ),
+    Mutant(
+        "a mixed book has slack",
+        "privacy/books/filter.py",
+        "log(delta * (1 - CUT_SHARE))",
+        "log(delta * (1 + CUT_SHARE))",
+        "tests/privacy/test_filter.py::test_the_limit_is_googles_conversion[0.05-1e-09]",
+    ),
+    Mutant(
+        "a ledger gives slack and delta twice",
+        "privacy/books/ledger.py",
+        "rest = nextafter(header.delta - slack, 0.0) if slack > 0 else header.delta",
+        "rest = header.delta",
+        "tests/privacy/test_ledger_budget.py::test_the_gap_of_real_noise_is_paid_from_a_part_of_delta_that_the_first_round_fixes",
+    ),
+    Mutant(
+        "a ledger takes what does not fit",
+        "privacy/books/ledger.py",
+        "if not self._within(wanted):",
+        "if not self._within(wanted) and False:",
+        "tests/privacy/test_ledger_budget.py::test_a_run_that_is_calibrated_to_the_cap_fits_exactly_and_not_one_round_more",
+    ),
+    Mutant(
+        "a message without a booking",
+        "privacy/books/ledger.py",
+        "            if reservation is None:\n                raise",
+        "            if reservation is None and False:\n                raise",
+        "tests/privacy/test_ledger_budget.py::test_a_round_is_released_with_one_message_for_ever",
+    ),
+    Mutant(
+        "two messages under one booking",
+        "privacy/books/ledger.py",
+        "if reservation.message not in (None, message_digest):",
+        "if reservation.message in (message_digest,):",
+        "tests/privacy/test_ledger_budget.py::test_a_round_is_released_with_one_message_for_ever",
+    ),
+    Mutant(
+        "noise that is known is counted",
+        "privacy/observers.py",
+        "return Gaussian(sigma * noise)",
+        "return Gaussian(sigma)",
+        "tests/privacy/test_observers.py::test_weakened_events",
+    ),
+    Mutant(
+        "who colludes knows no share",
+        "privacy/observers.py",
+        "return max(1, shares - colluding)",
+        "return shares",
+        "tests/privacy/test_observers.py::test_shares_left",
+    ),
+    Mutant(
+        "a seed on private rows is taken",
+        "simulation/engine.py",
+        "        refuse_seed(seed)\n",
+        "        pass\n",
+        "tests/problem/test_sites.py::test_private_rows_are_never_seeded",
+    ),
+    Mutant(
+        "many runs are charged as one",
+        "simulation/engine.py",
+        "charge(one.of_runs(runs))",
+        "charge(one)",
+        "tests/cli/test_private_rows.py::test_several_runs_cost_what_they_cost_together",
+    ),
+    Mutant(
+        "many runs are stated as one",
+        "simulation/engine.py",
+        "counted = runs if problem.private else 1",
+        "counted = 1",
+        "tests/problem/test_sites.py::test_runs_on_private_rows_are_counted_together",
+    ),
+    Mutant(
+        "noise of private rows is seeded",
+        "simulation/engine.py",
+        "drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)",
+        "drawn = SeededNoise(seed, shape)",
+        "tests/problem/test_sites.py::test_noise_for_private_rows_is_the_system_s[cpu]",
+    ),
+    Mutant(
+        "nothing is charged before a run",
+        "simulation/engine.py",
+        "    if charge is not None:\n",
+        "    if charge is not None and False:\n",
+        "tests/cli/test_private_rows.py::test_several_runs_cost_what_they_cost_together",
+    ),
+    Mutant(
+        "a search in an estimator runs a fixed number of times",
+        "estimators/search.py",
+        "for _ in range(repetitions(costs.event.runs, random)):",
+        "for _ in range(round(costs.event.runs.mean)):",
+        "tests/estimators/test_search.py::test_every_fit_and_score_has_the_noise_that_was_paid_for",
+    ),
+    Mutant(
+        "a search is not charged",
+        "estimators/search.py",
+        "accountant.spend(costs.event, unit)",
+        "pass",
+        "tests/estimators/test_search.py::test_a_surrounding_accountant_pays_once",
+    ),
+    Mutant(
+        "a fit is not charged",
+        "estimators/training.py",
+        "accountant.spend(statement.event, statement.unit)",
+        "pass",
+        "tests/estimators/test_workflow.py::test_a_fit_is_charged_before_it_is_computed",
+    ),
+    Mutant(
+        "a mask is left out",
+        "federation/site/masks.py",
+        "total = total + mask if self.agreement.index(name) > own else total - mask",
+        "total = total + 0 * mask",
+        "tests/federation/test_masks.py::test_messages_of_one_site_alone_are_uniform_words",
+    ),
+    Mutant(
+        "a masked sum does not pay for rounding",
+        "noise/secure.py",
+        "paid = sigma * (sensitivity + 2 * step * sqrt(numbers)) * (1 + 1e-12)",
+        "paid = sigma * sensitivity",
+        "tests/federation/test_masks.py::test_the_grid_pays_for_rounding",
+    ),
+    Mutant(
+        "a masked value gets the noise of another",
+        "federation/site/masks.py",
+        "int(scale), value_digest(steps)",
+        "int(scale)",
+        "tests/federation/test_masks.py::test_the_same_words_come_again_and_another_value_has_other_noise",
+    ),
+    Mutant(
+        "a pair's key is not bound to the agreement",
+        "federation/site/masks.py",
+        "return hkdf(secret, _PAIR, agreement, *ends)",
+        "return hkdf(secret, _PAIR, *ends)",
+        "tests/federation/test_masks.py::test_pair_keys_are_bound_to_the_agreement_and_to_all_keys_of_both_ends",
+    ),
+    Mutant(
+        "a past turn is answered",
+        "federation/site/masks.py",
+        "_rule(not context.turn.is_behind(past.said),",
+        "_rule(True,",
+        "tests/federation/test_masks.py::test_turns_only_ever_rise[turn0]",
+    ),
+    Mutant(
+        "a share of the noise is left out at a real site",
+        "federation/site/masks.py",
+        "noisy = steps + discrete_gaussian(self._noise(label), scale, context.numbers)",
+        "noisy = steps + 0 * discrete_gaussian(self._noise(label), scale, context.numbers)",
+        "tests/federation/test_masks.py::test_a_sum_holds_the_noise_of_all_shares[2]",
+    ),
+    Mutant(
+        "a sum over too few sites is answered",
+        "federation/site/masks.py",
+        "_rule(len(context.members) >= u,",
+        "_rule(len(context.members) >= 1,",
+        "tests/federation/test_masks.py::test_too_few_sites_are_refused",
+    ),
+    Mutant(
+        "a turn is answered in two contexts",
+        "federation/site/masks.py",
+        "_rule(same, f",
+        "_rule(True, f",
+        "tests/federation/test_masks.py::test_there_is_one_context_for_each_turn",
+    ),
+    Mutant(
+        "more attempts than were paid for",
+        "federation/site/masks.py",
+        "_rule(0 <= attempt <= a.spare,",
+        "_rule(0 <= attempt,",
+        "tests/federation/test_masks.py::test_attempts_that_nobody_paid_for_are_refused",
+    ),
+    Mutant(
+        "shares of the noise are too small",
+        "noise/secure.py",
+        "return Grid(step, ceil(paid / step / sqrt(shares)))",
+        "return Grid(step, ceil(paid / step / shares))",
+        "tests/federation/test_masks.py::test_the_grid_pays_for_rounding",
+    ),
+    Mutant(
+        "the point is left out of a context",
+        "federation/site/masks.py",
+        "self.notices, self.transcript, self.point, float(self.grid)",
+        "self.notices, self.transcript, b\"\", float(self.grid)",
+        "tests/federation/test_masks.py::test_every_part_of_the_context_changes_all_masks_and_nothing_cancels[point-\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00]",
+    ),
+    Mutant(
+        "the transcript is left out of a context",
+        "federation/site/masks.py",
+        "self.notices, self.transcript, self.point, float(self.grid)",
+        "self.notices, b\"\", self.point, float(self.grid)",
+        "tests/federation/test_masks.py::test_every_part_of_the_context_changes_all_masks_and_nothing_cancels[transcript-tttttttttttttttttttttttttttttttt]",
+    ),
+    Mutant(
+        "the turn is left out of a context",
+        "federation/site/masks.py",
+        "*(int(part) for part in self.turn), len(self.members)",
+        "len(self.members)",
+        "tests/federation/test_masks.py::test_every_part_of_the_context_changes_all_masks_and_nothing_cancels[turn-value0]",
+    ),
+    Mutant(
+        "who is left behind still answers",
+        "federation/site/masks.py",
+        "_rule(not context.turn.is_behind(past.heard),",
+        "_rule(True,",
+        "tests/federation/test_masks.py::test_a_dropped_site_never_answers_for_what_is_past",
+    ),
+    Mutant(
+        "a message is not bound",
+        "federation/site/runner.py",
+        "        seat.bind(k, message)\n",
+        "        pass\n",
+        "tests/federation/test_runner.py::test_points_come_in_order_and_each_finds_on_the_disk_what_it_should",
+    ),
+    Mutant(
+        "a round is computed before it is paid for",
+        "federation/site/runner.py",
+        "        seat.reserve(k)\n",
+        "        seat.reserve(k) if said is not None else None\n",
+        "tests/federation/test_runner.py::test_points_come_in_order_and_each_finds_on_the_disk_what_it_should",
+    ),
+    Mutant(
+        "a run that does not fit begins",
+        "federation/site/runner.py",
+        "        seat.check_budget()\n",
+        "        pass\n",
+        "tests/federation/test_runner.py::test_a_run_that_does_not_fit_does_not_begin",
+    ),
+    Mutant(
+        "books that differ are not noticed",
+        "federation/site/runner.py",
+        "        seat.check_books()\n",
+        "        pass\n",
+        "tests/federation/test_runner.py::test_an_old_journal_stops_the_site",
+    ),
+    Mutant(
+        "rows are not looked at again",
+        "federation/site/runner.py",
+        "        seat.check_rows()\n",
+        "        pass\n",
+        "tests/federation/test_set_back.py::test_rows_are_looked_at_before_every_message",
+    ),
+    Mutant(
+        "noise does not depend on what was heard",
+        "federation/site/seat.py",
+        "return self.source.within(self.binding + chain) if",
+        "return self.source.within(self.binding) if",
+        "tests/federation/test_set_back.py::test_noise_is_another_after_another_history",
+    ),
+)
+# fmt: on
+
+
+class Outcome(NamedTuple):
+    """What became of a mutant."""
+
+    mutant: Mutant
+    killed: bool
+    seconds: float
+    tail: str  # of pytest's output
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the tree that can be broken."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.pyc"))  # with what is compiled
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def tested(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """Pytest's exit code and output for some tests in a copy of the tree."""
+    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    most = LONGEST * len(tests)
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=most, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return FAILED, "it took too long"  # a fault that makes a test hang is noticed
+    return done.returncode, done.stdout[-2000:]
+
+
+def judge(tree: Path, mutant: Mutant) -> Outcome:
+    """Make the fault, run its test, and mend it again."""
+    path = tree / SOURCES / mutant.file
+    right, when, started = path.read_text(encoding="utf-8"), path.stat(), time.perf_counter()
+    if right.count(mutant.old) != 1:
+        raise SystemExit(f"Expected {mutant.old!r} once in {mutant.file}, got {right.count(mutant.old)} times.")
+    path.write_text(right.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        code, output = tested(tree, [mutant.test])
+    finally:
+        path.write_text(right, encoding="utf-8")
+        os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))  # what was compiled before still fits
+    if code not in (0, FAILED):
+        raise SystemExit(f"Expected {mutant.test} to run, got exit code {code} from pytest:\n{output}")
+    return Outcome(mutant, code == FAILED, time.perf_counter() - started, output)
+
+
+def part_of(mutants: Sequence[Mutant], part: str) -> list[Mutant]:
+    """The k-th of n parts, as "k/n"."""
+    number, _, of = part.partition("/")
+    return list(mutants)[int(number) - 1 :: int(of)]
+
+
+def main() -> int:
+    """Judge all mutants, or some."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", default="1/1", help="k/n: the k-th of n parts")
+    parser.add_argument("--only", default="", help="those whose name or file has this in it")
+    parser.add_argument("--unchecked", action="store_true", help="do not run the tests on the tree as it is first")
+    given = parser.parse_args()
+    chosen = [m for m in part_of(MUTANTS, given.part) if given.only in m.name or given.only in m.file]
+    survivors: list[Mutant] = []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = copied(Path(folder))
+        if not given.unchecked:
+            code, output = tested(tree, sorted({mutant.test for mutant in chosen}))
+            if code != 0:
+                raise SystemExit(f"Expected all tests to pass without a fault, got exit code {code}:\n{output}")
+        for number, mutant in enumerate(chosen, start=1):
+            outcome = judge(tree, mutant)
+            word = "killed" if outcome.killed else "SURVIVED"
+            print(f"{number}/{len(chosen)} {word} in {outcome.seconds:.0f} s: {mutant.file}: {mutant.name}", flush=True)
+            survivors += [] if outcome.killed else [mutant]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} killed.")
+    for mutant in survivors:
+        print(f"survives: {mutant.file}: {mutant.name}, for all that {mutant.test} says")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

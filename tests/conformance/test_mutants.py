@@ -1,0 +1,71 @@
+"""The list of faults that tests must notice still fits the sources and the tests. Judging them is `make mutants`."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts" / "mutants.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = load()
+MUTANTS = SCRIPT.MUTANTS
+
+
+def test_there_are_enough_of_them_and_each_is_one_of_a_kind():
+    assert len(MUTANTS) >= 60
+    assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_its_line_is_there_once_and_its_test_exists(mutant):
+    text = (ROOT / SCRIPT.SOURCES / mutant.file).read_text(encoding="utf-8")
+    assert text.count(mutant.old) == 1, f"{mutant.file} has changed: correct the mutant"
+    assert mutant.old != mutant.new
+    changed = text.replace(mutant.old, mutant.new)
+    if mutant.file.endswith(".py"):
+        ast.parse(changed)
+    before, after = text.splitlines(), changed.splitlines()
+    assert len(before) == len(after)
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+    file, *names = re.sub(r"\[.*\]$", "", mutant.test).split("::")
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for name in names:
+        found = [
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        ]
+        assert name in {node.name for node in found}, f"{mutant.test} is no test any more"
+
+
+def test_parts_are_all_of_them():
+    parts = [mutant for k in (1, 2, 3) for mutant in SCRIPT.part_of(MUTANTS, f"{k}/3")]
+    assert sorted(parts) == sorted(MUTANTS)
+
+
+def test_a_fault_is_made_in_the_copy_and_mended(tmp_path, monkeypatch):
+    """Judged by a stand-in for pytest that looks at the file."""
+    mutant = MUTANTS[0]
+    path = tmp_path / SCRIPT.SOURCES / mutant.file
+    path.parent.mkdir(parents=True)
+    text = (ROOT / SCRIPT.SOURCES / mutant.file).read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    seen = []
+
+    def stand_in(tree, tests):
+        seen.append((tree / SCRIPT.SOURCES / mutant.file).read_text(encoding="utf-8"))
+        return len(seen) - 1, ""
+
+    monkeypatch.setattr(SCRIPT, "tested", stand_in)
+    assert [SCRIPT.judge(tmp_path, mutant).killed for _ in range(2)] == [False, True]
+    assert all(mutant.new in found for found in seen)
+    assert path.read_text(encoding="utf-8") == text
