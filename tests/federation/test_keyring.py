@@ -135,7 +135,7 @@ def test_all_orders_are_about_as_likely():
         order = keyring.ring((*sites, replace(sites[0], name=f"mark-{k}", mask_key=None)))
         order = [name for name in order if not name.startswith("mark")]
         counts[order[(order.index("s0") + 1) % 5]] += 1
-    assert sum((count - 75) ** 2 / 75 for count in counts.values()) < 30  # three degrees of freedom: never
+    assert sum((count - 75) ** 2 / 75 for count in counts.values()) < 45  # three degrees of freedom: a chance of 1e-9
 
 
 @pytest.mark.usefixtures("few")

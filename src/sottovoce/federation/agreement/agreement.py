@@ -277,7 +277,9 @@ class Agreement:
         a, n = self.algorithm, len(self.sites)
         assert isinstance(a, MaskedNewton)  # of others every site's noise is its own
         sizes = [a.numbers(k, self.features) for k in range(1, a.opened + 1)]
-        draws = sum(sizes) + a.spare * max(sizes)
+        # More than may collude can open sums of several groups, and a person may have rows in each.
+        apart = self.unit.sites if colluding > a.colluders(n) else 1
+        draws = (sum(sizes) + a.spare * max(sizes)) * apart
         return shared_delta(draws, 2.0**self.grid_bits, a.shares_left(n, colluding), epsilon)
 
     # -- what a site computes with ------------------------------------------------------------------------------------
