@@ -179,7 +179,7 @@ def test_every_line_of_a_site_s_statement_pays_for_its_own_grid():
     shares = [max(1, n - k) for k in range(n)]
     own = [a.grid_delta_against(k, 7.0) for k in range(n)]
     assert own == [shared_delta(numbers, 2.0**30, m, 7.0) for m in shares]
-    assert own[-1] == pytest.approx(4 * own[1], rel=1e-9)
+    assert own[-1] == pytest.approx(4 * own[1], rel=1e-9, abs=0)
     # What is reserved is enough for both promises: that against one colluding site, and that against all others.
     assert (
         a.grid_delta == max(a.grid_delta_against(1, 4.0), a.grid_delta_against(4, 9.0)) > a.grid_delta_against(1, 4.0)
