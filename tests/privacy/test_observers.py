@@ -13,7 +13,16 @@ import pytest
 import sottovoce as sv
 from helpers import problems
 from sottovoce.algorithms import registry
-from sottovoce.privacy import Gaussian, Laplace, PrivacyStatement, Repeated, SampledGaussian, Sampling, epsilon
+from sottovoce.privacy import (
+    Gaussian,
+    Laplace,
+    PrivacyStatement,
+    Repeated,
+    SampledGaussian,
+    Sampling,
+    epsilon,
+    observers,
+)
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
 from sottovoce.privacy.observers import Sight, on_a_grid, seen, smallest_part, weakened
 from sottovoce.privacy.statement import milestones
@@ -64,6 +73,16 @@ def test_milestones_hold_the_ends_and_the_agreed_line():
     few = milestones(made.observers, 3)
     assert {0, 4, 11} <= {line.colluding for line in few}
     assert len(few) <= 4
+
+
+def test_milestones_hold_where_sites_can_be_cut_off(monkeypatch):
+    """Twelve sites with six keys each: against six colluding ones a single share is left."""
+    monkeypatch.setattr(observers, "MOST_COMPLETE", 6)
+    few = milestones(statement(colluding=1).observers, 2)
+    assert [line.colluding for line in few] == [0, 1, 5, 6, 11]
+    assert few[3].epsilon > 2 * few[2].epsilon
+    monkeypatch.undo()
+    assert [line.colluding for line in milestones(statement(colluding=1).observers, 2)] == [0, 1, 11]
 
 
 def test_several_runs_cost_more_on_every_line():
