@@ -129,13 +129,6 @@ def test_every_site_commits_to_its_rows():
         masked_agreement((sites[0], replace(sites[1], data_commitment=None), sites[2]))
 
 
-def test_so_many_sites_are_refused_with_what_to_do():
-    names = [f"site-{i}" for i in range(201)]
-    sites = masked_members(names, (5,) * 201)[2]
-    with pytest.raises(InputError, match=r"at most 200 sites for masked sums.*got sites=201\. Let several"):
-        masked_agreement(sites)
-
-
 def test_the_longest_message_that_may_be_agreed_on_is_one_that_a_server_takes():
     """Its heading and its envelope fit beside the numbers, for as many sites as there may be."""
     size = sum_size(MOST_SITES, MOST_NUMBERS)
@@ -186,7 +179,7 @@ def test_every_line_of_a_site_s_statement_pays_for_its_own_grid():
     shares = [max(1, n - k) for k in range(n)]
     own = [a.grid_delta_against(k, 7.0) for k in range(n)]
     assert own == [shared_delta(numbers, 2.0**30, m, 7.0) for m in shares]
-    assert own[-1] == pytest.approx(4 * own[1], rel=1e-9)
+    assert own[-1] == pytest.approx(4 * own[1], rel=1e-9, abs=0)
     # What is reserved is enough for both promises: that against one colluding site, and that against all others.
     assert (
         a.grid_delta == max(a.grid_delta_against(1, 4.0), a.grid_delta_against(4, 9.0)) > a.grid_delta_against(1, 4.0)

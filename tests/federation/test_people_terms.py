@@ -71,6 +71,12 @@ def test_the_grid_is_paid_for_at_every_site_of_a_person():
     assert not any("assured" in note for note in statement_of(everywhere, "berlin").notes)
 
 
+def test_the_grid_is_paid_for_in_every_sum_that_too_many_colluders_may_open():
+    one, two = (masked_agreement(**(PEOPLE | {"sites_per_person": s})) for s in (1, 2))
+    assert two.grid_delta_against(1, 1.5) == one.grid_delta_against(1, 1.5)  # against one, every sum holds them all
+    assert two.grid_delta_against(2, 1.5) == pytest.approx(2**0.5 * one.grid_delta_against(2, 1.5), rel=1e-9, abs=0)
+
+
 def test_what_is_left_open_or_cannot_be_kept_is_refused():
     with pytest.raises(InputError, match=r"sites_per_person where the schema has a table \[person\].*Say at how many"):
         agreement(schema=TEXT, features=3)

@@ -13,9 +13,18 @@ import pytest
 import sottovoce as sv
 from helpers import problems
 from sottovoce.algorithms import registry
-from sottovoce.privacy import Gaussian, Laplace, PrivacyStatement, Repeated, SampledGaussian, Sampling, epsilon
+from sottovoce.privacy import (
+    Gaussian,
+    Laplace,
+    PrivacyStatement,
+    Repeated,
+    SampledGaussian,
+    Sampling,
+    epsilon,
+    observers,
+)
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
-from sottovoce.privacy.observers import Sight, on_a_grid, seen, shares_left, smallest_part, weakened
+from sottovoce.privacy.observers import Sight, on_a_grid, seen, smallest_part, weakened
 from sottovoce.privacy.statement import milestones
 
 
@@ -23,10 +32,6 @@ def statement(**options):
     algorithm = sv.MaskedNewton(**{"epsilon": 1.0, "colluding": 2, "rounds": 11, **options})
     sites = problems.sites(np.random.default_rng(0), (9,) * 12)
     return algorithm.statement(algorithm.oracle(sites, sv.graphs.complete(12)))
-
-
-def test_shares_left():
-    assert [shares_left(5, k) for k in (0, 2, 4, 5, 9)] == [5, 3, 1, 1, 1]
 
 
 def test_weakened_events():
@@ -68,6 +73,16 @@ def test_milestones_hold_the_ends_and_the_agreed_line():
     few = milestones(made.observers, 3)
     assert {0, 4, 11} <= {line.colluding for line in few}
     assert len(few) <= 4
+
+
+def test_milestones_hold_where_sites_can_be_cut_off(monkeypatch):
+    """Twelve sites with six keys each: against six colluding ones a single share is left."""
+    monkeypatch.setattr(observers, "MOST_COMPLETE", 6)
+    few = milestones(statement(colluding=1).observers, 2)
+    assert [line.colluding for line in few] == [0, 1, 5, 6, 11]
+    assert few[3].epsilon > 2 * few[2].epsilon
+    monkeypatch.undo()
+    assert [line.colluding for line in milestones(statement(colluding=1).observers, 2)] == [0, 1, 11]
 
 
 def test_several_runs_cost_more_on_every_line():
@@ -132,28 +147,20 @@ def brute(graph, gone):
     return min(sizes)
 
 
-@pytest.mark.parametrize("gone", range(6))
-@pytest.mark.parametrize(
-    "graph",
-    [
-        nx.complete_graph(7),
-        nx.cycle_graph(8),
-        nx.random_regular_graph(4, 9, seed=1),
-        nx.star_graph(6),
-        nx.path_graph(7),
-    ],
-    ids=["complete", "cycle", "regular", "star", "path"],
-)
-def test_the_smallest_part_that_can_be_cut_off(graph, gone):
-    assert smallest_part(graph, gone) == brute(graph, gone)
+@pytest.mark.parametrize("n", range(3, 10))
+def test_the_smallest_part_that_can_be_cut_off(n):
+    """Of every ring, with every number of keys, for every number that are gone."""
+    for keys in {*range(2, n, 2), n - 1}:
+        ring = nx.circulant_graph(n, range(1, (keys + 1) // 2 + 1))
+        for gone in range(n):
+            assert smallest_part(n, keys, gone) == brute(ring, gone)
 
 
-def test_too_many_cuts_mean_the_worst_and_never_too_much():
-    graph = nx.random_regular_graph(4, 60, 0)
-    assert smallest_part(graph, 3) == 57
-    assert smallest_part(graph, 20) == 1
-    with pytest.raises(sv.InputError, match="gone < 60"):
-        smallest_part(graph, 60)
+def test_an_honest_site_s_own_share_is_always_left():
+    assert [smallest_part(5, 4, k) for k in (0, 2, 4, 5, 9)] == [5, 3, 1, 1, 1]
+    for keys, gone, told in ((5, 0, "keys < 5"), (-1, 0, "0 <= keys"), (4, -1, "gone >= 0")):
+        with pytest.raises(sv.InputError, match=told):
+            smallest_part(5, keys, gone)
 
 
 def pmf(scale, reach):

@@ -54,7 +54,7 @@ from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, whole
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
-from sottovoce.privacy.observers import RELAY, Observer, Sight, seen, shares_left
+from sottovoce.privacy.observers import RELAY, Observer, Sight, keys_each, seen, smallest_part
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Logistic
@@ -516,9 +516,23 @@ class MaskedNewton(PrivateAlgorithm[State]):
         wanted = round(FEW * math.pow(noise, -FALL))
         return 1 + min(max(walked, wanted), MOST) + 2 * self.inference
 
+    def keys(self, n: int) -> int:
+        """With how many of the others each of n sites shares a key."""
+        return keys_each(n, self.colluders(n), self.members(n))
+
+    def shares_left(self, n: int, colluding: int) -> int:
+        """How many shares of the noise in a sum that opens so many colluding sites do not know, at least: they choose
+        who is left out of it, too.
+        """
+        return smallest_part(n, self.keys(n), colluding + n - self.members(n))
+
+    def noise_left(self, n: int, colluding: int) -> float:
+        """What so many colluding sites do not know of the noise, over what c of them do not."""
+        return math.sqrt(self.shares_left(n, colluding) / self.honest(n))
+
     def noise_seen(self, site: Oracle, observer: Observer) -> float:
-        """What an observer does not know of the noise, over what c colluding sites do not."""
-        return math.sqrt(shares_left(self.members(site.n), observer.colluding) / self.honest(site.n))
+        """The same, of an observer."""
+        return self.noise_left(site.n, observer.colluding)
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
         """A Gaussian release whose noise is that of the shares which the observer does not know."""
@@ -580,13 +594,24 @@ class MaskedNewton(PrivateAlgorithm[State]):
         rests = (
             f"It is assumed that {assumed}, the relay with them, and that every sum holds at least {u} sites. Masks"
             " come from keys that two sites share, so this guarantee is computational: it holds against whoever cannot"
-            " break them. One member can spoil a sum, and is not found out."
+            f" break them.{self._sparse_keys(n)} One member can spoil a sum, and is not found out."
         )
         simulated = (
             "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
             " rows of all sites."
         )
         return (rests, simulated) if site.sites.n == n else (rests,)
+
+    def _sparse_keys(self, n: int) -> str:
+        """What it means that not every two sites share a key, as a sentence; nothing where they do."""
+        keys = self.keys(n)
+        if keys == n - 1:
+            return ""
+        bound = keys - (n - self.members(n))
+        return (
+            f" Each site has keys with {keys} others, chosen by a digest of all sites' keys: {bound} that collude may"
+            " cut one site off from the sum, and no fewer can."
+        )
 
     # -- public numbers -------------------------------------------------------------------------------------------
 

@@ -163,8 +163,7 @@ def _sampling(q: Question) -> "Sampling | None":
 def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
     """A line for every number of colluding sites, where sums over sites are what is opened."""
     from sottovoce.algorithms import MaskedNewton
-    from sottovoce.algorithms.masked import expect_members
-    from sottovoce.privacy.observers import MOST_LINES, Sight, seen, shares_left
+    from sottovoce.privacy.observers import MOST_LINES, Sight, seen
 
     own = {"colluding": q.colluding, "least_sites": q.least_sites}
     if q.sites is None:
@@ -177,9 +176,8 @@ def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]"
             f"Expected sums over all rows with sites={q.sites}, got batch_size={q.batch_size}. Leave it out."
         )
     masked = MaskedNewton(colluding=q.colluding, least_sites=q.least_sites)
-    c, u = masked.colluders(q.sites), masked.members(q.sites)
-    expect_members(q.sites, c, u)
-    factors = {k: math.sqrt(shares_left(u, k) / (u - c)) for k in range(q.sites)}
+    masked.expect_sites(q.sites)
+    factors = {k: masked.noise_left(q.sites, k) for k in range(q.sites)}
     return tuple(Sight(k, noise, seen(event, noise, delta)) for k, noise in factors.items())
 
 

@@ -2,27 +2,27 @@
 
 Where every site adds noise of its own, all observers see the same price. Where only sums over sites are ever opened,
 those who know some sites' shares of the noise see less of it: of u shares that a sum holds at least, k colluding sites
-leave max(1, u - k), since a site always knows that its own share is there. docs/proofs/masked.md says why.
+leave max(1, u - k), since a site always knows that its own share is there. Where not every two sites share a key, so
+many may also cut a group of them off from the rest, whose sum then opens by itself. docs/proofs/masked.md says why.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from math import comb, inf, isfinite
-from typing import TYPE_CHECKING, Any, final
+from itertools import pairwise
+from math import inf, isfinite
+from typing import Any, final
 
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.privacy.accounting.accountant import epsilon as price
 from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequence
 from sottovoce.settings import read
 
-if TYPE_CHECKING:
-    import networkx as nx
-
 MOST_LINES = 100_000  # of a stranger's table
 NONE = "none"  # in place of an infinite epsilon, where people read it
 _STEPS = 100  # towards an epsilon that leaves room for a grid; three are enough unless there is next to none
-_MOST_CUTS = 200_000  # sets of sites that are looked at one by one; beyond, the worst is assumed
+# Sites up to which every two share a key; an even number. Above, each shares one with so many others, or with more
+# where that is needed: a mask for each of them goes into every message.
+MOST_COMPLETE = 200
 
 
 @final
@@ -91,12 +91,35 @@ def check_table(lines: tuple[Sight, ...]) -> None:
     expect(not lines or 1.0 in noises, "an observer who sees the event's own noise, noise=1", noise=noises[:20])
 
 
-def shares_left(shares: int, colluding: int) -> int:
-    """How many shares of the noise in a sum of at least `shares` such sites do not know: never none, since an honest
-    site's own share is in every sum that its rows are in.
+def keys_each(sites: int, colluding: int, least: int) -> int:
+    """With how many others a site shares a key, if n sites make sums of at least u of them, against c that collude.
+
+    With all of them, up to `MOST_COMPLETE` sites. Above, with an even number of neighbours on a ring, more than
+    c + n - u: so many can collude, or be left out of a sum, without anyone being cut off. It is never fewer than
+    `MOST_COMPLETE`, so that more than c may collude before anyone can be.
+
+    Args:
+        sites: n.
+        colluding: c.
+        least: u.
     """
-    expect(shares >= 1, "at least one share of noise", shares=shares)
-    return max(1, shares - colluding)
+    if sites <= MOST_COMPLETE:
+        return sites - 1
+    enough = colluding + sites - least + 1
+    return min(sites - 1, max(MOST_COMPLETE, enough + enough % 2))
+
+
+def smallest_part(sites: int, keys: int, gone: int) -> int:
+    """How many sites at least are in a sum that can be opened, if any `gone` of them collude or are left out, and each
+    shares keys with the `keys` nearest on a ring: exactly, for the worst choice of who is gone.
+
+    As long as fewer are gone than have keys with one site, nobody can be cut off, and all that are left are in it. All
+    who have keys with one site cut it off alone. At least 1: an honest site's own share is in every sum that its rows
+    are in.
+    """
+    expect(0 <= keys < sites, f"0 <= keys < {sites} sites", keys=keys)
+    expect(gone >= 0, "gone >= 0 sites", gone=gone)
+    return max(1, sites - gone) if gone < keys or keys == sites - 1 else 1
 
 
 def weakened(event: Event, noise: float) -> Event:
@@ -148,31 +171,3 @@ def on_a_grid(line: Sight, event: Event, delta: float, added: Callable[[float], 
             return replace(line, epsilon=found)
         found = needed * (1 + 2.0**-40)  # a little further, so that rounding does not go on for ever
     return replace(line, epsilon=inf)
-
-
-def smallest_part(keys: "nx.Graph[Any]", gone: int) -> int:
-    """The size of the smallest group of sites that can be cut off from all others in a graph of keys, if any `gone`
-    sites collude or fall silent: a sum over that group alone can then be opened, and holds no more shares than that.
-
-    Where nothing can be cut off, it is all that are left. Where there are too many sets of sites to look at, it is 1:
-    the worst, and never too much.
-    """
-    import networkx as nx
-
-    n = keys.number_of_nodes()
-    expect(0 <= gone < n, f"0 <= gone < {n} sites", gone=gone)
-    if gone < n - 1 and (gone == 0 or nx.node_connectivity(keys) > gone):
-        return n - gone if nx.is_connected(keys) else min(map(len, nx.connected_components(keys)))
-    if comb(n, gone) > _MOST_CUTS:
-        return 1
-    return min(_parts(keys, combinations(list(keys), gone)))
-
-
-def _parts(keys: "nx.Graph[Any]", cuts: Iterable[tuple[Any, ...]]) -> Iterable[int]:
-    """The size of the smallest group that each cut leaves."""
-    import networkx as nx
-
-    for cut in cuts:
-        left = keys.copy()
-        left.remove_nodes_from(cut)
-        yield min(map(len, nx.connected_components(left)))

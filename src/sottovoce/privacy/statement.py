@@ -7,6 +7,7 @@ one run, or of several that were seen together.
 
 import json
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import dp_accounting
 
 LONGEST_TEXT = 10_000  # of a statement from a file
+# Of the noise in one line of a table, what is left in the next, if it falls off there. It is sqrt(1/2) or more where
+# every two sites share a key.
+_STEEP = 0.7
 _DERIVED = ("private", "people", "prose")  # written for readers; what they follow from is written, too
 # Goes with every figure that was computed from private rows and is no release.
 HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only; not covered by the guarantee."
@@ -247,10 +251,15 @@ _OF_PEOPLE = _Words(
 
 
 def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:
-    """About so many lines of a table, evenly spaced: the first, the last, and the one that was agreed on among them."""
+    """About so many lines of a table, evenly spaced: the first, the last, and the one that was agreed on among them. So
+    are the two between which the noise falls off, where sites can be cut off from a sum from some number on.
+    """
     last = len(observers) - 1
-    even = {round(j * last / (most - 1)) for j in range(most)}
-    return tuple(line for k, line in enumerate(observers) if k in even or line.noise == 1)
+    kept = {round(j * last / (most - 1)) for j in range(most)}
+    falls = [after.noise / before.noise for before, after in pairwise(observers)]
+    if falls and min(falls) < _STEEP:
+        kept |= {falls.index(min(falls)), falls.index(min(falls)) + 1}
+    return tuple(line for k, line in enumerate(observers) if k in kept or line.noise == 1)
 
 
 def _price(event: Event, delta: float) -> float:

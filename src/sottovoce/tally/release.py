@@ -22,7 +22,7 @@ from sottovoce.noise.secure import GRID_BITS, Grid, grid_for
 from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for, shared_delta
-from sottovoce.privacy.observers import Sight, seen, shares_left
+from sottovoce.privacy.observers import Sight, seen
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.tally.questions import PLACING, Answer, Question
@@ -139,8 +139,7 @@ class Terms:
         )
 
     def _table(self, event: Event) -> tuple[Sight, ...]:
-        least = self.sites if self.least_sites is None else self.least_sites
-        factors = {k: sqrt(shares_left(least, k) / self.shares) for k in range(self.sites)}
+        factors = {k: self._sums.noise_left(self.sites, k) for k in range(self.sites)}
         return tuple(Sight(k, noise, seen(event, noise, self.delta)) for k, noise in factors.items())
 
     def _rests(self) -> tuple[str, ...]:

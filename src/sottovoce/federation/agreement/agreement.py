@@ -23,14 +23,14 @@ from scipy import sparse
 
 from sottovoce.algorithms import DPDSGD, MaskedNewton, PrivateAlgorithm
 from sottovoce.errors import InputError, expect
-from sottovoce.federation.agreement import terms
+from sottovoce.federation.agreement import keyring, terms
 from sottovoce.federation.agreement.exchange import MaskKey
 from sottovoce.federation.agreement.identity import PublicKey, check_site_name
 from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
+from sottovoce.privacy import observers
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
-from sottovoce.privacy.observers import shares_left
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import Graph
@@ -42,7 +42,6 @@ MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
 # With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
 # A hundred diameters are far outside of where honest models go.
 LARGEST_RADIUS, DIAMETERS = 1e12, 100
-MOST_MASKED = 200  # sites with a secret for every two of them: each makes 199 masks for every message
 LONGEST_NAME, LONGEST_WAIT = 80, 30 * 24 * 3600.0
 # The most that a coarse grid may add to delta, as a part of it.
 GRID_SHARE = 1e-3
@@ -137,7 +136,8 @@ class Agreement:
         run: 128 random bits in hexadecimal, so that nothing said in one run can be used in another.
         created: when it was written, in UTC.
         sites: who takes part; their order numbers the nodes of the graph.
-        edges: who hears whom, as pairs of names. Kept sorted.
+        edges: who hears whom, as pairs of names. Kept sorted. With masked sums everyone hears everyone; of more than
+            `observers.MOST_COMPLETE` sites that is not listed, and there are none here.
         features: columns of a site's matrix.
         data_norm: bound on the norm of every row. The noise rests on it.
         algorithm: with all its settings, epsilon and delta among them.
@@ -172,7 +172,7 @@ class Agreement:
         _check_words(self)
         _check_members(self.sites)
         # One content, one digest: the same edges in another order are the same agreement.
-        object.__setattr__(self, "edges", _sorted_edges(self.names, self.edges))
+        object.__setattr__(self, "edges", _listed_edges(self))
         expect(1 <= self.features <= MOST_FEATURES, f"1 <= features <= {MOST_FEATURES}", features=self.features)
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
@@ -218,8 +218,22 @@ class Agreement:
         return int(self.graph.degrees[self.index(name)])
 
     @cached_property
+    def _ring(self) -> tuple[str, ...]:
+        return keyring.ring(self.sites)
+
+    def key_partners(self, name: str) -> tuple[str, ...]:
+        """With masked sums, the sites that it shares a key with, in order: all others, or the nearest on a ring. It
+        follows from the agreement, and stands in no file and no message.
+        """
+        assert isinstance(self.algorithm, MaskedNewton)  # others need no masks
+        near = keyring.nearest(self._ring, self.names[self.index(name)], self.algorithm.keys(len(self.sites)))
+        return tuple(other for other in self.names if other in near)
+
+    @cached_property
     def graph(self) -> Graph:
         """The graph on 0 .. n-1, nodes in the order of the sites."""
+        if not self.edges:
+            return graphs.complete(len(self.sites))
         return graphs.from_edges(len(self.sites), [(self.index(a), self.index(b)) for a, b in self.edges])
 
     @cached_property
@@ -263,8 +277,10 @@ class Agreement:
         a, n = self.algorithm, len(self.sites)
         assert isinstance(a, MaskedNewton)  # of others every site's noise is its own
         sizes = [a.numbers(k, self.features) for k in range(1, a.opened + 1)]
-        draws = sum(sizes) + a.spare * max(sizes)
-        return shared_delta(draws, 2.0**self.grid_bits, shares_left(a.members(n), colluding), epsilon)
+        # More than may collude can open sums of several groups, and a person may have rows in each.
+        apart = self.unit.sites if colluding > a.colluders(n) else 1
+        draws = (sum(sizes) + a.spare * max(sizes)) * apart
+        return shared_delta(draws, 2.0**self.grid_bits, a.shares_left(n, colluding), epsilon)
 
     # -- what a site computes with ------------------------------------------------------------------------------------
 
@@ -379,6 +395,26 @@ def _expect_own_keys(keys: Sequence[tuple[str, bytes]], command: str) -> None:
         )
 
 
+def _listed_edges(a: Agreement) -> tuple[tuple[str, str], ...]:
+    """The edges as they are kept: none where so many sites all hear each other, since half a million pairs of names
+    would say no more than that.
+    """
+    if not isinstance(a.algorithm, MaskedNewton) or len(a.sites) <= observers.MOST_COMPLETE:
+        return _sorted_edges(a.names, a.edges)
+    if a.edges:
+        _expect_complete(len(a.sites), _sorted_edges(a.names, a.edges))
+    return ()
+
+
+def _expect_complete(n: int, edges: Sequence[tuple[str, str]]) -> None:
+    """Refuse masked sums that not everyone would read."""
+    if len(edges) != n * (n - 1) // 2:
+        raise InputError(
+            f"Expected a complete graph for masked sums, which everyone reads, got edges={len(edges)} of "
+            f"{n * (n - 1) // 2}. Use the graph complete."
+        )
+
+
 def _sorted_edges(names: Sequence[str], edges: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     """Every edge once, both ends and all edges in the order of the sites; refused unless they connect everyone."""
     place = {name: i for i, name in enumerate(names)}
@@ -440,11 +476,6 @@ def _expect_no_mask_keys(a: Agreement) -> None:
 def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
     """Refuse masked sums that would hide less than they say, or that these sites could never make."""
     n, rows = len(a.sites), sum(site.rows for site in a.sites)
-    if n > MOST_MASKED:
-        raise InputError(
-            f"Expected at most {MOST_MASKED} sites for masked sums, where every two share a key, got sites={n}. Let "
-            "several organisations be one site, or agree on an algorithm with noise of its own at every site."
-        )
     if any(site.mask_key is None for site in a.sites):
         without = [site.name for site in a.sites if site.mask_key is None]
         raise InputError(
@@ -458,11 +489,8 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
             f"Expected a data_commitment of every site for masked sums, got none of {_some(without)}. Let each make "
             "one with: sottovoce site commit."
         )
-    if len(a.edges) != n * (n - 1) // 2:
-        raise InputError(
-            f"Expected a complete graph for masked sums, which everyone reads and everyone masks, got "
-            f"edges={len(a.edges)} of {n * (n - 1) // 2}. Use the graph complete."
-        )
+    if a.edges:
+        _expect_complete(n, a.edges)
     expect(a.radius is None, "no radius with masked sums, whose words have no norm", radius=a.radius)
     expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
     total = algorithm.total_rows
@@ -470,9 +498,18 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
     # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
     expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
     algorithm.expect_sites(n)
+    _check_keys(a, algorithm)
     algorithm.expect_message(a.features)
     algorithm.expect_grid(n, max(site.rows for site in a.sites))
     _check_attempts(a, algorithm)
+
+
+def _check_keys(a: Agreement, algorithm: MaskedNewton) -> None:
+    """Refuse so few keys that those who may collude could, with those who may be left out, cut somebody off."""
+    n, keys = len(a.sites), algorithm.keys(len(a.sites))
+    gone = algorithm.colluders(n) + n - algorithm.members(n)
+    # Among so many neighbours on a ring there is a way around any fewer that are gone (docs/proofs/masked.md).
+    expect(keys > gone or keys == n - 1, f"keys of every site with more than {gone} others", keys=keys)
 
 
 def _check_attempts(a: Agreement, algorithm: MaskedNewton) -> None:

@@ -52,7 +52,7 @@ def spare_of(agreement: Agreement) -> int:
 
 def most_answers(agreement: Agreement) -> int:
     """How many answers all sites together may put: one for each question of a neighbour."""
-    return 2 * len(agreement.edges) * MOST_QUESTIONS
+    return 2 * agreement.graph.edge_count * MOST_QUESTIONS
 
 
 @final

@@ -1,6 +1,7 @@
 """Masked words: what a site says of its rows where only the sum over all sites may be read.
 
-In release q, of a vector v_i of site i's rows, over a grid g and with j over the set U of those who take part,
+In release q, of a vector v_i of site i's rows, over a grid g and with j over those of the set U of who takes part that
+site i shares a key with (all of them, but in large federations: `Agreement.key_partners`),
 
     x_i = round(v_i / g) + Z_i                                          Z_i discrete Gaussian of scale s, exactly
     y_i = x_i + sum_{j > i} F(k_ij, ctx) - sum_{j < i} F(k_ij, ctx)      mod 2^64
@@ -225,7 +226,7 @@ class Masks:
                 "was made with: sottovoce site seed."
             )
         self.agreement, self.site, digest = agreement, site, agreement.digest()
-        others = [member for member in agreement.sites if member.name != site]
+        others = [agreement.member(name) for name in agreement.key_partners(site)]
         # Functions hold the keys, not attributes: nothing that prints or stores this object can show them.
         self._pairs = {other.name: keyed(self._pair(digest, own, other, seed)) for other in others}
         self._noise = keyed(seed.noise_key(digest.hex()))
@@ -256,13 +257,13 @@ class Masks:
         return noisy.view(np.uint64) + self._mask(context)
 
     def _mask(self, context: Context) -> Words:
-        """The sum of the masks that this site shares with the others of U: added for those behind it in the agreement,
+        """The sum of the masks that this site shares with others of U: added for those behind it in the agreement,
         subtracted for those before it.
         """
         label, own = encode_fields(_MASK, context.to_bytes()), self.agreement.index(self.site)
         total = np.zeros(context.numbers, dtype=np.uint64)
         for name in context.members:
-            if name == self.site:
+            if name not in self._pairs:
                 continue
             mask = self._pairs[name](label).take(context.numbers)
             total = total + mask if self.agreement.index(name) > own else total - mask
