@@ -163,8 +163,7 @@ def _sampling(q: Question) -> "Sampling | None":
 def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
     """A line for every number of colluding sites, where sums over sites are what is opened."""
     from sottovoce.algorithms import MaskedNewton
-    from sottovoce.algorithms.masked import expect_members
-    from sottovoce.privacy.observers import MOST_LINES, Sight, seen, shares_left
+    from sottovoce.privacy.observers import MOST_LINES, Sight, expect_members, seen, shares_left
 
     own = {"colluding": q.colluding, "least_sites": q.least_sites}
     if q.sites is None:
