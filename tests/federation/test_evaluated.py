@@ -10,10 +10,13 @@ import pytest
 import sottovoce as sv
 from federation.test_masked_run import made, said_by
 from federation.test_summing import FIVE, GO_ON, SPARING, Sums, run
+from helpers.federations import masked_agreement
 from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import dies
+from sottovoce.federation.site.mail import largest_message, payload_size
 from sottovoce.federation.site.runner import result_of
 from sottovoce.federation.site.summing import _Everyone
+from sottovoce.federation.transport.wire import Slot, sealed_size
 from sottovoce.files.models.from_site import evaluation_of, model_of, statement_of
 from sottovoce.privacy import Gaussian
 from sottovoce.tally import PrivateEvaluation
@@ -71,6 +74,14 @@ def test_a_site_that_is_lost_between_the_two_sums_is_in_neither_count_twice():
     assert all(one == found[0] for one in found)
     assert found[0].question.rows == 152
     assert sum(one.value for line in found[0].answer.confusion for one in line) == pytest.approx(152, abs=1)
+
+
+@pytest.mark.parametrize("terms", [{}, {"loss": sv.losses.Softmax(3)}, {"inference": True, "rounds": 6}])
+def test_the_server_has_room_for_its_largest_message(terms):
+    a = masked_agreement(algorithm={"evaluate": 0.2} | terms)
+    sizes = [payload_size(a, q) for q in range(1, a.algorithm.rounds + 1)]
+    assert largest_message(a) == max(sealed_size(a.run, Slot(0, name), max(sizes)) for name in a.names)
+    assert max(sizes) > 8 * 4000
 
 
 def evaluations(federation, ends):

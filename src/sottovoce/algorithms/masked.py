@@ -715,6 +715,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return features * self.loss.outputs
         return features * (features + 1) // 2 if features <= WIDEST_MATRIX else features
 
+    def most_numbers(self, features: int) -> int:
+        """How many the largest message holds: exchanges of one kind are alike."""
+        return max(*(self.numbers(k, features) for k in (1, 2)), *(self._tallies if self._judging else ()))
+
     def _check(self, site: Oracle) -> None:
         """Refuse what cannot be kept, before a row is touched."""
         refuse_incomplete(site, type(self).__name__)
@@ -748,7 +752,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def expect_message(self, features: int) -> None:
         """Refuse messages that no wire takes."""
-        most = max(*(self.numbers(k, features) for k in (1, 2)), *(self._tallies if self._judging else ()))
+        most = self.most_numbers(features)
         _expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
 
     def expect_grid(self, n: int, most_rows: int) -> None:
