@@ -30,7 +30,9 @@ from sottovoce.federation.site.runner import POINTS, result_of, run_site
 from sottovoce.federation.site.stops import ForkedError, SpoiledError, UsedTwiceError
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal, unseal
+from sottovoce.files.models.apply import weights_digest
 from sottovoce.privacy import Gaussian, Sequence, epsilon
+from sottovoce.tally import PrivateEvaluation
 
 SIZES = (30, 200, 17, 80, 25)
 
@@ -391,8 +393,8 @@ def typed(tmp_path_factory):
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     names, r = FIVE[:3], np.random.default_rng(1)
-    given = ["--algorithm=masked", "--colluding=1", "--rounds=4", "--epsilon=2", "--delta=1e-4", "--features=4",
-             "--data-norm=1", "--policy=stop", "--wait-seconds=60"]  # fmt: skip
+    given = ["--algorithm=masked", "--colluding=1", "--rounds=6", "--epsilon=2", "--delta=1e-4", "--features=4",
+             "--data-norm=1", "--policy=stop", "--wait-seconds=60", "--evaluate=0.3"]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch, processes.Programs() as programs:
         patch.chdir(place)
         for name in names:
@@ -449,5 +451,16 @@ def test_the_commands_lead_to_one_signed_model_and_the_seeds_are_gone(typed, cap
         assert main(verify) == 0
     assert len({model.weights.tobytes() for model in made.values()}) == 1
     assert made["oslo"].privacy.epsilon <= 2
+    beside = [place / f"{name}-state" / agreement.run / "evaluation.json" for name in FIVE[:3]]
+    assert len({path.read_bytes() for path in beside}) == 1
+    evaluation = PrivateEvaluation.load(beside[0])
+    assert evaluation.rows == 150
+    assert evaluation.model == weights_digest(made["oslo"])
+    assert evaluation.privacy == made["oslo"].privacy
+    capsys.readouterr()
+    assert main(["federation", "show", str(place / "federation.toml")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Evaluation: the last two of 6 sums say how good the model is" in shown
+    assert "take 30 % of the budget" in shown
     secret = (place / "copy").read_bytes()
     assert not any(secret in file.read_bytes() for file in (place / "berlin-state").rglob("*") if file.is_file())

@@ -50,6 +50,7 @@ def test_everything_that_the_promise_rests_on_changes_the_digest():
     values = {
         "rounds": 5, "rho": 0.1, "lam": 0.2, "loss": sv.losses.SmoothedHinge(), "max_grad_norm": 1.0, "epsilon": 2.0,
         "delta": 1e-6, "colluding": 2, "spare": 3, "worst_case_epsilon": 3.0, "inference": True,
+        "evaluate": 0.1,
     }  # fmt: skip
     fixed = {"regulariser", "calibration", "weights", "least_sites", "total_rows"}
     assert set(values) | fixed == {f.name for f in fields(sv.MaskedNewton)}

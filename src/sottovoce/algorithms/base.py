@@ -25,6 +25,7 @@ from sottovoce.problem.graphs import Graph, Inbox
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
+from sottovoce.tally.evaluation import Tallied
 
 State = TypeVar("State", bound=tuple[Array, ...])
 NOTHING = Sequence(())  # the price of a message that no row was looked at for
@@ -146,6 +147,12 @@ class Algorithm(ABC, Generic[State]):
 
     def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:  # noqa: ARG002
         """What the coefficients of every run can be inferred from after round k, all of it released; none here."""
+        return ()
+
+    def evaluated(self, k: int, state: State, site: Oracle, unit: float = 1.0) -> tuple[Tallied, ...]:  # noqa: ARG002
+        """How good the model of every run is after round k, by what was released; nothing here. `unit` is what 1 of a
+        learnt label is in the unit that errors are told in.
+        """
         return ()
 
     @abstractmethod

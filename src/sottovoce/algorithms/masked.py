@@ -26,7 +26,8 @@ With `inference`, the last two of the exchanges are
     exchange T - 1  its share of  H(w) = sum of all records' Hessians at the public point w              sqrt(2) L B^2
     exchange T      its share of  G(w'), at a better point w' that the Hessian and the gradients so far say
 
-and coefficients have standard errors that know the noise: `sottovoce.algorithms.inference`.
+and coefficients have standard errors that know the noise: `sottovoce.algorithms.inference`. With `evaluate`, two more
+after them count how good the model is: `sottovoce.algorithms.evaluating`.
 
 For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
 sqrt(m_j), which bounds it: a a^T <= (sum_j a_j^2 / s_j) diag(s) for every s > 0, by Cauchy and Schwarz; take s_j =
@@ -45,7 +46,9 @@ from typing import Literal, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 
+from sottovoce.algorithms import evaluating
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.evaluating import Asked
 from sottovoce.algorithms.inference import Evidence
 from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.arrays import Array, Floats
@@ -54,11 +57,12 @@ from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, whole
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
-from sottovoce.privacy.observers import RELAY, Observer, Sight, keys_each, seen, smallest_part
+from sottovoce.privacy.observers import RELAY, Observer, Sight, assumed, expect_members, keys_each, seen, shares_left
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.sites import Weights
+from sottovoce.tally.evaluation import Tallied
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
@@ -82,10 +86,18 @@ MOST_NUMBERS = 2**23 - 2**13
 GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
 MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
 
-Kind: TypeAlias = Literal["moments", "gradient", "hessian", "last gradient"]  # of what an exchange sums up
+# Of what an exchange sums up.
+Kind: TypeAlias = Literal["moments", "gradient", "hessian", "last gradient", "places", "counts"]
 KINDS: dict[Kind, str] = {
     "moments": "second moments", "gradient": "descent", "hessian": "Hessian", "last gradient": "last gradient",
+    "places": "evaluation", "counts": "evaluation",
 }  # fmt: skip
+_JUDGED = (
+    ", and then two that say how good the last of them is: how many rows have a score in each of many narrow cells, "
+    "and counts of scores by label, or sums of clipped errors"
+)
+_GRADIENTS: tuple[Kind, ...] = ("gradient", "last gradient")
+_EVALUATION: tuple[Kind, ...] = ("places", "counts")
 
 
 class State(NamedTuple):
@@ -105,6 +117,9 @@ class State(NamedTuple):
     points: Array  # (1, d, runs) sum of the points of the later half of the descent; with inference alone
     gradients: Array  # (1, d, runs) and of the gradients there
     hessian: Array  # (1, p (p + 1) / 2, runs) the half of the Hessian of the mean loss; with inference alone
+    places: Array  # (1, numbers, runs) the first sum of the evaluation; with `evaluate` alone, as the next two
+    counts: Array  # (1, numbers, runs) and the second
+    asked: Array  # (1, 2, runs) how many rows were in each; 0 before
 
 
 @final
@@ -113,7 +128,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
     """Newton-like descent on masked sums: the noise of a trusted curator, without one.
 
     Args:
-        rounds: exchanges in all: one of second moments, the rest of gradients. None: it follows from public numbers
+        rounds: exchanges in all: one of second moments, the rest of gradients; with `evaluate`, the last two of
+            that. None: it follows from public numbers
             (`exchanges`) as soon as the rows are known, by `bound_to`.
         epsilon: of the total guarantee, against the relay and `colluding` sites together.
         colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them,
@@ -125,6 +141,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
         inference: whether coefficients are to have standard errors. It takes `INFERENCE` of the budget, and a loss that
             is a likelihood: logistic.
+        evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is on these very
+            rows. None: it is not evaluated.
     """
 
     # None only until it is bound: whoever runs or agrees on an algorithm binds it first, and finds a number.
@@ -136,6 +154,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
     worst_case_epsilon: float | None = None
     total_rows: int | None = None
     inference: bool = False
+    evaluate: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +172,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 f"Expected a loss with curvature for MaskedNewton, got loss={self.loss.name!r}, whose slope jumps. Use "
                 "a smooth one such as logistic, smoothed-hinge, huber or softmax, or IPADMM."
             )
+        part = self.evaluate
+        expect(part is None or 0 < part < 1, "evaluate as a share of the budget between 0 and 1", evaluate=part)
+        _expect(
+            part is None or math.isfinite(self.epsilon), "a finite epsilon with evaluate",
+            "What is told of the model would be read off the rows, and look as if it were covered: leave evaluate out",
+            epsilon=self.epsilon,
+        )  # fmt: skip
         if self.inference:
             self._expect_inferable()
         if self.regulariser.l1:
@@ -161,8 +187,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
             )
 
     def _check_rounds(self) -> None:
-        enough = self.rounds is None or self.rounds >= 2
-        expect(enough, "rounds >= 2: one of second moments, the rest of gradients", rounds=self.rounds)
+        least, last = (2, "") if self.evaluate is None else (4, ", and two of the evaluation")
+        enough = self.rounds is None or self.rounds >= least
+        expect(enough, f"rounds >= {least}: one of second moments, the rest of gradients{last}", rounds=self.rounds)
 
     def bound_to(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> Self:
         """The same with as many rounds as `exchanges` says, unless they were given."""
@@ -178,10 +205,21 @@ class MaskedNewton(PrivateAlgorithm[State]):
             )
         return self.rounds
 
+    @property
+    def learning(self) -> int:
+        """How many of them it takes to learn the model; those after them say how good it is."""
+        return self.opened - self._judging
+
+    @property
+    def _judging(self) -> int:
+        return 0 if self.evaluate is None else 2
+
     def _expect_inferable(self) -> None:
         """Refuse what would have no standard errors, or wrong ones."""
-        wanted = "rounds >= 4 with inference: second moments, a gradient, a Hessian and a last gradient"
-        expect(self.rounds is None or self.rounds >= 4, wanted, rounds=self.rounds)
+        least = 4 + self._judging
+        wanted = f"rounds >= {least} with inference: second moments, a gradient, a Hessian and a last gradient"
+        wanted += ", and two of the evaluation" if self._judging else ""
+        expect(self.rounds is None or self.rounds >= least, wanted, rounds=self.rounds)
         _expect(
             isinstance(self.loss, Logistic), "loss='logistic' with inference", "Standard errors need a likelihood; "
             "leave inference out, or, for a label that is a number, use PrivateLinearRegression", loss=self.loss.name,
@@ -195,8 +233,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """What exchange k sums up."""
         if k == 1:
             return "moments"
-        if self.inference and k >= self.opened - 1:
-            return "hessian" if k < self.opened else "last gradient"
+        if self.evaluate is not None and k > self.learning:
+            return "places" if k < self.opened else "counts"
+        if self.inference and k >= self.learning - 1:
+            return "hessian" if k < self.learning else "last gradient"
         return "gradient"
 
     # -- what the sites do ----------------------------------------------------------------------------------------
@@ -207,6 +247,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         p, full = site.sites.d, self._full(site)
         sizes = {"values": p, "trace": 1, "basis": p * p * full, "bent": 1, "bound": 1}
         sizes |= {"hessian": p * (p + 1) // 2} if self.inference else {"points": 0, "gradients": 0, "hessian": 0}
+        places, counts = self._tallies if self._judging else (0, 0)
+        sizes |= {"places": places, "counts": counts, "asked": self._judging}
         zeros = {name: np.zeros((1, sizes.get(name, site.d), runs)) for name in State._fields}
         return State(**{**zeros, "held": np.zeros((site.sites.n, 1, runs))})
 
@@ -226,15 +268,24 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return np.repeat(site.moments(self._full(site))[None, :, None], state.w.shape[2], axis=2)
         if self.kind(k) == "hessian":
             return site.hessian_sum(self._point(state))
+        if self.kind(k) in _EVALUATION:
+            return self._counted(k, state, site)
         return site.gradient_sum(self._point(state)).astype(np.float64)
 
     def query(self, k: int, state: State) -> Array:
-        """The public point that exchange k asks about, (1, d, runs); none in the first."""
+        """The public point that exchange k asks about, (1, d, runs); none in the first. In an evaluation, the model,
+        and in the last exchange also the sum that the bins follow from.
+        """
+        if self.kind(k) in _EVALUATION:
+            return state.w if self.kind(k) == "places" else np.concatenate((state.w, state.places), axis=1)
         return self._point(state) if k > 1 else state.w[:, :0]
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
         """The second moments, a step, or the Hessian and a better place to take the last gradient at."""
-        heard, kind = inbox.everyone().astype(np.float64) / self._rows(site), self.kind(k)
+        total, kind = inbox.everyone().astype(np.float64), self.kind(k)
+        if kind in _EVALUATION:
+            return self._noted(kind, state, site, total)
+        heard = total / self._rows(site)
         if kind == "moments":
             return self._measured(state, site, heard)
         if kind == "hessian":
@@ -244,13 +295,14 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def outputs(self, k: int, state: State) -> Outputs:
         """The mean of the models so far, and the last: all nodes hold the same."""
         shape = len(state.held), *state.w.shape[1:]
-        mean, last = (np.broadcast_to(model, shape) for model in (state.total / max(k - 1, 1), state.w))
+        models = sum(self.kind(q) in _GRADIENTS for q in range(2, k + 1))
+        mean, last = (np.broadcast_to(model, shape) for model in (state.total / max(models, 1), state.w))
         return Outputs(average=mean, last=last)
 
     @property
     def draws_per_round(self) -> int:
-        """Enough for the largest matrix; p features need (p + 1) / 2."""
-        return (WIDEST_MATRIX + 1) // 2
+        """Enough for the largest matrix, where p features need (p + 1) / 2, and for counts about one feature."""
+        return max((WIDEST_MATRIX + 1) // 2, max(self._tallies) if self._judging else 0)
 
     def _point(self, state: State) -> Array:
         """y: where the next gradient is taken."""
@@ -296,13 +348,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _late(self) -> range:
         """The exchanges of the later half of the descent, whose gradients were taken near the end."""
-        return range((self.opened + 1) // 2, self.opened - 1)
+        return range((self.learning + 1) // 2, self.learning - 1)
 
     def _remembered(self, k: int, state: State) -> State:
         """With the sums over the later half. What comes after the descent is asked about the model itself."""
         if k in self._late():
             state = state._replace(points=state.points + state.point, gradients=state.gradients + state.gradient)
-        return state._replace(before=state.w) if k == self.opened - 2 else state
+        return state._replace(before=state.w) if k == self.learning - 2 else state
 
     def _refined(self, state: State, site: Oracle, heard: Array) -> State:
         """The Hessian, and one Newton step with it on all late gradients: those are free, and where the last gradient
@@ -324,7 +376,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """w after a Newton step with the Hessian, filled up by the size of its noise where that hides it."""
         penalty = self.lam * self.regulariser.l2
         values, vectors = np.linalg.eigh(whole(state.hessian[0].T))
-        edge = self._matrix_noise(self.opened - 1, site) * math.sqrt(2 * site.sites.d)
+        edge = self._matrix_noise(self.learning - 1, site) * math.sqrt(2 * site.sites.d)
         floor = np.maximum(edge, FLOOR * values.max(axis=1, keepdims=True))
         scale = np.maximum(values, 0.0) + np.where(values < 2 * floor, floor, 0.0) + penalty
         turned = np.einsum("rji,rj->ri", vectors, (gradient + penalty * state.w)[0].T) / scale
@@ -333,8 +385,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:
         """What the coefficients of every run are inferred from: all of it public."""
-        if not self.inference or k < self.opened:
+        if not self.inference or k < self.learning:
             return ()
+        k = self.learning
         runs, hessians = state.w.shape[2], whole(state.hessian[0].T)
         noise = np.broadcast_to(self._noise(k, state._replace(w=state.point, before=state.point), site), (1, 1, runs))
         return tuple(
@@ -346,6 +399,51 @@ class MaskedNewton(PrivateAlgorithm[State]):
             )
             for run in range(runs)
         )  # fmt: skip
+
+    # -- how good the model is --------------------------------------------------------------------------------------
+
+    @property
+    def _tallies(self) -> tuple[int, int]:
+        """How many numbers the two sums of an evaluation hold."""
+        return evaluating.room(self.loss)
+
+    def _asked(self, state: State, site: Oracle, run: int, rows: int) -> Asked:
+        """The question about the model of a run, of so many rows in the first of the two sums."""
+        flat = state.w[0, :, run].astype(np.float64)
+        unit = site.changed_in_sum(rows) * math.sqrt(site.n / self.honest(site.n))
+        moved, sigmas = evaluating.moved_by(self.loss), self.sigmas(site)[self.learning :]
+        noise = sigmas[0] * moved[0] * unit, sigmas[1] * moved[1] * unit
+        return Asked(self.loss, flat.reshape(site.sites.d, -1), rows, noise, site.sites.data_norm)
+
+    def _counted(self, k: int, state: State, site: Oracle) -> Array:
+        """What the rows here add to a sum of the evaluation: (1, numbers, runs)."""
+        found, sites = [], site.sites
+        for run in range(state.w.shape[2]):
+            if self.kind(k) == "places":
+                found.append(self._asked(state, site, run, self._rows(site)).places(sites))
+            else:
+                asked = self._asked(state, site, run, int(state.asked[0, 0, run]))
+                found.append(asked.counts(state.places[0, :, run].astype(np.float64), sites))
+        return np.stack(found, axis=1)[None]
+
+    def _noted(self, kind: Kind, state: State, site: Oracle, total: Array) -> State:
+        """With a sum of the evaluation, and how many rows it is over."""
+        asked, first = state.asked.copy(), kind == "places"
+        asked[:, 0 if first else 1] = self._rows(site)
+        return state._replace(
+            asked=asked, places=total if first else state.places, counts=state.counts if first else total
+        )
+
+    def evaluated(self, k: int, state: State, site: Oracle, unit: float = 1.0) -> tuple[Tallied, ...]:
+        """How good the model of every run is, as far as the two sums tell: all of it public."""
+        if self.evaluate is None or k < self.opened:
+            return ()
+        found = []
+        for run in range(state.w.shape[2]):
+            first, last = (int(rows) for rows in state.asked[0, :, run])
+            sums = [heard[0, :, run].astype(np.float64) for heard in (state.places, state.counts)]
+            found.append(self._asked(state, site, run, first).tallied(sums, last, unit))
+        return tuple(found)
 
     def _growth(self, k: int, state: State, site: Oracle, gradient: Array, step: Array, bend: Array) -> Array:
         """How much longer the model should be, judged by the gradient along it that the step leaves: (1, 1, runs)."""
@@ -430,13 +528,18 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return np.full((1, 1, 1), site.moments_sensitivity(rows))
         if self.kind(k) == "hessian":
             return np.full((1, 1, 1), site.hessian_sum_sensitivity(rows))
+        if self.kind(k) in _EVALUATION:
+            moved = evaluating.moved_by(self.loss)[0 if self.kind(k) == "places" else 1]
+            return np.full((1, 1, 1), site.changed_in_sum(rows) * moved)
         return site.gradient_sum_sensitivity(self._point(state), rows)
 
     def largest_part(self, k: int, site: Oracle) -> float:
         """What one row adds at most to a number of `exact`, in size."""
         # Off the diagonal, sqrt(2) |a_i a_j| <= B^2 / sqrt(2).
         square = site.sites.data_norm**2
-        most = {"moments": square, "hessian": self._curvature(site) * square}.get(self.kind(k), site.c1)
+        most = {
+            "moments": square, "hessian": self._curvature(site) * square, "places": 1.0, "counts": 1.0,
+        }.get(self.kind(k), site.c1)  # fmt: skip
         return float(most * (1 + 1e-6))
 
     def share_std(self, k: int, state: State, site: Oracle) -> float:
@@ -457,7 +560,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
     @property
     def dealt(self) -> tuple[float, ...]:
         """Which part of the budget, mu^2, every exchange takes."""
-        return tuple(weights(self.opened, self.inference).tolist())
+        learning = weights(self.learning, self.inference)
+        if self.evaluate is None:
+            return tuple(learning.tolist())
+        return *((1 - self.evaluate) * learning).tolist(), *evaluating.dealt(self.evaluate)
 
     @property
     def split(self) -> dict[str, float]:
@@ -481,7 +587,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def colluders(self, n: int) -> int:
         """c: given, or fewer than half of the sites, but at least one if there is another."""
-        return max((n - 1) // 2, min(1, n - 1)) if self.colluding is None else self.colluding
+        return assumed(n) if self.colluding is None else self.colluding
 
     def members(self, n: int) -> int:
         """u: given, or all."""
@@ -509,22 +615,20 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return UNTROUBLED + 1
         share = sites / max(1, self.members(sites) - self.colluders(sites))
         numbers = features * self.loss.outputs
-        spent = sum(INFERENCE[:2]) if self.inference else 1.0
+        spent = (sum(INFERENCE[:2]) if self.inference else 1.0) * (1 - (self.evaluate or 0.0))
         together = min(unit.changed * min(unit.sites, sites), rows)
         noise = together * math.sqrt(numbers * share) / (rows * mu_for(self.epsilon, self.delta) * math.sqrt(spent))
         walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
         wanted = round(FEW * math.pow(noise, -FALL))
-        return 1 + min(max(walked, wanted), MOST) + 2 * self.inference
+        return 1 + min(max(walked, wanted), MOST) + 2 * self.inference + self._judging
 
     def keys(self, n: int) -> int:
         """With how many of the others each of n sites shares a key."""
         return keys_each(n, self.colluders(n), self.members(n))
 
     def shares_left(self, n: int, colluding: int) -> int:
-        """How many shares of the noise in a sum that opens so many colluding sites do not know, at least: they choose
-        who is left out of it, too.
-        """
-        return smallest_part(n, self.keys(n), colluding + n - self.members(n))
+        """How many shares of the noise in a sum that opens so many colluding sites do not know, at least."""
+        return shares_left(n, self.colluders(n), self.members(n), colluding)
 
     def noise_left(self, n: int, colluding: int) -> float:
         """What so many colluding sites do not know of the noise, over what c of them do not."""
@@ -579,17 +683,20 @@ class MaskedNewton(PrivateAlgorithm[State]):
     @property
     def released(self) -> str:
         """What is seen by whoever looks on."""
-        gradients = self.opened - 1 - self.inference
+        gradients = self.learning - 1 - self.inference
         hessian = ", at one of them of their Hessians too" if self.inference else ""
         return (
             "the noisy sum over all sites of the second moments of their rows, and then, at each of "
-            f"{gradients} public models, of their records' gradients{hessian}; single sites' messages are masked"
+            f"{gradients} public models, of their records' gradients{hessian}"
+            f"{'' if self.evaluate is None else _JUDGED}; single sites' messages are masked"
         )
 
     def _notes(self, site: Oracle) -> tuple[str, ...]:
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
+        flattered = () if self.evaluate is None else (evaluating.FLATTERED,)
         if n == 1:
-            return ("There is one site, and nothing is masked: whoever holds its rows is trusted with them.",)
+            alone = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
+            return alone, *flattered
         assumed = f"at most {c} of the {n} sites collude" if c else f"none of the {n} sites colludes with another"
         rests = (
             f"It is assumed that {assumed}, the relay with them, and that every sum holds at least {u} sites. Masks"
@@ -600,7 +707,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
             " rows of all sites."
         )
-        return (rests, simulated) if site.sites.n == n else (rests,)
+        return *((rests, simulated) if site.sites.n == n else (rests,)), *flattered
 
     def _sparse_keys(self, n: int) -> str:
         """What it means that not every two sites share a key, as a sentence; nothing where they do."""
@@ -625,9 +732,15 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def numbers(self, k: int, features: int) -> int:
         """How many numbers the messages of exchange k hold."""
-        if self.kind(k) in ("gradient", "last gradient"):
+        if self.kind(k) in _EVALUATION:
+            return self._tallies[0 if self.kind(k) == "places" else 1]
+        if self.kind(k) in _GRADIENTS:
             return features * self.loss.outputs
         return features * (features + 1) // 2 if features <= WIDEST_MATRIX else features
+
+    def most_numbers(self, features: int) -> int:
+        """How many the largest message holds: exchanges of one kind are alike."""
+        return max(*(self.numbers(k, features) for k in (1, 2)), *(self._tallies if self._judging else ()))
 
     def _check(self, site: Oracle) -> None:
         """Refuse what cannot be kept, before a row is touched."""
@@ -662,7 +775,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def expect_message(self, features: int) -> None:
         """Refuse messages that no wire takes."""
-        most = max(self.numbers(k, features) for k in (1, 2))
+        most = self.most_numbers(features)
         _expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
 
     def expect_grid(self, n: int, most_rows: int) -> None:
@@ -678,16 +791,6 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 f"Expected noise that a grid of {GRID_BITS} bits can hold, got epsilon={self.epsilon:g}, for which a "
                 f"site's share is 2^{math.log2(steps):.1f} steps of 2^52. Ask for a smaller epsilon or more exchanges."
             )
-
-
-def expect_members(n: int, c: int, u: int) -> None:
-    """Refuse numbers of sites, of colluding ones and of those in a sum with which no sum is safe."""
-    _expect(u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", least_sites=u)
-    _expect(c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", colluding=c)
-    _expect(
-        2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
-        "Else two sums of one release could be opened, over different sites: raise least_sites", least_sites=u,
-    )  # fmt: skip
 
 
 def _expect(condition: bool, expected: str, advice: str, **came: object) -> None:

@@ -163,7 +163,7 @@ def _sampling(q: Question) -> "Sampling | None":
 def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
     """A line for every number of colluding sites, where sums over sites are what is opened."""
     from sottovoce.algorithms import MaskedNewton
-    from sottovoce.privacy.observers import MOST_LINES, Sight, seen
+    from sottovoce.privacy.observers import MOST_LINES, Sight, expect_members, seen
 
     own = {"colluding": q.colluding, "least_sites": q.least_sites}
     if q.sites is None:
@@ -176,7 +176,7 @@ def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]"
             f"Expected sums over all rows with sites={q.sites}, got batch_size={q.batch_size}. Leave it out."
         )
     masked = MaskedNewton(colluding=q.colluding, least_sites=q.least_sites)
-    masked.expect_sites(q.sites)
+    expect_members(q.sites, masked.colluders(q.sites), masked.members(q.sites))
     factors = {k: masked.noise_left(q.sites, k) for k in range(q.sites)}
     return tuple(Sight(k, noise, seen(event, noise, delta)) for k, noise in factors.items())
 

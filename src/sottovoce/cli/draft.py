@@ -19,7 +19,7 @@ MASKED = "masked"
 _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
 _SETTINGS = (
     "rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius",
-    "colluding", "least_sites", "spare", "worst_case_epsilon",
+    "colluding", "least_sites", "spare", "worst_case_epsilon", "evaluate",
 )  # fmt: skip
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
@@ -53,6 +53,9 @@ class Draft:
     spare: int | None = option(None, _PRIVACY, "Of masked sums: attempts paid for beforehand, if sites are lost.")
     worst_case_epsilon: float | None = option(
         None, _PRIVACY, "Of masked sums: what must hold against all other sites together. Left out: what follows."
+    )
+    evaluate: float | None = option(
+        None, _PRIVACY, "Of masked sums: the share of the budget, such as 0.1, for an evaluation of the model."
     )
 
     algorithm: str | None = option(

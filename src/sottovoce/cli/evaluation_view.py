@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+from sottovoce.algorithms.evaluating import FLATTERED
 from sottovoce.cli.output import console, exactly, plain, say, table, up
 from sottovoce.tally import Interval, PrivateEvaluation
 from sottovoce.tally.evaluation import PRIVATE
 from sottovoce.tally.words import figure_lines
 
 
-def show(found: PrivateEvaluation, out: Path | None) -> None:
-    """Print it."""
+def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False) -> None:
+    """Print it. `with_model`: it is of the run that has learnt the model, whose statement has all notes."""
     shown = console()
     figures: Any = table("", "estimate", "95 % interval")
     for line in figure_lines(found):
@@ -29,8 +30,9 @@ def show(found: PrivateEvaluation, out: Path | None) -> None:
     say(shown, "Intervals know the noise and the chance of the rows; each holds by itself, for rows like these.")
     say(shown, PRIVATE)
     privacy = found.privacy
-    say(shown, f"It cost epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}, for {privacy.unit}.")
-    for note in privacy.notes:
+    what = "Model and evaluation together" if with_model else "It"
+    say(shown, f"{what} cost epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}, for {privacy.unit}.")
+    for note in (FLATTERED,) if with_model else privacy.notes:
         say(shown, f"Note: {note}")
     if out is not None:
         say(shown, f"Kept in {out}.")

@@ -78,6 +78,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         *_people(agreement),
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
+        *_evaluation(agreement),
         f"When a neighbour falls silent: {_policy(agreement)}.",
         *privacy.notes,
     ]
@@ -85,6 +86,17 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         f"Beware: delta = {exactly(algorithm.delta)} is not below 1 / rows at site {site.name}."
         for site in agreement.sites
         if algorithm.delta * site.rows >= 1
+    ]
+
+
+def _evaluation(agreement: Agreement) -> list[str]:
+    """That the model is evaluated, and with what."""
+    algorithm = agreement.algorithm
+    if not isinstance(algorithm, MaskedNewton) or algorithm.evaluate is None:
+        return []
+    return [
+        f"Evaluation: the last two of {algorithm.opened} sums say how good the model is on the rows of all sites, and "
+        f"take {100 * algorithm.evaluate:.3g} % of the budget, mu^2. Every site writes what they say beside its model."
     ]
 
 

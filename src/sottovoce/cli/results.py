@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Array
+from sottovoce.cli import evaluation_view
 from sottovoce.cli.output import counted, exactly, up
 from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.observers import NONE, Sight
@@ -19,6 +20,7 @@ from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
 from sottovoce.simulation.optimum import name_of_optimum
 from sottovoce.studies.run import SITE, Scores, Trained, spread
+from sottovoce.tally.evaluation import FILE
 
 # What each line of the table is the score of.
 _LINES = {
@@ -55,6 +57,9 @@ def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> N
     for one in () if beside is None else (trained, beside):
         asked = exactly(one.result.privacy.target_epsilon)
         console.print(Text(f"{_name(one)}: epsilon = {asked} {one.result.privacy.assumption()}."))
+    if trained.evaluation is not None:
+        console.print("As noisy sums tell, which are paid for with the model:")
+        evaluation_view.show(trained.evaluation, None if out is None else out / FILE, with_model=True)
     if out is not None:
         console.print(Text(f"Written to {out}."), soft_wrap=True)
     console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")

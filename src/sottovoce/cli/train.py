@@ -133,6 +133,7 @@ def _keep(trained: Any, out: Path) -> None:
         if not trained.problem.private:
             raise
         paid = {"model": trained.model().to_dict(), "privacy": trained.result.privacy.to_dict()}
+        paid |= {} if trained.evaluation is None else {"evaluation": trained.evaluation.to_dict()}
         print(json_module.dumps(paid, indent=2, allow_nan=False))
         raise InputError(f"{error} {_PRINTED}") from error
 

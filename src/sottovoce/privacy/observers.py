@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, final
 
-from sottovoce.errors import UnsupportedError, expect
+from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.privacy.accounting.accountant import epsilon as price
 from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequence
 from sottovoce.settings import read
@@ -39,6 +39,25 @@ class Observer:
 def against(colluding: int | None) -> str:
     """Against whom a price holds, as the end of a sentence; nothing for one that holds against everybody."""
     return "" if colluding is None else f" against at most {colluding} colluding site{'' if colluding == 1 else 's'}"
+
+
+def assumed(n: int) -> int:
+    """c, how many of n sites collude where nobody says it: fewer than half, but at least one if there is another."""
+    return max((n - 1) // 2, min(1, n - 1))
+
+
+def expect_members(n: int, c: int, u: int) -> None:
+    """Refuse numbers of sites, of colluding ones and of those in a sum with which no sum is safe."""
+    for safe, expected, advice, came in (
+        (u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", f"least_sites={u}"),
+        (c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", f"colluding={c}"),
+        (
+            2 * u > n + c, f"2 least_sites > n + colluding = {n + c}",
+            "Else two sums of one release could be opened, over different sites: raise least_sites", f"least_sites={u}",
+        ),
+    ):  # fmt: skip
+        if not safe:
+            raise InputError(f"Expected {expected}, got {came}. {advice}.")
 
 
 # The weakest one that anybody must reckon with: it carries all messages, and no site helps it.
@@ -120,6 +139,13 @@ def smallest_part(sites: int, keys: int, gone: int) -> int:
     expect(0 <= keys < sites, f"0 <= keys < {sites} sites", keys=keys)
     expect(gone >= 0, "gone >= 0 sites", gone=gone)
     return max(1, sites - gone) if gone < keys or keys == sites - 1 else 1
+
+
+def shares_left(sites: int, colluding: int, least: int, k: int) -> int:
+    """How many shares of the noise in a sum that opens k colluding sites do not know, at least, where c were reckoned
+    with: they choose who is left out of it, too.
+    """
+    return smallest_part(sites, keys_each(sites, colluding, least), k + sites - least)
 
 
 def weakened(event: Event, noise: float) -> Event:

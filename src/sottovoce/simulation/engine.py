@@ -22,6 +22,7 @@ from sottovoce.problem.graphs import CompleteGraph, Exchanged, Graph, Inbox, Spa
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.sites import Sites
 from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
+from sottovoce.tally.evaluation import Tallied
 
 DeviceName: TypeAlias = Literal["cpu", "plain", "cuda"]
 Precision: TypeAlias = Literal["float64", "float32"]
@@ -128,6 +129,7 @@ class Result:
     `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is read off the
     rows without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
     `evidence` has what coefficients are inferred from, run by run; none if that was not asked for, or it was stopped.
+    `evaluated` says as much, run by run, of how good the model is by noisy sums, which the guarantee covers.
     """
 
     average: Array
@@ -139,6 +141,7 @@ class Result:
     seconds: float
     rounds: int
     evidence: tuple[Evidence, ...] = ()
+    evaluated: tuple[Tallied, ...] = ()
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
@@ -280,6 +283,7 @@ def solve(
         seconds=perf_counter() - started,
         rounds=k,
         evidence=algorithm.evidence(k, state, site),
+        evaluated=algorithm.evaluated(k, state, site, problem.answers.scale),
     )
     return Solved(problem, algorithm, site, result)
 

@@ -86,6 +86,9 @@ class TrainConfig:
         "Privacy",
         "Of masked sums: standard errors of coefficients. They take a part of the budget.",
     )
+    evaluate: float | None = option(
+        None, "Privacy", "Of masked sums: the share of the budget, such as 0.1, for a private evaluation of the model."
+    )
 
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
     form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")

@@ -14,9 +14,10 @@ summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
 sites.parquet    how well the models do on each site's rows; not there if the run was interrupted before
 
-And if somebody has put it there (`sottovoce evaluate --private --out`), from noisy sums over rows:
+And from noisy sums over rows, if the run was asked for it (`--evaluate`), or somebody has put it there afterwards
+(`sottovoce evaluate --private --out`):
 
-evaluation.json  how good the model is, with intervals and a guarantee of its own
+evaluation.json  how good the model is, with intervals and the guarantee of the run, or one of its own
 """
 
 import json
@@ -37,8 +38,8 @@ from sottovoce.files.models.apply import weights_digest
 from sottovoce.settings.disk import beside, write_whole
 from sottovoce.studies.run import Trained
 from sottovoce.tally import PrivateEvaluation
+from sottovoce.tally.evaluation import FILE
 
-EVALUATION = "evaluation.json"
 HOLDER_ONLY = "holder_only"  # the key under which a file says that it is not to be handed on
 
 
@@ -83,6 +84,8 @@ def _fill(folder: Path, trained: Trained) -> None:
     _write_text(folder / "privacy.json", result.privacy.to_json())
     _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
     _write_table(folder / "history.parquet", dict(result.history), trained)
+    if trained.evaluation is not None:
+        trained.evaluation.save(folder / FILE)
 
 
 def add_scores(trained: Trained, out: Path) -> None:
@@ -162,7 +165,7 @@ def read(folder: Path) -> Run:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"Expected a folder of sottovoce train --out, got {str(folder)!r}: {name}: {why}.") from error
     model = models.load(folder / "model.safetensors")
-    return Run(config, summary, history, sites, model, _evaluation(folder / EVALUATION, model))
+    return Run(config, summary, history, sites, model, _evaluation(folder / FILE, model))
 
 
 def _evaluation(place: Path, model: Model) -> PrivateEvaluation | None:

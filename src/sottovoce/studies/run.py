@@ -19,6 +19,7 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
+from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.coefficients import per_unit
 from sottovoce.files.models.inference import INTERCEPT, Inference, by_unit, inferred
 from sottovoce.plan import FIXABLE, plan
@@ -37,6 +38,7 @@ from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled
 from sottovoce.studies.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
+from sottovoce.tally import PrivateEvaluation
 
 Tell: TypeAlias = Callable[[str], None]  # told lines for people, while it works
 _SILENCE = 2.0  # seconds
@@ -134,9 +136,10 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         if explain is not None:
             explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
     bound = _planned(config, algorithm, problem, tell, explain).bound_to(*problem.shape)
-    if isinstance(bound, MaskedNewton) and bound.inference and tell is not None:
+    if isinstance(bound, MaskedNewton) and (bound.inference or bound.evaluate is not None) and tell is not None:
         parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
-        tell(f"The budget with inference: {parts}.")
+        added = [name for name in ("inference", "evaluate") if getattr(bound, name)]
+        tell(f"The budget with {' and '.join(added)}: {parts}.")
     return Bound(problem, bound)
 
 
@@ -260,6 +263,16 @@ class Trained:
             inference=self._inference(),
         )
 
+    @property
+    def evaluation(self) -> PrivateEvaluation | None:
+        """How good the model of the first run is, from sums that the guarantee counts; None if that was not asked for,
+        or not finished.
+        """
+        if not self.result.evaluated:
+            return None
+        model = self.model()
+        return self.result.evaluated[0].kept(model.classes, self.result.privacy, model=weights_digest(model))
+
     def _inference(self) -> Inference | None:
         """The coefficients of the first run with standard errors; None if that was not asked for, or not finished."""
         algorithm, schema, evidence = self.solved.algorithm, self.problem.schema, self.result.evidence
@@ -333,6 +346,7 @@ class Trained:
             "notices": list(self.notices),
             "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
             "privacy": privacy.to_dict(),
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
             "seconds": self.result.seconds,
             "seconds_total": self.seconds,
         }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
@@ -13,10 +13,22 @@ from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.losses import Logistic, Loss, Reals
 from sottovoce.settings import check_keys, read, typed
 from sottovoce.settings.disk import check_new, writable, write_whole
-from sottovoce.tally.questions import FURTHEST, PLACING, Answer, Numbers, Question, SeveralClasses, TwoClasses, bins_for
+from sottovoce.tally.questions import (
+    FEWEST,
+    FURTHEST,
+    MOST,
+    PLACING,
+    Answer,
+    Numbers,
+    Question,
+    SeveralClasses,
+    TwoClasses,
+    bins_for,
+)
 from sottovoce.tally.release import Terms, evaluate
 
 FORMAT = "sottovoce-evaluation/1"
+FILE = "evaluation.json"  # beside the model
 LARGEST_FILE = 2**26  # bytes
 PRIVATE = "From noisy sums over the rows: covered by the guarantee of the evaluation, and may be handed on with it."
 
@@ -31,7 +43,8 @@ class PrivateEvaluation:
         classes: what the model decides among; None where it predicts a number.
         threshold: from which probability on, or score where there is none, the second of two classes is decided for.
         answer: figures and curves with 95 % intervals.
-        privacy: the guarantee of the evaluation alone; that of the model is with the model.
+        privacy: the guarantee of the evaluation alone, and that of the model is with the model; where both come from
+            one run, that of the run, which counts both.
         model: a digest of the model's weights, so that nobody takes it for another's; None where nobody gave one.
     """
 
@@ -65,12 +78,16 @@ class PrivateEvaluation:
             model=typed("model", data["model"], str | None),
         )
 
+    def to_bytes(self) -> bytes:
+        """The content of its file: equal evaluations have equal bytes."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False).encode()
+
     def save(self, path: Path | str) -> None:
         """Write it to a new JSON file, whole or not at all."""
         place = Path(path)
         check_new(place)
         with writable(place):
-            write_whole(place, json.dumps(self.to_dict(), indent=1, allow_nan=False).encode())
+            write_whole(place, self.to_bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "PrivateEvaluation":
@@ -85,35 +102,67 @@ class PrivateEvaluation:
         return cls.from_dict(data)
 
 
+class Tallied(NamedTuple):
+    """What was asked, of so many rows in the end, and what two noisy sums have answered."""
+
+    question: Question
+    answer: Answer
+
+    def kept(
+        self, classes: tuple[str, ...] | None, privacy: PrivacyStatement, *, threshold: float | None = None,
+        model: str | None = None,
+    ) -> PrivateEvaluation:  # fmt: skip
+        """It with its guarantee. Without a threshold, that at which the model decides."""
+        if isinstance(self.question, TwoClasses) and threshold is None:
+            threshold = 0.5 if self.question.odds else 0.0
+        return PrivateEvaluation(self.question.rows, classes, threshold, self.answer, privacy, model)
+
+
+def counting(loss: Loss) -> float:
+    """What replacing one row moves exchange 2 by, for a model of this loss; of exchange 1 it is `PLACING`."""
+    if isinstance(loss.labels, Reals):
+        return Numbers(1, FEWEST).sensitivity
+    return (
+        SeveralClasses(1, FEWEST, loss.outputs).sensitivity if loss.outputs > 1 else TwoClasses(1, FEWEST).sensitivity
+    )
+
+
 def question_for(
     loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, threshold: float | None = None,
     width: float | None = None,
+) -> Question:  # fmt: skip
+    """What to ask of a model of this loss, at the price of `terms`; the rest as for `ask`."""
+    noise = terms.std(1, PLACING), terms.std(2, counting(loss))
+    return ask(loss, rows, noise, reach=reach, threshold=threshold, width=width)
+
+
+def ask(
+    loss: Loss, rows: int, noise: tuple[float, float], *, reach: float = FURTHEST, threshold: float | None = None,
+    width: float | None = None, most_bins: int = MOST,
 ) -> Question:  # fmt: skip
     """What to ask of a model of this loss, from public numbers.
 
     Args:
         loss: says what the outputs mean.
         rows: N, over all sites.
-        terms: the price, which says how many bins the noise bears.
+        noise: the standard deviation in each number of the two sums, which says how many bins it bears.
         reach: how large an output is at most, where that is known.
         threshold: of two classes: the probability, or the score where there is none, from which on the second is
             decided for. None: where the model decides.
         width: of the label's bounds, where it is a number.
+        most_bins: more there are not.
     """
     expect(rows >= 1, "rows to evaluate on, at least one: give a file with rows that have labels", rows=rows)
-    several = loss.outputs > 1
-    sensitivity = 2.0 if several else 2.0**0.5
-    noise = terms.std(2, sensitivity)
-    bins = bins_for(rows, noise)
+    several, bins = loss.outputs > 1, min(bins_for(rows, noise[1]), most_bins)
     if isinstance(loss.labels, Reals):
         _expect_no(threshold, "a number")
         expect(width is not None, "the width of the label's bounds in regression", width=width)
-        return Numbers(rows, bins, float(width or 0.0), terms.std(1, PLACING))
+        return Numbers(rows, bins, float(width or 0.0), noise[0])
     if several:
         _expect_no(threshold, "more than two classes")
         return SeveralClasses(rows, bins, loss.outputs)
     odds = isinstance(loss, Logistic)
-    return TwoClasses(rows, bins, _as_score(threshold, odds), max(min(reach, FURTHEST), 1e-6), odds, noise)
+    return TwoClasses(rows, bins, _as_score(threshold, odds), max(min(reach, FURTHEST), 1e-6), odds, noise[1])
 
 
 def _as_score(threshold: float | None, odds: bool) -> float:
@@ -158,12 +207,8 @@ def evaluate_privately(
     question = question_for(loss, len(labels), terms, reach=reach, threshold=threshold, width=width)
     loss.labels.check(labels)
     answer = evaluate(question, terms, z, labels, charge)
-    shown = threshold
-    if isinstance(question, TwoClasses) and threshold is None:
-        shown = 0.5 if question.odds else 0.0
-    return PrivateEvaluation(
-        question.rows, classes, shown, answer, terms.statement().noting(*_flattered(learnt, question.rows))
-    )
+    privacy = terms.statement().noting(*_flattered(learnt, question.rows))
+    return Tallied(question, answer).kept(classes, privacy, threshold=threshold)
 
 
 def _flattered(learnt: int | None, rows: int) -> tuple[str, ...]:

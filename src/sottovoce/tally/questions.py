@@ -39,6 +39,7 @@ IN_LAST = 4  # narrower bins, at least, in place of the one at that end
 ABOVE_NOISE = 16  # times the noise of a count are the rows of a bin, before it is cut into narrower ones
 GROUPS = 10  # of a calibration curve
 FEWEST, MOST = 4, 256  # bins
+_NARROWER = 10  # bins, at most, that are cut off for a rare class: of one row in a thousand, with the fewest bins
 _FINE = 2.0**30  # steps of an error over its bound
 PLACING = sqrt(2.0)  # what replacing one row moves exchange 1 by: one row leaves a cell, and one enters another
 
@@ -146,6 +147,11 @@ class Question(ABC):
     @abstractmethod
     def numbers(self, placed: Placed) -> int:
         """How many numbers exchange 2 has."""
+
+    @property
+    @abstractmethod
+    def room(self) -> tuple[int, int]:
+        """How many numbers exchanges 1 and 2 have at most, wherever the scores lie."""
 
     @abstractmethod
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
@@ -282,6 +288,11 @@ class TwoClasses(Question):
         """Two for each bin."""
         return 2 * (len(placed.edges) + 1)
 
+    @property
+    def room(self) -> tuple[int, int]:
+        """The threshold may be a border, and an edge, more."""
+        return NARROW * self.bins + 1, 2 * (self.bins + _NARROWER + 1)
+
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
         """Rows by bin and label: of each bin first those of the first class."""
         return _counted(2 * _cell(placed.edges, z[:, 0]) + (labels > 0), self.numbers(placed))
@@ -370,6 +381,11 @@ class SeveralClasses(Question):
         """Of the matrix, and two for each bin."""
         return self.classes**2 + 2 * (len(placed.edges) + 1)
 
+    @property
+    def room(self) -> tuple[int, int]:
+        """No two edges may be the same."""
+        return NARROW * self.bins, self.classes**2 + 2 * min(self.bins, 2 * GROUPS)
+
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
         """Rows by true and decided class, then by bin and whether that was right."""
         decided, true = np.argmax(z, axis=1), np.clip(labels, 0, self.classes - 1).astype(np.int64)
@@ -455,6 +471,11 @@ class Numbers(Question):
     def numbers(self, placed: Placed) -> int:  # noqa: ARG002
         """Two sums."""
         return 2
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Always as many."""
+        return len(self.borders) + 1, 2
 
     def clip(self, placed: Placed) -> float:
         """The bound, in the unit of the label."""

@@ -14,7 +14,6 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.noise.sampler import WordStream, discrete_gaussian
@@ -22,7 +21,7 @@ from sottovoce.noise.secure import GRID_BITS, Grid, grid_for
 from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for, shared_delta
-from sottovoce.privacy.observers import Sight, seen
+from sottovoce.privacy.observers import Sight, assumed, expect_members, seen, shares_left
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.tally.questions import PLACING, Answer, Question
@@ -66,24 +65,24 @@ class Terms:
         doubt = no_delta(self.delta) or no_epsilon(self.epsilon)
         if doubt is not None:
             raise InputError(refusal(doubt))
-        self._sums.expect_sites(self.sites)
-
-    @property
-    def _sums(self) -> MaskedNewton:
-        """Who counts how many sites, and how, is said there."""
-        return MaskedNewton(
-            epsilon=self.epsilon, delta=self.delta, colluding=self.colluding, least_sites=self.least_sites
-        )
+        expect(self.colluding is None or self.colluding >= 0, "colluding >= 0", colluding=self.colluding)
+        expect(self.least_sites is None or self.least_sites >= 1, "least_sites >= 1", least_sites=self.least_sites)
+        expect_members(self.sites, self.colluders, self.members)
 
     @property
     def colluders(self) -> int:
         """c."""
-        return self._sums.colluders(self.sites)
+        return assumed(self.sites) if self.colluding is None else self.colluding
+
+    @property
+    def members(self) -> int:
+        """u."""
+        return self.sites if self.least_sites is None else self.least_sites
 
     @property
     def shares(self) -> int:
         """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
-        return self._sums.honest(self.sites)
+        return self.members - self.colluders
 
     @cached_property
     def sigmas(self) -> tuple[float, float]:
@@ -139,7 +138,8 @@ class Terms:
         )
 
     def _table(self, event: Event) -> tuple[Sight, ...]:
-        factors = {k: self._sums.noise_left(self.sites, k) for k in range(self.sites)}
+        c, u = self.colluders, self.members
+        factors = {k: sqrt(shares_left(self.sites, c, u, k) / self.shares) for k in range(self.sites)}
         return tuple(Sight(k, noise, seen(event, noise, self.delta)) for k, noise in factors.items())
 
     def _rests(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import Finished
     from sottovoce.federation.site.seat import Seat
+    from sottovoce.tally import PrivateEvaluation
 
 _WHO, _DATA, _SERVER, _OUT = "Who", "Rows and their budget", "Message server", "Files and output"
 _AGAIN = "interrupted; run the same command again to go on"
@@ -118,9 +119,9 @@ def site_run(
         place = folder if out is None else out
         with _keeping_what_was_learnt(seat, place):
             finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
-        _write(seat, finished, place)
+        evaluation = _write(seat, finished, place)
         spending = seat.spending()
-    _tell(place, spending)
+    _tell(place, spending, evaluation)
 
 
 def site_commit(
@@ -302,13 +303,18 @@ def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
         raise
 
 
-def _write(seat: "Seat", finished: "Finished", folder: Path, done: int | None = None) -> None:
-    """Model and statement, signed, into the folder. If that fails nothing is lost: the journal holds both."""
+def _write(
+    seat: "Seat", finished: "Finished", folder: Path, done: int | None = None
+) -> "PrivateEvaluation | None":  # fmt: skip
+    """Model and statement, signed, into the folder, and the evaluation that was agreed on. If that fails nothing is
+    lost: the journal holds all.
+    """
     from sottovoce.federation.site.stops import NotWrittenError
     from sottovoce.federation.transport.transport import sign_text
     from sottovoce.files import models
-    from sottovoce.files.models.from_site import model_of, statement_text
+    from sottovoce.files.models.from_site import evaluation_of, model_of, statement_text
     from sottovoce.settings.disk import writable, write_whole
+    from sottovoce.tally.evaluation import FILE
 
     agreement, site = seat.agreement, seat.site
     try:
@@ -319,6 +325,12 @@ def _write(seat: "Seat", finished: "Finished", folder: Path, done: int | None = 
         statement = sign_text(statement_text(agreement, site, finished.absent, done), site, seat.key)
         with writable(folder / "statement.txt"):
             write_whole(folder / "statement.txt", statement.encode())
+        if finished.tallied is None:
+            return None
+        evaluation = evaluation_of(agreement, model, finished.tallied)
+        with writable(folder / FILE):
+            write_whole(folder / FILE, evaluation.to_bytes())
+        return evaluation
     except (OSError, InputError) as error:
         raise NotWrittenError(
             f"Expected to write model and statement to {str(folder)!r}, got: {error} Nothing is lost, and nothing will "
@@ -326,11 +338,18 @@ def _write(seat: "Seat", finished: "Finished", folder: Path, done: int | None = 
         ) from error
 
 
-def _tell(folder: Path, spending: "Spending") -> None:
-    """Where the results are, and what all runs on these rows have cost so far."""
+def _tell(folder: Path, spending: "Spending", evaluation: "PrivateEvaluation | None") -> None:
+    """Where the results are, how good the model is if that was agreed on, and what all runs on these rows have cost."""
     from sottovoce.cli.output import exactly, up
     from sottovoce.privacy.observers import against
 
-    print(f"Written to {folder}: model.safetensors and statement.txt.")
+    if evaluation is None:
+        print(f"Written to {folder}: model.safetensors and statement.txt.")
+    else:
+        from sottovoce.cli import evaluation_view
+        from sottovoce.tally.evaluation import FILE
+
+        evaluation_view.show(evaluation, folder / FILE, with_model=True)
+        print(f"Written to {folder}: model.safetensors, statement.txt and {FILE}.")
     spent = f"epsilon = {up(spending.epsilon)} at delta = {exactly(spending.delta)}{against(spending.colluding)}"
     print(f"All runs on these rows so far: {spent}.")

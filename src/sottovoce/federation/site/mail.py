@@ -188,8 +188,12 @@ def payload_size(agreement: Agreement, q: int) -> int:
 
 
 def largest_message(agreement: Agreement) -> int:
-    """Bytes of the largest message of a run. Rounds from the second on are alike."""
-    size = max(payload_size(agreement, k) for k in (1, 2))
+    """Bytes of the largest message of a run."""
+    sites, a = len(agreement.sites), agreement.algorithm
+    if isinstance(a, MaskedNewton):
+        size = sum_size(sites, a.most_numbers(agreement.features))
+    else:
+        size = payload_size(agreement, 1)
     return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
 
 

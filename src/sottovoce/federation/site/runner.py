@@ -40,6 +40,8 @@ from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
 from sottovoce.federation.transport.wire import BadMessageError, Slot, books_of, digest_of
 from sottovoce.problem.graphs import Inbox
+from sottovoce.problem.problem import Answers
+from sottovoce.tally.evaluation import Tallied
 
 T = TypeVar("T")
 Probe: TypeAlias = Callable[[str, int], None]
@@ -63,6 +65,8 @@ class Finished:
         rounds: how many are done; of masked sums, how many were read.
         absent: neighbours that the site went on without, each with the first round without it.
         state: the algorithm's, after the last round. It must not leave the site.
+        tallied: how good the model is, as far as two more sums tell, the same at all sites; None unless that was
+            agreed on, and done.
     """
 
     model: Floats
@@ -70,6 +74,7 @@ class Finished:
     rounds: int
     absent: Mapping[str, int]
     state: Any
+    tallied: Tallied | None = None
 
 
 def result_of(seat: Seat) -> Finished | None:
@@ -524,7 +529,15 @@ def _result(seat: Seat, last: Snapshot) -> Finished:
     rounds = min(seat.turn(seat.journal.round + 1).release - 1, seat.agreement.algorithm.rounds)
     if seat.masked:
         model = np.asarray(seat.agreement.algorithm.outputs(rounds, last.state).last[0, :, 0], dtype=np.float64)
-        return Finished(model, model, rounds, seat.journal.absent, last.state)
+        return Finished(model, model, rounds, seat.journal.absent, last.state, _tallied(seat, rounds, last.state))
     left = sum(seat.takes_part(name, rounds) for name in seat.neighbours)
     said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
     return Finished((said + heard) / (1 + left), said, rounds, seat.journal.absent, last.state)
+
+
+def _tallied(seat: Seat, rounds: int, state: Any) -> Tallied | None:
+    """How good the model is, from public numbers alone: no row is looked at."""
+    a = seat.agreement
+    unit = Answers.of(a.encoding, a.algorithm.loss.outputs).scale
+    with one_thread():  # so that all sites find the same, bit by bit
+        return next(iter(a.algorithm.evaluated(rounds, state, seat.oracle, unit)), None)

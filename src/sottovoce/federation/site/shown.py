@@ -27,5 +27,7 @@ def taken(agreement: Agreement, k: int, senders: Sequence[str], after: Snapshot)
 
 
 def _opened(k: int, state: State) -> float | None:
-    """The norm of the noisy gradient of the mean loss, which a sum has opened; the first sum holds none."""
-    return norm_of(state.gradient[0, :, 0].astype(np.float64)) if k > 1 else None
+    """The norm of the noisy gradient of the mean loss, which a sum has opened; the first sum holds none, nor do
+    those of an evaluation.
+    """
+    return norm_of(state.gradient[0, :, 0].astype(np.float64)) if k > 1 and not state.asked.any() else None

@@ -19,10 +19,12 @@ from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.model import Model
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.observers import on_a_grid
 from sottovoce.problem.problem import Answers
+from sottovoce.tally.evaluation import PrivateEvaluation, Tallied
 
 
 def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
@@ -113,6 +115,12 @@ def model_of(
         schema=schema,
         provenance=_provenance(agreement, site, absent) | ({} if done is None else {"stopped_after": done}),
     )
+
+
+def evaluation_of(agreement: Agreement, model: Model, tallied: Tallied) -> PrivateEvaluation:
+    """How good that model of a finished run is. The same at all sites, bit by bit; its guarantee is that of the run."""
+    one = statement_of(agreement, agreement.names[0])  # every site is promised the same where sums are masked
+    return tallied.kept(model.classes, one, model=weights_digest(model))
 
 
 def _made_of(agreement: Agreement) -> str:

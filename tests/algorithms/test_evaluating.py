@@ -1,0 +1,135 @@
+"""The two sums that say how good a learnt model is: what a row or a person moves them by, and what they cost."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sottovoce as sv
+from sottovoce.algorithms import evaluating, registry
+from sottovoce.errors import InputError
+from sottovoce.privacy.unit import Unit
+from sottovoce.problem.graphs import Exchanged
+
+LOSSES = {"logistic": sv.losses.Logistic(), "softmax": sv.losses.Softmax(3), "huber": sv.losses.Huber()}
+
+
+def drawn(rng, loss, m=40, p=3):
+    rows = rng.normal(size=(m, p))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+    labels = {"logistic": rng.choice([-1.0, 1.0], size=m), "softmax": rng.integers(0, 3, size=m).astype(float)}
+    return rows, labels.get(loss, rng.uniform(-3, 3, size=m))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("k", [1, 4])
+def test_replaced_rows_move_the_sums_by_no_more_than_the_noise_is_for(loss, k):
+    """Replay: all that was heard stays, k rows of one person at each of two sites are others, whatever is in them."""
+    rng, nearest = np.random.default_rng(k), np.zeros(2)
+    for _ in range(40):
+        parts = [drawn(rng, loss) for _ in range(2)]
+        others = [(a.copy(), b.copy()) for a, b in parts]
+        for (a, b), fresh in zip(others, [drawn(rng, loss) for _ in range(2)], strict=True):
+            a[:k], b[:k] = fresh[0][:k], fresh[1][:k]
+        algorithm = sv.MaskedNewton(rounds=4, evaluate=0.5, loss=LOSSES[loss], epsilon=20.0, colluding=0)
+        ours, theirs = (
+            algorithm.oracle(sv.Sites(*map(list, zip(*x, strict=True)), unit=Unit(k, 2)), sv.graphs.complete(2))
+            for x in (parts, others)
+        )
+        state = algorithm.start(ours, 1)
+        state = state._replace(w=rng.normal(size=state.w.shape) * 10.0 ** rng.integers(-2, 3))
+        for i, q in enumerate((3, 4)):
+            moved = np.linalg.norm(algorithm.exact(q, state, ours) - algorithm.exact(q, state, theirs))
+            allowed = float(algorithm.sensitivity(q, state, ours).item())
+            assert allowed == pytest.approx(2 * k * evaluating.moved_by(LOSSES[loss])[i])
+            assert moved <= allowed
+            nearest[i] = max(nearest[i], moved / allowed)
+            noisy = algorithm.exact(q, state, ours) + rng.normal(size=(1, algorithm.numbers(q, 3), 1))
+            state = algorithm.absorb(q, state, ours, Exchanged(noisy, lambda x: x))
+    assert np.all(nearest > 0.2)
+
+
+def test_all_rows_of_a_person_in_one_cell_attain_the_bound():
+    k, rows = 4, np.tile([[1.0, 0.0]], (10, 1))
+    other = np.where(np.arange(10)[:, None] < k, -rows, rows)
+    algorithm = sv.MaskedNewton(rounds=4, evaluate=0.5, epsilon=20.0, colluding=0)
+    ours, theirs = (
+        algorithm.oracle(sv.Sites([a, a], [np.ones(10)] * 2, unit=Unit(k, 2)), sv.graphs.complete(2))
+        for a in (rows, other)
+    )
+    state = algorithm.start(ours, 1)._replace(w=np.array([[[2.0], [0.0]]]))
+    for q in (3, 4):
+        moved = algorithm.exact(q, state, ours) - algorithm.exact(q, state, theirs)
+        assert np.linalg.norm(moved) == pytest.approx(2 * k * math.sqrt(2))
+        assert algorithm.sensitivity(q, state, ours).item() == pytest.approx(2 * k * math.sqrt(2))
+        state = algorithm.absorb(q, state, ours, Exchanged(algorithm.exact(q, state, ours), lambda x: x))
+
+
+@pytest.mark.parametrize(("share", "inference"), [(0.1, False), (0.5, True)])
+def test_its_share_is_taken_off_the_rest(share, inference):
+    algorithm = sv.MaskedNewton(rounds=8, evaluate=share, inference=inference, epsilon=1.0, delta=1e-5)
+    without = replace(algorithm, evaluate=None, rounds=6)
+    assert sum(algorithm.dealt) == pytest.approx(1)
+    assert algorithm.split["evaluation"] == pytest.approx(share)
+    np.testing.assert_allclose(algorithm.dealt[:6], (1 - share) * np.array(without.dealt))
+    assert [algorithm.kind(k) for k in range(1, 9)] == [*(without.kind(k) for k in range(1, 7)), "places", "counts"]
+    rows, sites = drawn(np.random.default_rng(0), "logistic", 4000), 4
+    both = sv.Sites(np.split(rows[0], sites), np.split(rows[1], sites))
+    statement = algorithm.statement(algorithm.oracle(both, sv.graphs.complete(sites)))
+    assert statement.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert statement.epsilon <= 1.0
+
+
+def summed(algorithm, rows, labels):
+    """The state after all exchanges, as if no noise were drawn, and the oracle."""
+    oracle = algorithm.oracle(sv.Sites([rows], [labels]), sv.graphs.complete(1))
+    state = algorithm.start(oracle, 1)
+    for k in range(1, algorithm.rounds + 1):
+        state = algorithm.absorb(k, state, oracle, Exchanged(algorithm.exact(k, state, oracle), lambda x: x))
+    return state, oracle
+
+
+@pytest.mark.parametrize("extra", [{}, {"inference": True}, {"evaluate": 0.2}, {"inference": True, "evaluate": 0.2}])
+def test_the_mean_of_the_models_counts_models_and_not_exchanges(extra):
+    """Without noise nearly all models are the same, and so is their mean."""
+    rows, labels = drawn(np.random.default_rng(1), "logistic", 400)
+    algorithm = sv.MaskedNewton(rounds=150, epsilon=20.0, lam=0.5, **extra)
+    found = algorithm.outputs(150, summed(algorithm, rows, labels)[0])
+    np.testing.assert_allclose(found.average, found.last, rtol=0.004)
+
+
+def test_it_counts_right():
+    rng = np.random.default_rng(2)
+    rows, _ = drawn(rng, "logistic", 3000)
+    labels = np.where(rng.random(3000) < 1 / (1 + np.exp(-6 * rows[:, 0])), 1.0, -1.0)
+    algorithm = sv.MaskedNewton(rounds=12, epsilon=20.0, evaluate=0.2)
+    state, oracle = summed(algorithm, rows, labels)
+    (found,) = algorithm.evaluated(12, state, oracle)
+    right = float(((rows @ state.w[0, :, 0] >= 0) == (labels > 0)).mean())
+    assert right > 0.8
+    assert found.answer.figures["accuracy"].value == pytest.approx(right, abs=1e-9)
+    assert found.answer.figures["positive"].value == pytest.approx(float((labels > 0).mean()), abs=1e-9)
+    assert algorithm.evaluated(11, state, oracle) == ()
+
+
+@pytest.mark.parametrize("name", ["ipadmm", "dp-dsgd"])
+def test_noise_of_its_own_at_every_site_is_refused_by_name(name):
+    with pytest.raises(InputError, match=f"algorithm='masked' with evaluate, got algorithm='{name}'"):
+        registry.expect_own(name, {"evaluate": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"evaluate": 0.0}, "share of the budget between 0 and 1, got evaluate=0.0"),
+        ({"evaluate": 1.0}, "share of the budget between 0 and 1, got evaluate=1.0"),
+        ({"evaluate": math.nan}, "share of the budget between 0 and 1, got evaluate=nan"),
+        ({"evaluate": 0.1, "epsilon": math.inf}, "a finite epsilon with evaluate, got epsilon=inf"),
+        ({"evaluate": 0.1, "rounds": 3}, "rounds >= 4: .* two of the evaluation, got rounds=3"),
+        ({"evaluate": 0.1, "rounds": 5, "inference": True}, "rounds >= 6 with inference"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(options, told):
+    with pytest.raises(InputError, match=told):
+        sv.MaskedNewton(**options)
