@@ -540,9 +540,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "those who are left out of a sum are not counted in the table",
-        "algorithms/masked.py",
-        "return smallest_part(n, self.keys(n), colluding + n - self.members(n))",
-        "return smallest_part(self.members(n), min(self.keys(n), self.members(n) - 1), colluding)",
+        "privacy/observers.py",
+        "return smallest_part(sites, keys_each(sites, colluding, least), k + sites - least)",
+        "return smallest_part(least, min(keys_each(sites, colluding, least), least - 1), k)",
         "tests/federation/test_keyring.py::test_the_table_counts_the_smallest_part_that_can_be_cut_off[1-7]",
     ),
     Mutant(

@@ -30,6 +30,7 @@ from sottovoce.errors import expect
 from sottovoce.tally import curves
 from sottovoce.tally.intervals import Cells, Interval, Z, mean, nearest_counts
 
+CERTAIN = 4.0  # times the noise: so far that no border of some dozens gets there by chance, but once in a thousand times
 FURTHEST = 12.0  # scores beyond are counted as this: as a probability, 6e-6
 SPREAD = 40.0  # times as far out, narrow cells are about as many times as wide
 SHARPEST = 12  # errors of less than 2^-12 of the label's width are placed together
@@ -453,7 +454,7 @@ class Numbers(Question):
         larger one would blur the mean for the sake of errors that nobody can tell from noise.
         """
         beyond, noise = self._beyond(noisy)
-        seen = np.flatnonzero(beyond > Z * noise)
+        seen = np.flatnonzero(beyond > CERTAIN * noise)
         at = int(seen[-1]) + 1 if len(seen) else 0
         likely = nearest_counts(noisy, self.rows)
         return Placed(self.borders[[min(at, len(self.borders) - 1)]], likely)
