@@ -30,7 +30,7 @@ from sottovoce.errors import expect
 from sottovoce.tally import curves
 from sottovoce.tally.intervals import Cells, Interval, Z, mean, nearest_counts
 
-CERTAIN = 4.0  # times the noise: so far that no border of some dozens gets there by chance, but once in a thousand times
+CERTAIN = 4.0  # times the noise: of some dozens of borders one gets there by chance less than once in a thousand times
 FURTHEST = 12.0  # scores beyond are counted as this: as a probability, 6e-6
 SPREAD = 40.0  # times as far out, narrow cells are about as many times as wide
 SHARPEST = 12  # errors of less than 2^-12 of the label's width are placed together
