@@ -6,6 +6,8 @@ import pytest
 
 from sottovoce import models
 from sottovoce.cli import main
+from sottovoce.studies import folder
+from sottovoce.tally import PrivateEvaluation
 
 SMALL = ["train", "--algorithm", "masked", "--nodes", "6", "--runs", "1", "--rounds", "3", "--record", "1"]
 
@@ -30,6 +32,21 @@ def test_options_reach_the_algorithm_and_the_statement(capsys, tmp_path):
     assert models.load(file).privacy.to_dict()["observers"] == privacy["observers"]
 
 
+def test_a_run_may_evaluate_its_own_model(capsys, tmp_path):
+    out = tmp_path / "run"
+    asked = "--rounds", "6", "--evaluate", "0.2", "--epsilon", "1", "--out", str(out)
+    code, said = run(capsys, *asked)
+    assert code == 0
+    assert "20 % for the evaluation" in said.err
+    assert "Model and evaluation together cost epsilon = 1," in said.out
+    found = folder.read(out)  # refuses an evaluation of another model
+    assert found.evaluation.privacy == found.model.privacy
+    assert PrivateEvaluation.from_dict(found.summary["evaluation"]) == found.evaluation
+    accuracy = found.evaluation.answer.figures["accuracy"]
+    assert accuracy.low <= found.summary["accuracy"]["consensus"] <= accuracy.high
+    assert accuracy.high - accuracy.low < 0.3
+
+
 def test_the_table_of_observers_is_printed(capsys):
     code, said = run(capsys, "--colluding", "2")
     assert code == 0
@@ -43,6 +60,8 @@ def test_the_table_of_observers_is_printed(capsys):
         (["--colluding", "2", "--least-sites", "4"], "2 least_sites > n + colluding = 8"),
         (["--least-sites", "7"], "least_sites <= n=6"),
         (["--spare", "-1"], "spare >= 0"),
+        (["--evaluate", "1.5", "--rounds", "6"], "a share of the budget between 0 and 1, got evaluate=1.5"),
+        (["--evaluate", "0.1", "--algorithm", "ipadmm"], "algorithm='masked' with evaluate, got algorithm='ipadmm'"),
         (["--loss", "hinge"], "loss with curvature"),
         (["--graph", "ring"], "a complete graph"),
         (["--local-steps", "3"], "settings of algorithm='masked'"),

@@ -162,7 +162,7 @@ def test_a_private_evaluation_is_drawn_and_told_apart(run, tmp_path):
     assert len(seen.ids) == len(set(seen.ids))
     assert any(name.startswith("roc-") for name in seen.ids)
     assert any(name.startswith("calibration-") for name in seen.ids)
-    assert "covered by the guarantee of the evaluation" in text
+    assert "covered by the guarantee that goes with it" in text
     assert "the private evaluation and the settings was read off the rows" in " ".join(text.split())
     assert "evaluation" not in Seen((run / "report.html").read_text()).ids
     (copy / "evaluation.json").unlink()

@@ -30,7 +30,7 @@ from sottovoce.tally.release import Terms, evaluate
 FORMAT = "sottovoce-evaluation/1"
 FILE = "evaluation.json"  # beside the model
 LARGEST_FILE = 2**26  # bytes
-PRIVATE = "From noisy sums over the rows: covered by the guarantee of the evaluation, and may be handed on with it."
+PRIVATE = "From noisy sums over the rows: covered by the guarantee that goes with it, and may be handed on with that."
 
 
 @final
