@@ -157,6 +157,8 @@ def evaluate_privately(
     """
     question = question_for(loss, len(labels), terms, reach=reach, threshold=threshold, width=width)
     loss.labels.check(labels)
+    if isinstance(loss.labels, Reals):
+        z = loss.predict(z).astype(float)  # of counts, z is the logarithm of what is predicted
     answer = evaluate(question, terms, z, labels, charge)
     shown = threshold
     if isinstance(question, TwoClasses) and threshold is None:

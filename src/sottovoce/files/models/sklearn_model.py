@@ -6,24 +6,26 @@ import numpy as np
 
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.files.models.model import Model
+from sottovoce.problem.losses import Poisson
 
 if TYPE_CHECKING:
-    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
     from sklearn.svm import LinearSVC
 
 
-def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegression":
+def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegression | PoissonRegressor":
     """A fitted estimator that predicts as the model does, from the matrix of its features.
 
     Logistic regression for the losses that make probabilities, a linear support vector classifier for those that only
-    decide, linear regression for numbers. The features are those of `Model.names`, a constant one among them if the
-    schema has an intercept; `sottovoce.files.schema.files.encode_features` makes them of a file or a table.
+    decide, linear regression for numbers, Poisson's for counts, whose means may then be beyond the largest count. The
+    features are those of `Model.names`, a constant one among them if the schema has an intercept;
+    `sottovoce.files.schema.files.encode_features` makes them of a file or a table.
 
     It says the same of every row but one whose output is exactly 0, which scikit-learn gives to the first class. What
     was promised to the rows is in `privacy_`: a fit of it would be another, without any guarantee.
     """
     try:
-        from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
         from sklearn.svm import LinearSVC
     except ImportError as error:
         raise InputError(
@@ -36,7 +38,7 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
         )
     made: Any
     if model.classes is None:
-        made = LinearRegression()
+        made = PoissonRegressor() if isinstance(model.loss, Poisson) else LinearRegression()
         made.coef_, made.intercept_ = model.weights[:, 0].copy(), float(model.offset)
     else:
         made = LogisticRegression() if model.has_probabilities else LinearSVC()
