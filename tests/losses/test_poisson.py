@@ -9,7 +9,7 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import mean_poisson_deviance
 
 import sottovoce as sv
-from sottovoce.errors import InputError, PrivacyLeakWarning
+from sottovoce.errors import InputError, PrivacyLeakWarning, UnsupportedError
 from sottovoce.estimators import PrivatePoissonRegressor
 from sottovoce.problem.losses import Poisson
 from sottovoce.problem.problem import Answers
@@ -92,6 +92,24 @@ def test_without_noise_it_is_the_maximum_likelihood_of_scikit_learn():
     model = ours.to_model()
     np.testing.assert_allclose(model.decide(x), ours.predict(x), rtol=1e-12)
     assert model.loss == Poisson(30.0)
+
+
+def test_exported_it_predicts_the_same_means_and_scikit_learn_has_no_room_for_it():
+    runtime = pytest.importorskip("onnxruntime")
+    x, y = counted(1000)
+    model = fit(x, y, y_max=3)
+    graph = sv.models.to_onnx(model.to_model()).SerializeToString()
+    (means,) = runtime.InferenceSession(graph).run(["mean"], {"features": 5 * x})
+    np.testing.assert_allclose(means[:, 0], model.predict(5 * x), rtol=1e-12)
+    with pytest.raises(UnsupportedError, match=r"got loss='poisson'.*Use ONNX"):
+        sv.models.to_sklearn(model.to_model())
+
+
+def test_an_evaluation_compares_means_with_counts():
+    x, y = counted(5000)
+    model = fit(x, y, y_max=10)
+    found = model.evaluate_privately(x, y, epsilon=10.0).answer.figures["mean_absolute_error"]
+    assert found.value == pytest.approx(np.abs(model.predict(x) - np.minimum(y, 10)).mean(), abs=0.1)
 
 
 def test_counts_and_means_are_held_at_the_largest_count():

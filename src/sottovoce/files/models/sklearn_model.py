@@ -9,23 +9,22 @@ from sottovoce.files.models.model import Model
 from sottovoce.problem.losses import Poisson
 
 if TYPE_CHECKING:
-    from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+    from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.svm import LinearSVC
 
 
-def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegression | PoissonRegressor":
+def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegression":
     """A fitted estimator that predicts as the model does, from the matrix of its features.
 
     Logistic regression for the losses that make probabilities, a linear support vector classifier for those that only
-    decide, linear regression for numbers, Poisson's for counts, whose means may then be beyond the largest count. The
-    features are those of `Model.names`, a constant one among them if the schema has an intercept;
-    `sottovoce.files.schema.files.encode_features` makes them of a file or a table.
+    decide, linear regression for numbers. The features are those of `Model.names`, a constant one among them if the
+    schema has an intercept; `sottovoce.files.schema.files.encode_features` makes them of a file or a table.
 
     It says the same of every row but one whose output is exactly 0, which scikit-learn gives to the first class. What
     was promised to the rows is in `privacy_`: a fit of it would be another, without any guarantee.
     """
     try:
-        from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+        from sklearn.linear_model import LinearRegression, LogisticRegression
         from sklearn.svm import LinearSVC
     except ImportError as error:
         raise InputError(
@@ -36,9 +35,14 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
             f"Expected a loss that scikit-learn's own estimators have, got loss={model.loss.name!r}: theirs take "
             "decision and probabilities of one number, and here a class counts more than it is frequent. Use ONNX."
         )
+    if isinstance(model.loss, Poisson):
+        raise UnsupportedError(
+            "Expected a loss whose fitted estimator scikit-learn lets others make, got loss='poisson': its "
+            "PoissonRegressor predicts by what only its own fit leaves. Use ONNX."
+        )
     made: Any
     if model.classes is None:
-        made = PoissonRegressor() if isinstance(model.loss, Poisson) else LinearRegression()
+        made = LinearRegression()
         made.coef_, made.intercept_ = model.weights[:, 0].copy(), float(model.offset)
     else:
         made = LogisticRegression() if model.has_probabilities else LinearSVC()
