@@ -84,7 +84,7 @@ def test_a_number_is_learnt_in_its_own_unit(tmp_path, answer):
 COUNT = NUMBER.replace("[0, 200]", "[0, 20]\ncounts = true")
 
 
-def test_a_count_is_learnt_by_the_logarithm_of_its_mean(tmp_path, answer):
+def test_a_count_is_learnt_by_the_logarithm_of_its_mean(tmp_path, answer, cli):
     (tmp_path / "schema.toml").write_text(COUNT)
     rows = write(tmp_path / "rows.csv", lambda age, smoker: round(2 * (1 + smoker) * (1 + (age >= 40))), 4800)
     said = answer(
@@ -104,6 +104,8 @@ def test_a_count_is_learnt_by_the_logarithm_of_its_mean(tmp_path, answer):
     with rows.open() as file:
         counts = [float(line["ill"]) for line in csv.DictReader(file)]
     np.testing.assert_allclose(predicted, counts, rtol=0.2)
+    shown = " ".join(cli("show", tmp_path / "run" / "model.safetensors")[1].split())
+    assert "Predicts the mean of the count 'ill' from 2 columns" in shown
 
 
 NOT_COUNTED = {
