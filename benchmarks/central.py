@@ -5,7 +5,9 @@
 Its guarantee is for pure epsilon, without delta. It gets the same features and the same public bounds. Logistic
 regression is tried with three regularisers, so that whoever reads may take the best: its own default, the library's,
 and the one that leaves half of epsilon to the noise (objective perturbation pays the other half for curvature; with the
-default, next to nothing is left at epsilon 0.5). Linear regression is tried with and without an intercept of its own.
+default, next to nothing is left at epsilon 0.5). Linear regression gets a reference level for every group of
+categories: with all levels the moments are singular, and it has no ridge, so any noise sends what it predicts to the
+bounds of the labels. It is tried with an intercept of its own, and with a constant feature.
 Several classes are learnt one against the rest; diffprivlib splits epsilon between them.
 """
 
@@ -54,13 +56,19 @@ def classification(given, epsilon, seed):
 
 def regression(given, epsilon, seed):
     """Labels, in the library's scale of -1 to 1; clipped to it, since its noise may throw them far beyond."""
-    lows, highs = given["feature_bounds"]
+    free = given["free_features"]
+    features, unseen = given["features"][:, free], given["test_features"][:, free]
+    lows, highs = given["feature_bounds"][:, free]
+    constant = float(highs.max())
     for variant, intercept in {"default": True, "same": False}.items():
+        if not intercept:
+            features, unseen = (np.hstack([rows, np.full((len(rows), 1), constant)]) for rows in (features, unseen))
+            lows, highs = np.append(lows, 0.0), np.append(highs, constant)
         model = LinearRegression(
             epsilon=epsilon, bounds_X=(lows, highs), bounds_y=(-1.0, 1.0), fit_intercept=intercept, random_state=seed
         )
-        model.fit(given["features"], given["labels"])
-        yield variant, np.clip(model.predict(given["test_features"]), -1.0, 1.0)
+        model.fit(features, given["labels"])
+        yield variant, np.clip(model.predict(unseen), -1.0, 1.0)
 
 
 if __name__ == "__main__":

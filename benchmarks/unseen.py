@@ -286,6 +286,7 @@ def problem_of(rows: Problem, judge: Judge, options: argparse.Namespace) -> dict
         "labels": numbered(rows.sites.labels, judge.classes),
         "test_features": dense(rows.test.features), "classes": judge.classes, "lam": IPADMM().lam,
         "data_norm": rows.sites.data_norm, "feature_bounds": feature_bounds(rows.schema),
+        "free_features": free_features(rows.schema),
         "epsilons": options.epsilons, "seeds": options.seeds,
     }  # fmt: skip
 
@@ -298,6 +299,13 @@ def feature_bounds(schema: Schema) -> Floats:
     most = max(1.0, abs(intercept)) / math.sqrt(len(schema.columns) + intercept**2)
     signed = any(column.to_dict().get("scale") == "symmetric" for column in schema.columns)
     return np.stack([np.full(schema.d, -most if signed else 0.0), np.full(schema.d, most)])
+
+
+def free_features(schema: Schema) -> NDArray[np.int64]:
+    """The features without the constant and the first level of every group of categories, which follow from others."""
+    levels = [range(column.width) if column.width == 1 else range(1, column.width) for column in schema.columns]
+    firsts = np.cumsum([0, *(column.width for column in schema.columns)])
+    return np.array([first + level for first, some in zip(firsts, levels, strict=False) for level in some])
 
 
 def dense(features: Any) -> Floats:

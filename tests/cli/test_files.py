@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from pyarrow import parquet
 
 from cli.conftest import QUICK, SCHEMA, write
 from sottovoce import losses, models
+from sottovoce.errors import InputError
+from sottovoce.files.schema import Schema
 
 NUMBER = SCHEMA.replace("classes = {classes}", "bounds = [0, 200]")
 
@@ -75,6 +79,52 @@ def test_a_number_is_learnt_in_its_own_unit(tmp_path, answer):
     assert scored["mean_absolute_error"] < 15
     assert scored["risk"] == pytest.approx(said["risk"]["consensus"])
     assert models.load(tmp_path / "run" / "model.safetensors").offset == 100
+
+
+COUNT = NUMBER.replace("[0, 200]", "[0, 20]\ncounts = true")
+
+
+def test_a_count_is_learnt_by_the_logarithm_of_its_mean(tmp_path, answer, cli):
+    (tmp_path / "schema.toml").write_text(COUNT)
+    rows = write(tmp_path / "rows.csv", lambda age, smoker: round(2 * (1 + smoker) * (1 + (age >= 40))), 4800)
+    said = answer(
+        "train", "--data", rows, "--schema", tmp_path / "schema.toml", "--nodes", 3, "--algorithm", "masked", "--lam",
+        1e-6, "--epsilon", 8, "--delta", 1e-5, "--loss", "poisson", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert said["loss"] == "poisson"
+    model = models.load(tmp_path / "run" / "model.safetensors")
+    assert (model.loss, model.offset) == (losses.Poisson(20.0), math.log(20))
+    scored = answer("evaluate", tmp_path / "run" / "model.safetensors", rows)
+    assert scored["risk"] == pytest.approx(said["risk"]["consensus"])
+    assert scored["risk"] < scored["no_model"]["risk"]
+    assert scored["mean_absolute_error"] < 0.4
+    answer("predict", tmp_path / "run" / "model.safetensors", rows, "--out", tmp_path / "predicted.csv")
+    with (tmp_path / "predicted.csv").open() as file:
+        predicted = [float(line["prediction"]) for line in csv.DictReader(file)]
+    with rows.open() as file:
+        counts = [float(line["ill"]) for line in csv.DictReader(file)]
+    np.testing.assert_allclose(predicted, counts, rtol=0.2)
+    shown = " ".join(cli("show", tmp_path / "run" / "model.safetensors")[1].split())
+    assert "Predicts the mean of the count 'ill' from 2 columns" in shown
+
+
+NOT_COUNTED = {
+    "a lower bound": ("[0, 20]", "[1, 20]", "label.bounds from 0 to 1 .. 1e+06 with counts = true"),
+    "no intercept": ("version = 1", "version = 1\nintercept = false", "an intercept where the label counts"),
+    "an exposure": (
+        "counts = true",
+        'counts = true\nexposure = "days"',
+        "a label without exposure, got exposure=",
+    ),
+    "a weight": ("counts = true", 'counts = true\nweight = "w"', "a label without weight, got weight="),
+    "classes": ("bounds = [0, 20]", 'classes = ["a", "b"]', "counts"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "told"), NOT_COUNTED.values(), ids=NOT_COUNTED.keys())
+def test_what_is_no_schema_of_counts_is_refused(old, new, told):
+    with pytest.raises(InputError, match=re.escape(told)):
+        Schema.loads(COUNT.replace(old, new))
 
 
 def test_noise_is_never_the_same_twice(clinic, tmp_path, answer):

@@ -112,7 +112,7 @@ SUMS = {
     "no noise": {"epsilon": math.inf},
     "who may collude": {"colluding": 1, "least_sites": 4, "spare": 2, "worst_case_epsilon": 2.0},
 }
-SUMMED = [*every.SMOOTH, sv.losses.Softmax(3)]
+SUMMED = [*every.SMOOTH, sv.losses.Poisson(), sv.losses.Softmax(3)]
 
 
 def sums(device, dtype="float64", sparse=True, runs=3, loss=SUMMED[0], d=9, **options):
@@ -121,6 +121,8 @@ def sums(device, dtype="float64", sparse=True, runs=3, loss=SUMMED[0], d=9, **op
     features, labels = problems.lists(rng, SIZES, d=d, classes=isinstance(loss.labels, sv.losses.Signs))
     if loss.outputs > 1:
         labels = [rng.integers(loss.outputs, size=len(a)).astype(float) for a in features]
+    if isinstance(loss.labels, sv.losses.Counts):
+        labels = [np.abs(b) for b in labels]
     held = sv.Sites([sp.csr_array(a) for a in features] if sparse else features, labels)
     algorithm = sv.MaskedNewton(**{"epsilon": 8.0, "rounds": 6, "loss": loss, "colluding": 1, **options})
     return sv.simulate(algorithm, held, sv.graphs.complete(5), runs=runs, seed=3, device=device, dtype=dtype)
@@ -170,6 +172,16 @@ def test_every_loss(device, loss):
     classes = isinstance(loss.labels, sv.losses.Signs)
     options = {"loss": loss, "classes": classes, "runs": 2}
     assert_same(models(device, **options), models("plain", **options), 1e-10)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("most", [1.0, 7.0])
+def test_counts(device, most):
+    features, labels = problems.lists(np.random.default_rng(1), SIZES, d=9, classes=False)
+    held = sv.Sites(features, [np.abs(3 * b) for b in labels])
+    algorithm = sv.IPADMM(rounds=3, local_steps=4, diameter=10.0, rho=0.05, loss=sv.losses.Poisson(most))
+    found = [sv.simulate(algorithm, held, GRAPH, runs=2, seed=3, device=name) for name in (device, "plain")]
+    assert_same(*found, 1e-10)
 
 
 @pytest.mark.parametrize("device", every.DEVICES)

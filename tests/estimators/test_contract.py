@@ -8,6 +8,7 @@ from sottovoce.estimators import (
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivatePoissonRegressor,
     PrivateRobustRegressor,
 )
 
@@ -22,6 +23,7 @@ ESTIMATORS = [
     PrivateLinearSVC(**LARGE),
     PrivateRobustRegressor(**LARGE),
     PrivateLinearRegression(100.0, device="plain"),
+    PrivatePoissonRegressor(100.0, device="plain"),
     PrivateLogisticRegression(100.0, algorithm=DPADMM(rounds=100), device="plain"),
 ]
 

@@ -1,5 +1,6 @@
 """Agreements: one content, one digest; nothing odd gets in."""
 
+import math
 import tomllib
 from dataclasses import fields, replace
 
@@ -15,7 +16,8 @@ from sottovoce.errors import InputError, PrivacyError, SottovoceError
 from sottovoce.federation.agreement import signing, terms
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run, timestamp
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.problem.losses import Huber, Softmax
+from sottovoce.files.models.from_site import model_of
+from sottovoce.problem.losses import Huber, Poisson, Softmax
 from sottovoce.problem.regularisers import ElasticNet
 from sottovoce.settings.toml import inline, multiline
 
@@ -314,6 +316,20 @@ def test_a_schema_goes_with_it():
 def test_a_schema_must_fit(changes, message):
     with pytest.raises(InputError, match=message):
         agreement(**({"schema": SCHEMA} | changes))
+
+
+def test_counts_go_with_the_poisson_loss_alone():
+    counts = SCHEMA.replace('classes = ["no", "yes"]', "bounds = [0, 20]\ncounts = true")
+    numbers = SCHEMA.replace('classes = ["no", "yes"]', "bounds = [0, 20]")
+    poisson = IPADMM(**COMMON, loss=Poisson())
+    a = agreement(schema=counts, features=3, algorithm=poisson)
+    assert reread(a).algorithm.loss == Poisson()
+    model = model_of(a, a.sites[0].name, np.array([0.5, -1.0, 0.25]), {})
+    row = np.array([[0.2, 0.4, 0.6]])
+    assert model.decide(row).item() == pytest.approx(20 * math.exp(0.1 - 0.4 + 0.15))
+    for schema, loss in [(counts, Huber()), (counts, Poisson(20.0)), (numbers, Poisson())]:
+        with pytest.raises(InputError, match="loss poisson, most = 1, where the schema's label counts, and only there"):
+            agreement(schema=schema, features=3, algorithm=IPADMM(**COMMON, loss=loss))
 
 
 def test_a_schema_must_be_reviewed():

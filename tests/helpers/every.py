@@ -112,6 +112,8 @@ SHAPED = [
     sv.losses.SmoothedQuantile(0.9),
     sv.losses.WeightedLogistic(20.0),
     sv.losses.WeightedLogistic(0.1),
+    sv.losses.Poisson(2.0),
+    sv.losses.Poisson(40.0),
 ]
 SMOOTH = [loss for loss in LOSSES if loss.smoothness_bound is not None]
 KINKED = [loss for loss in LOSSES if loss.smoothness_bound is None]

@@ -100,6 +100,7 @@ def test_curvature_is_the_derivative_of_the_slope(loss):
         "smoothed-hinge": [1 - b * z, 1 - b * z - loss.theta],
         "huber": [np.abs(z - b) - loss.theta],
         "smoothed-quantile": [np.abs(z - b) - 0.1],
+        "poisson": [z - np.log(max(loss.theta, 1.0))],
     }
     away = np.all([np.abs(x) > 2 * h for x in joints.get(loss.name, [np.ones_like(z)])], axis=0)
     difference = (loss.slope(z + h, b, loss.theta) - loss.slope(z - h, b, loss.theta)) / (2 * h)

@@ -25,7 +25,7 @@ from sottovoce.oracle.plain import Oracle, Steps, settled
 D, ROWS = 4, 3
 MOST = float(np.finfo(np.float64).max)
 LOSSES = {
-    **{loss.name: loss for loss in every.LOSSES},
+    **{loss.name: loss for loss in [*every.LOSSES, losses.Poisson()]},
     "huber, steep": losses.Huber(1e300),
     "smoothed hinge, narrow": losses.SmoothedHinge(1e-300),
     "softmax": losses.Softmax(3),
@@ -53,6 +53,7 @@ def problems(draw, loss):
         losses.Signs: st.sampled_from([-1.0, 1.0]),
         losses.Classes: st.sampled_from([0.0, 1.0, 2.0]),
         losses.Reals: HUGE,
+        losses.Counts: HUGE.map(abs),
     }[type(loss.labels)]
     b = np.array(draw(st.lists(label, min_size=ROWS, max_size=ROWS)))
     return w, a, b, norm, clip

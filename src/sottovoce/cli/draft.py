@@ -211,6 +211,9 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
     from sottovoce.problem import losses
 
     classes = None if schema is None else schema.classes
+    if schema is not None and schema.counts:
+        expect(name in (None, losses.Poisson.name), "--loss poisson for a label that counts", loss=name)
+        return losses.Poisson()
     if name is None:
         if schema is not None and classes is None:
             raise InputError(f"Expected --loss for a label that is a number, got none. One of: {', '.join(_NUMBERS)}.")

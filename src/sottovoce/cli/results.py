@@ -17,7 +17,7 @@ from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.observers import NONE, Sight
 from sottovoce.privacy.statement import milestones
 from sottovoce.problem.evaluation import Figures
-from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax
+from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax
 from sottovoce.simulation.optimum import name_of_optimum
 from sottovoce.studies.run import SITE, Scores, Trained, spread
 from sottovoce.tally.evaluation import FILE
@@ -146,6 +146,8 @@ def _words(trained: Trained, name: str) -> str:
 
 def constant_words(loss: Loss) -> str:
     """What somebody answers who looks at no feature."""
+    if isinstance(loss.labels, Counts):
+        return "always the mean"
     if isinstance(loss.labels, Reals):
         return f"always the {loss.theta:g} quantile" if isinstance(loss, Quantile) else "always the median"
     return "always the shares of the labels" if isinstance(loss, Logistic | Softmax) else "the best constant answer"

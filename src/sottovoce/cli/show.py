@@ -65,10 +65,13 @@ def _show(model: "Model", every: bool) -> None:
 
 def _predicts(model: "Model") -> str:
     """What comes out, and of what."""
+    from sottovoce.problem.losses import Counts
+
     what = "the label" if model.schema is None else repr(model.schema.label.column)
     of = f"{model.d} features" if model.schema is None else f"{len(model.schema.columns)} columns ({model.d} features)"
     if model.classes is None:
-        return f"Predicts the number {what} from {of}. Learnt with the loss {model.loss.name}."
+        number = "mean of the count" if isinstance(model.loss.labels, Counts) else "number"
+        return f"Predicts the {number} {what} from {of}. Learnt with the loss {model.loss.name}."
     among = ", ".join(model.classes[:10]) + (", ..." if len(model.classes) > 10 else "")
     how = " with probabilities" if model.has_probabilities else ""
     return f"Predicts {what} among {among}{how}, from {of}. Learnt with the loss {model.loss.name}."
@@ -76,8 +79,10 @@ def _predicts(model: "Model") -> str:
 
 def _outputs(model: "Model") -> list[str]:
     """What a larger output speaks for."""
+    from sottovoce.problem.losses import Counts
+
     if model.classes is None:
-        return ["a larger prediction"]
+        return ["a larger mean, by its logarithm" if isinstance(model.loss.labels, Counts) else "a larger prediction"]
     return [repr(name) for name in (model.classes if model.weights.shape[1] > 1 else model.classes[1:])]
 
 

@@ -7,13 +7,14 @@ except ImportError as _error:
                       name=_error.name) from _error  # fmt: skip
 
 from sottovoce.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
-from sottovoce.estimators.regressor import PrivateLinearRegression, PrivateRobustRegressor
+from sottovoce.estimators.regressor import PrivateLinearRegression, PrivatePoissonRegressor, PrivateRobustRegressor
 from sottovoce.estimators.search import PrivateSearch
 
 __all__ = [
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivatePoissonRegressor",
     "PrivateRobustRegressor",
     "PrivateSearch",
 ]

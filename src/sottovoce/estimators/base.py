@@ -182,7 +182,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=2)
 
         solved = training.train(problem, algorithm, accountant, draws, self.device)
-        self.privacy_, self.loss_, self.plan_ = solved.result.privacy, target.loss, plan
+        self.privacy_, self.plan_ = solved.result.privacy, plan
+        self.loss_ = target.answers.loss_of(target.loss)
         self.leaks_ = problem.notes
         self.n_iter_, self.n_sites_ = solved.algorithm.rounds, problem.sites.n
         self.site_rows_ = tuple(problem.sites.counts.tolist())

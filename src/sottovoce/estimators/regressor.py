@@ -54,7 +54,8 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         return Target(self._loss(), answers.learnt(clipped), answers, {"y_bounds_": (low, high)})
 
     def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, float]:
-        return answers.scale * model.coef[:, 0], answers.offset + answers.scale * float(model.intercept[0])
+        (coef, offset), (intercept, _) = answers.model(model.coef[:, 0]), answers.model(model.intercept)
+        return coef, offset + float(intercept[0])
 
     def _bounds(self, y: Any, leaks: list[Leak]) -> tuple[float, float]:
         if self.y_bounds is None:
@@ -88,8 +89,9 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         return None
 
     def predict(self, X: Any) -> Floats:
-        """The number for each row."""
-        return self._outputs(X)
+        """The number for each row; of counts, the mean."""
+        z = self._outputs(X)
+        return np.asarray(self.loss_.predict(z), dtype=np.float64)
 
 
 @final
@@ -153,6 +155,88 @@ class PrivateRobustRegressor(_PrivateRegressor):
         level = {"level": self.quantile}
         shapes = {"huber": {"threshold": self.threshold}, "quantile": level, "smoothed-quantile": level}
         return losses.by_name(self.loss, **shapes.get(self.loss, {}))
+
+
+@final
+class PrivatePoissonRegressor(_PrivateRegressor):
+    """Poisson regression of counts, private for every single row: the logarithm of the mean is linear in the features.
+
+    Counts are clipped to 0..y_max, and no mean is larger: `sottovoce.problem.losses.Poisson` says what is minimised. It
+    is the likelihood itself where the means lie below y_max. There is always an intercept. Every row counts alike and
+    is of the same exposure: there are no weights and no offset. The logarithm of an exposure may be a feature, whose
+    coefficient is then learnt.
+
+    Args:
+        y_max: the largest count, known without looking at them; larger ones are clipped to it. None reads it off y,
+            with a `PrivacyLeakWarning`. Noise grows with it: a count that hardly any row exceeds is best.
+        lam: weight of the regulariser beside the mean loss over y_max.
+
+    All other parameters are those of `PrivateLogisticRegression`.
+
+    Fitted: coef_ (features,) and intercept_, a number, of the logarithm of the mean; y_bounds_; the rest as there.
+
+    Formal guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the replacement of
+    one row, if there was no `PrivacyLeakWarning`. The numbers of rows and features and all parameters are public.
+    Whoever runs the fit sees all rows, those of all simulated sites too; `privacy_` says who is trusted with what.
+    """
+
+    fit_intercept = True
+    y_max: float | None
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        y_max: float | None = None,
+        delta: float | None = None,
+        data_norm: float | None = None,
+        sites: int = 1,
+        graph: str | Graph = "complete",
+        algorithm: AlgorithmChoice = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        rho: float | None = None,
+        diameter: float | None = None,
+        colluding: int | None = None,
+        least_sites: int | None = None,
+        spare: int | None = None,
+        worst_case_epsilon: float | None = None,
+        lam: float = 1e-5,
+        max_grad_norm: float | None = None,
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
+        device: DeviceName = "cpu",
+        rows_per_person: int | None = None,
+        sites_per_person: int = 1,
+        surplus: Surplus = "refuse",
+    ) -> None:
+        self._keep(locals())
+
+    def _loss(self) -> Loss:
+        return losses.Poisson()
+
+    def _target(self, y: Any, leaks: list[Leak]) -> Target:
+        counts = np.asarray(y, dtype=np.float64)
+        losses.Poisson().labels.check(counts)
+        answers = Answers.counting(self._most(counts, leaks))
+        learnt = answers.learnt(np.minimum(counts, answers.scale))
+        return Target(self._loss(), learnt, answers, {"y_bounds_": (0.0, answers.scale)})
+
+    def _most(self, y: Floats, leaks: list[Leak]) -> float:
+        if self.y_max is not None:
+            return float(self.y_max)
+        leaks.append(
+            Leak(
+                "The largest count was read off the private labels: the guarantee does not cover it.",
+                "Give y_max, from knowledge that does not rest on these rows; larger counts are clipped to it.",
+            )
+        )
+        return max(float(np.max(y)), 1.0)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
 
 
 @final

@@ -28,7 +28,7 @@ from scipy.special import expit, logit, softmax, xlogy
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.losses import Loss, Reals, Signs
+from sottovoce.problem.losses import Counts, Loss, Reals, Signs
 
 if TYPE_CHECKING:
     Csr: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
@@ -231,7 +231,8 @@ def _labels(rng: np.random.Generator, z: Floats, loss: Loss, belief: Belief, tur
         mean = _spaced(np.array(LABEL_MEANS), turns[2])
         noise = rng.normal(size=len(z))
         labels = mean + spread * (math.sqrt(explained) * z[:, 0] + math.sqrt(1 - explained) * noise)
-        return np.clip(labels, -1.0, 1.0)
+        within = np.clip(labels, -1.0, 1.0)
+        return (1 + within) / 2 if isinstance(loss.labels, Counts) else within  # counts are learnt in 0..1
     if isinstance(loss.labels, Signs):
         rate = (
             belief.base_rate if belief.base_rate is not None else expit(_spaced(logit(np.array(BASE_RATES)), turns[1]))

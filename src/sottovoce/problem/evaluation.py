@@ -6,6 +6,7 @@ what a site releases.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.problem.losses import Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
+from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
 IN_CACHE = 1 << 20
@@ -91,7 +92,7 @@ def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0) -> Figure
     """Of predictions z. `scale` is how many units of the label make 1 of what was learnt."""
     risk = float(np.mean(loss.value(z, labels, loss.theta)))
     if isinstance(loss.labels, Reals):
-        error = z - labels
+        error = loss.predict(z) - labels
         spread = float(np.sum((labels - labels.mean()) ** 2))
         r2 = 1 - float(np.sum(error**2)) / spread if spread > 0 else None
         return Figures(risk, mean_absolute_error=scale * float(np.mean(np.abs(error))), r2=r2)
@@ -107,8 +108,11 @@ def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0) -> Figure
 def constant(loss: Loss, learnt: Floats) -> Floats:
     """What to predict of every row by someone who knows the labels learnt from and looks at no feature: (outputs,).
 
-    The best constant by the loss; in regression the median, or the quantile that is asked for, which people can name.
+    The best constant by the loss; in regression the median, or the quantile that is asked for, which people can name;
+    of counts the mean.
     """
+    if isinstance(loss.labels, Counts):
+        return np.array([max(log(max(float(learnt.mean()), np.finfo(np.float64).tiny)), -_FURTHEST)])
     if isinstance(loss.labels, Reals):
         return np.array([float(np.quantile(learnt, loss.theta if isinstance(loss, Quantile) else 0.5))])
     if loss.outputs > 1:

@@ -6,6 +6,7 @@ gets a `Problem`, and need not know which it was.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -34,11 +35,15 @@ class Answers:
 
     A label that is a number is learnt as (label - offset) / scale, which lies in [-1, 1]: losses and steps then do not
     depend on its unit. A model of what was learnt is scale * weights, and offset is added to its output.
+
+    A count is learnt as label / scale, in [0, 1], by the logarithm of its mean: the model is the weights themselves,
+    and ln(scale) is added to its output.
     """
 
     classes: tuple[str, ...] | None = ("-1", "+1")  # None: the label is a number
     offset: float = 0.0
     scale: float = 1.0
+    counts: bool = False  # whether the label is a count
 
     @classmethod
     def of(cls, schema: "Schema | None", outputs: int = 1) -> "Answers":
@@ -48,7 +53,14 @@ class Answers:
         from sottovoce.files.schema import NumberLabel
 
         label = schema.label
-        return cls.between(*label.bounds) if isinstance(label, NumberLabel) else cls(schema.classes)
+        if not isinstance(label, NumberLabel):
+            return cls(schema.classes)
+        return cls.counting(label.bounds[1]) if label.counts else cls.between(*label.bounds)
+
+    @classmethod
+    def counting(cls, most: float) -> "Answers":
+        """Counts up to a public bound."""
+        return cls(None, 0.0, losses.Poisson(most).most, counts=True)
 
     @classmethod
     def between(cls, low: float, high: float, *, centred: bool = True) -> "Answers":
@@ -59,6 +71,18 @@ class Answers:
     def learnt(self, labels: Floats) -> Floats:
         """Labels as a loss takes them. Rounding may leave one an ulp beyond 1; no bound of ours rests on it."""
         return labels if (self.offset, self.scale) == (0.0, 1.0) else (labels - self.offset) / self.scale
+
+    def model(self, weights: Floats) -> tuple[Floats, float]:
+        """A model of what was learnt as one of labels in their own unit: its weights, and what its output is off by."""
+        return (weights, log(self.scale)) if self.counts else (self.scale * weights, self.offset)
+
+    def outputs(self, z: Floats) -> Floats:
+        """Outputs of that model as those of what was learnt."""
+        return z - log(self.scale) if self.counts else self.learnt(z)
+
+    def loss_of(self, loss: Loss) -> Loss:
+        """What that model's outputs mean: the loss that was learnt with, and for counts the one in their own unit."""
+        return losses.Poisson(self.scale) if self.counts else loss
 
     def classes_of(self, loss: Loss) -> tuple[str, ...] | None:
         """The classes among which this loss decides; None if it predicts a number."""
@@ -72,7 +96,7 @@ class Answers:
             return self._weighted(name, positive_weight)
         several = 0 if self.classes is None else len(self.classes)
         if self.classes is None:
-            return self._of_numbers(losses.Huber.name if name is None else name)
+            return self._of_counts(name) if self.counts else self._of_numbers(name or losses.Huber.name)
         if several > 2:
             if name not in (None, losses.Softmax.name):
                 raise InputError(
@@ -80,6 +104,8 @@ class Answers:
                     "learnt together, under one budget."
                 )
             return losses.Softmax(several)
+        if name == losses.Poisson.name:
+            raise InputError("Expected loss='poisson' for a label that counts, got one of classes. Use logistic.")
         if name == losses.Softmax.name:
             raise InputError(f"Expected loss='softmax' with three classes or more, got {several}. Use logistic.")
         return None if name is None else losses.by_name(name)
@@ -93,8 +119,21 @@ class Answers:
             )
         return losses.WeightedLogistic(weight)
 
+    def _of_counts(self, name: str | None) -> Loss:
+        if name not in (None, losses.Poisson.name):
+            raise InputError(
+                f"Expected loss='poisson' for a label that counts, got loss={name!r}. Leave it out, or take counts = "
+                "true out of the schema's label to learn it as any number."
+            )
+        return losses.Poisson()
+
     def _of_numbers(self, name: str) -> Loss:
         """A loss for labels that are numbers; others are refused before a row is read."""
+        if name == losses.Poisson.name:
+            raise InputError(
+                "Expected a label that counts for loss='poisson', got a number. Say counts = true in the schema's "
+                "label, with bounds from 0 to the largest count."
+            )
         fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Reals)]
         if name not in fits:
             raise InputError(

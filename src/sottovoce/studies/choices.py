@@ -15,7 +15,7 @@ from sottovoce.oracle.plain import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.problem import graphs, losses, partition, regularisers
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Logistic, Loss, Softmax, WeightedLogistic
+from sottovoce.problem.losses import Logistic, Loss, Poisson, Softmax, WeightedLogistic
 from sottovoce.problem.partition import Partition
 from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
@@ -32,7 +32,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "form": FORMS,
     "graph": graphs.NAMES,
     "partition": ("even", "dirichlet", "column"),  # the others need a list, one entry per node
-    "loss": (*losses.NAMES, Softmax.name),
+    "loss": (*losses.NAMES, Softmax.name, Poisson.name),
     "regulariser": regularisers.NAMES,
     "calibration": CALIBRATIONS,
     "schedule": SCHEDULES,

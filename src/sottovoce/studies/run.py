@@ -242,6 +242,8 @@ class Trained:
     def loss_unit(self) -> str:
         """What a loss of 1 is."""
         answers, loss = self.problem.answers, self.solved.algorithm.loss
+        if answers.counts:
+            return f"nats divided by {answers.scale:g}, the largest count"
         if isinstance(loss.labels, Reals):
             return "labels as they are" if answers.scale == 1 else f"labels divided by {answers.scale:g}"
         return "nats" if isinstance(loss, Logistic | Softmax | WeightedLogistic) else "margins"
@@ -251,10 +253,11 @@ class Trained:
         private rows, all runs.
         """
         answers, loss = self.problem.answers, self.solved.algorithm.loss
+        weights, offset = answers.model(self.solved.weights)
         return Model(
-            weights=answers.scale * self.solved.weights,
-            offset=answers.offset,
-            loss=loss,
+            weights=weights,
+            offset=offset,
+            loss=answers.loss_of(loss),
             names=self.problem.features,
             classes=answers.classes_of(loss),
             privacy=self.result.privacy,

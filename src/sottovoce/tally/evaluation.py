@@ -206,6 +206,8 @@ def evaluate_privately(
     """
     question = question_for(loss, len(labels), terms, reach=reach, threshold=threshold, width=width)
     loss.labels.check(labels)
+    if isinstance(loss.labels, Reals):
+        z = loss.predict(z).astype(float)  # of counts, z is the logarithm of what is predicted
     answer = evaluate(question, terms, z, labels, charge)
     privacy = terms.statement().noting(*_flattered(learnt, question.rows))
     return Tallied(question, answer).kept(classes, privacy, threshold=threshold)

@@ -34,7 +34,7 @@ from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_d
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Reals
+from sottovoce.problem.losses import Poisson, Reals
 from sottovoce.problem.sites import Sites
 
 FORMAT = 4  # 3 knew no masked sums; 2 divided lam by the number of sites, and had no weights
@@ -552,6 +552,9 @@ def _check_schema(a: Agreement) -> None:
         loss=loss.name,
         label=label.column,
     )
+    if isinstance(label, NumberLabel):
+        fits = loss == Poisson() if label.counts else not isinstance(loss, Poisson)
+        expect(fits, "loss poisson, most = 1, where the schema's label counts, and only there", loss=loss)
     if isinstance(label, ClassLabel):
         loss.labels.check(label.values)
         if loss.outputs > 1:

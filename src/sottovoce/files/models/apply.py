@@ -19,6 +19,7 @@ from sottovoce.files.schema import NumberLabel, Schema
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.strength import default_delta
 from sottovoce.problem.evaluation import figures, no_model, rare_class
+from sottovoce.problem.losses import Poisson
 from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms
@@ -117,10 +118,11 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     data = files.encode(path, schema)
     labels = data.labels
     z = model.outputs(data.features)
-    # The loss was trained on labels scaled to [-1, 1]; figures are in the label's own unit, but for the loss.
-    half = Answers.of(schema).scale if isinstance(schema.label, NumberLabel) else 1.0
-    kept, learnt = (z if z.shape[1] > 1 else z[:, 0]) / half, labels / half
-    found, nothing = figures(model.loss, kept, learnt, half), no_model(model.loss, learnt, learnt, half)
+    # The loss was trained on scaled labels; figures are in the label's own unit, but for the loss.
+    answers = Answers.of(schema)
+    loss = Poisson() if answers.counts else model.loss
+    kept, learnt = answers.outputs(z if z.shape[1] > 1 else z[:, 0]), answers.learnt(labels)
+    found, nothing = figures(loss, kept, learnt, answers.scale), no_model(loss, learnt, learnt, answers.scale)
     more: dict[str, Any] = {
         "log_loss": found.log_loss, "auc": found.auc, "average_precision": found.average_precision, "r2": found.r2,
         "no_model": asdict(nothing),

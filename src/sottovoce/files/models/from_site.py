@@ -105,10 +105,11 @@ def model_of(
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
     names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
+    own, offset = answers.model(np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs))
     return Model(
-        weights=answers.scale * np.asarray(weights, dtype=np.float64).reshape(agreement.features, loss.outputs),
-        offset=answers.offset,
-        loss=loss,
+        weights=own,
+        offset=offset,
+        loss=answers.loss_of(loss),
         names=names,
         classes=answers.classes_of(loss),
         privacy=statement_of(agreement, site),

@@ -101,7 +101,9 @@ class Model:
     def decide(self, features: "Features") -> Ints | Floats:
         """The number of the class of every row, or the predicted value."""
         z = self.outputs(features)
-        return z[:, 0] if self.classes is None else self.loss.decide(z)
+        if self.classes is not None:
+            return self.loss.decide(z)
+        return np.asarray(self.loss.predict(z[:, 0]), dtype=np.float64)
 
     @cached_property
     def has_probabilities(self) -> bool:

@@ -22,6 +22,7 @@ from sottovoce.files.schema import Boolean, Categorical, Column, Numeric, Schema
 from sottovoce.files.schema.cells import Encoded
 from sottovoce.files.schema.encoding import UNIT
 from sottovoce.files.schema.findings import Finding
+from sottovoce.problem.losses import Poisson
 
 if TYPE_CHECKING:
     import onnx
@@ -238,6 +239,9 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
 def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
     """Scores, probabilities and labels, and which rows they are of."""
     graph.output("scores", z, "DOUBLE", model.weights.shape[1])
+    if isinstance(model.loss, Poisson):
+        most = graph.constant(model.loss.most)
+        graph.output("mean", graph.add("Min", graph.add("Exp", z), most), "DOUBLE", 1)
     if model.classes is not None:
         both = z if model.weights.shape[1] > 1 else _two(graph, z, model.tilt)
         if model.has_probabilities:

@@ -6,6 +6,7 @@ import numpy as np
 
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.files.models.model import Model
+from sottovoce.problem.losses import Poisson
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -33,6 +34,11 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
         raise UnsupportedError(
             f"Expected a loss that scikit-learn's own estimators have, got loss={model.loss.name!r}: theirs take "
             "decision and probabilities of one number, and here a class counts more than it is frequent. Use ONNX."
+        )
+    if isinstance(model.loss, Poisson):
+        raise UnsupportedError(
+            "Expected a loss whose fitted estimator scikit-learn lets others make, got loss='poisson': its "
+            "PoissonRegressor predicts by what only its own fit leaves. Use ONNX."
         )
     made: Any
     if model.classes is None:

@@ -10,6 +10,7 @@ from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.files.schema.cells import Cells, check_bounds, check_word, check_words
 from sottovoce.files.schema.findings import Finding, Findings
+from sottovoce.problem.losses.scalar import LEAST_COUNT, MOST_COUNT
 
 LabelMissing: TypeAlias = Literal["refuse", "row"]
 
@@ -124,21 +125,28 @@ def positive_last(classes: tuple[str, ...], positive: str | None) -> tuple[str, 
 @final
 @dataclass(frozen=True, kw_only=True)
 class NumberLabel(Label):
-    """A number in its own units. What lies outside the bounds is moved to the nearest bound."""
+    """A number in its own units. What lies outside the bounds is moved to the nearest bound.
+
+    Args:
+        counts: whether it is how often something happened, to be learnt by the logarithm of its mean.
+    """
 
     bounds: tuple[float, float]
+    counts: bool = False
 
     def wants(self) -> str:
         return "a number"
 
     def meaning(self) -> str:
-        return f"a number from {self.bounds[0]:g} to {self.bounds[1]:g}"
+        return f"a {'count' if self.counts else 'number'} from {self.bounds[0]:g} to {self.bounds[1]:g}"
 
     def _check(self) -> None:
         check_bounds("label.bounds", self.bounds)
+        fine = not self.counts or (self.bounds[0] == 0 and LEAST_COUNT <= self.bounds[1] <= MOST_COUNT)
+        expect(fine, f"label.bounds from 0 to {LEAST_COUNT:g} .. {MOST_COUNT:g} with counts = true", bounds=self.bounds)
 
     def _keys(self) -> dict[str, Any]:
-        return {"bounds": list(self.bounds)}
+        return {"bounds": list(self.bounds), **({"counts": True} if self.counts else {})}
 
     def _present(self, cells: Cells) -> EncodedLabels:
         x = cells.numbers()

@@ -57,7 +57,15 @@ def fields(data: object) -> object:
 
 def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
     """A label has classes or bounds."""
-    settings.check_keys(table, ("column", "missing", "classes", "positive", "bounds"), ("column",), "keys of label")
+    for key in ("exposure", "offset", "weight"):
+        if key in table:
+            raise InputError(
+                f"Expected a label without {key}, got {key}={settings.brief(table[key])}: rows count alike, and every "
+                "count is of the same exposure. Take it out; declare log exposure as a numeric column to have its "
+                "coefficient learnt."
+            )
+    known = ("column", "missing", "classes", "positive", "bounds", "counts")
+    settings.check_keys(table, known, ("column",), "keys of label")
     classes, bounds = table.get("classes"), table.get("bounds")
     if (classes is None) == (bounds is None):
         came = f"{settings.brief(classes)} and {settings.brief(bounds)}"

@@ -24,7 +24,7 @@ from sottovoce.files.schema import parse
 from sottovoce.files.schema.cells import brief, check_word
 from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.form import USUAL, FileForm
-from sottovoce.files.schema.labels import ClassLabel, Label
+from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Schema:
         check_word("name", self.name)
         fine = 0 <= self.intercept <= LARGEST_INTERCEPT
         expect(fine, f"intercept = false or between 0 and {LARGEST_INTERCEPT:g}", intercept=self.intercept)
+        # Without one, a row of zeros would have a mean of the largest count.
+        expect(not self.counts or self.intercept > 0, "an intercept where the label counts", intercept=self.intercept)
         self._check_columns()
         norm = self.row_norm
         fine = norm == "bound" if isinstance(norm, str) else 0 < norm < inf
@@ -110,6 +112,11 @@ class Schema:
     def _paths(self) -> frozenset[str]:
         paths = {f"label.{key}" for key in self.label.to_dict()}
         return frozenset(paths.union(*({column.path(key) for key in column.to_dict()} for column in self.columns)))
+
+    @property
+    def counts(self) -> bool:
+        """Whether the label is a count."""
+        return isinstance(self.label, NumberLabel) and self.label.counts
 
     @property
     def d(self) -> int:

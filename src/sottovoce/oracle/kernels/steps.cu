@@ -67,6 +67,11 @@ struct SmoothedQuantile {
     return 5 * least(most(z - b, T(-0.1)), T(0.1)) + T(0.5) - theta;
   }
 };
+struct Poisson {
+  template <typename T> __device__ static T slope(T z, T b, T theta) {
+    return least(exp_(least(z, T(30))), theta) - least(most(b, T(0)), theta);
+  }
+};
 
 // ---- Philox4x32-10 and normals, as in kernels/philox.py ------------------------------------------------------------
 

@@ -5,12 +5,13 @@ whose bound is wrong is a privacy fault, not a numerical one.
 """
 
 from sottovoce import settings
-from sottovoce.problem.losses.base import Classes, LabelSet, Loss, Reals, Signs, expect_one_output
+from sottovoce.problem.losses.base import Classes, Counts, LabelSet, Loss, Reals, Signs, expect_one_output
 from sottovoce.problem.losses.scalar import (
     Absolute,
     Hinge,
     Huber,
     Logistic,
+    Poisson,
     Quantile,
     SmoothedHinge,
     SmoothedQuantile,
@@ -19,10 +20,10 @@ from sottovoce.problem.losses.scalar import (
 from sottovoce.problem.losses.softmax import Softmax
 
 _SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile, SmoothedQuantile)
-_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax, WeightedLogistic)
+_ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax, WeightedLogistic, Poisson)
 _BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
 # The losses of one prediction per row whose name alone is enough: softmax needs a number of classes, a weighted loss a
-# weight.
+# weight, Poisson labels that count.
 NAMES: tuple[str, ...] = tuple(loss.name for loss in _SCALAR)
 settings.tagged(Loss, "name", _BY_NAME)  # in files: { name = "huber", threshold = 1.0 }
 
@@ -38,11 +39,13 @@ __all__ = [
     "NAMES",
     "Absolute",
     "Classes",
+    "Counts",
     "Hinge",
     "Huber",
     "LabelSet",
     "Logistic",
     "Loss",
+    "Poisson",
     "Quantile",
     "Reals",
     "Signs",

@@ -69,7 +69,6 @@ class Signs(LabelSet):
         return hits
 
 
-@final
 @dataclass(frozen=True)
 class Reals(LabelSet):
     """Finite numbers: regression."""
@@ -89,6 +88,24 @@ class Reals(LabelSet):
     def hits(self, z: Array, b: Array) -> Array:
         """Accuracy has no meaning in regression: nan."""
         return np.full(np.broadcast_shapes(np.shape(z), np.shape(b)), np.nan)
+
+
+@final
+@dataclass(frozen=True)
+class Counts(Reals):
+    """Numbers from 0 to `most`, whose mean is predicted by its logarithm. A loss of them clips what lies beyond."""
+
+    most: float
+
+    def check(self, labels: Array) -> None:
+        """Every label is finite and not negative."""
+        good: Array = 1.0 * (np.isfinite(labels) & (labels >= 0))
+        _check_rows(labels, good, "counts, finite numbers >= 0")
+
+    def predict(self, z: Array) -> Array:
+        """The mean: exp(z), and no more than the largest count."""
+        mean: Array = np.minimum(np.exp(np.minimum(z, 30.0)), self.most)
+        return mean
 
 
 @final

@@ -6,6 +6,7 @@ parameter. They keep to ufuncs and arithmetic, so the same lines work on NumPy a
 
     margin losses      m = b z, labels -1 and +1
     residual losses    r = z - b, labels are finite numbers
+    Poisson            z is the logarithm of the mean, labels are counts
 """
 
 # ruff: noqa: ARG004 (every formula has the same three arguments, so that a kernel can call any of them)
@@ -18,9 +19,10 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, expect
-from sottovoce.problem.losses.base import Loss, Reals, Signs
+from sottovoce.problem.losses.base import Counts, Loss, Reals, Signs
 
 LEAST_WEIGHT = 1e-6  # of a class beside the other
+LEAST_COUNT, MOST_COUNT = 1.0, 1e6  # that the largest count may be
 _CELLS = 4096  # that the maximum in `Logistic.spread` is looked for in
 
 
@@ -371,3 +373,70 @@ class SmoothedQuantile(_Pinball):
     def curvature(z: Array, b: Array, theta: float) -> Array:
         """5 where the slope rises."""
         return 5 * np.maximum(np.sign(0.1 - np.abs(z - b)), 0.0)
+
+
+@final
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """exp(z) - b z, the negative log-likelihood of a count b whose mean is exp(z); both are held within `most`.
+
+    Counts above `most` are taken for `most`, negative ones for 0. Where exp(z) > `most`, the exponential goes on as its
+    tangent, so that the loss stays convex: its mean is then `most`. So what is minimised is the likelihood itself
+    wherever the mean of a row is at most `most`, and no mean of clipped counts is larger.
+
+    Args:
+        most: Y, the largest count. It is also the bound on slope and curvature. 1, where counts are learnt divided by
+            the largest, as estimators and schemas do: b = y / Y, and exp(z) is the mean over Y.
+
+    Formal guarantees: the bounds hold for every label, also one that was never clipped: docs/proofs/poisson.md.
+    """
+
+    name = "poisson"
+    most: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.most) and LEAST_COUNT <= self.most <= MOST_COUNT):
+            raise InputError(
+                f"Expected the largest count, from {LEAST_COUNT:g} to {MOST_COUNT:g}, got most={self.most!r}. Give a "
+                "public number; larger counts are clipped to it."
+            )
+
+    @property
+    def labels(self) -> Counts:
+        """Counts; the mean is no larger than the largest."""
+        return Counts(self.most)
+
+    @property
+    def theta(self) -> float:
+        """The largest count."""
+        return self.most
+
+    @property
+    def slope_bound(self) -> float:
+        """The largest count: 0 <= mean, count <= most."""
+        return self.most
+
+    @property
+    def smoothness_bound(self) -> float:
+        """The largest count: the curvature is the mean, or 0 where the mean is held."""
+        return self.most
+
+    @staticmethod
+    def value(z: Array, b: Array, theta: float) -> Array:
+        """exp(z), up to most, and from there on most (1 + z - ln(most)), less c z, c the clipped count."""
+        c = np.minimum(np.maximum(b, 0.0), theta)
+        mean = np.minimum(np.exp(np.minimum(z, 30.0)), theta)
+        loss: Array = mean + theta * np.maximum(z - log(theta), 0.0) - c * z
+        return loss
+
+    @staticmethod
+    def slope(z: Array, b: Array, theta: float) -> Array:
+        """The mean less the count, both held; no count is as large as e^30, so nothing overflows."""
+        mean: Array = np.minimum(np.exp(np.minimum(z, 30.0)), theta)
+        return mean - np.minimum(np.maximum(b, 0.0), theta)
+
+    @staticmethod
+    def curvature(z: Array, b: Array, theta: float) -> Array:
+        """The mean, where it is not held."""
+        e: Array = np.exp(np.minimum(z, 30.0))
+        return e * (e < theta)
