@@ -183,7 +183,8 @@ def check_names(words):
 
 
 def check_command(line, complete):
-    program, *words = shlex.split(line)
+    # What the shell does with it: what another command says stands for a value, and where it goes is no argument.
+    program, *words = shlex.split(re.sub(r"\$\([^)]*\)", "said", line).partition(" > ")[0])
     match Path(program).name:
         case "sottovoce":
             check_names(words)

@@ -1,7 +1,6 @@
 """What a site tells its watchers of a round: the same of one message at all sites, and nothing but what was opened."""
 
 import asyncio
-import hashlib
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import Federation
 from sottovoce.federation.site.events import MASKED, OWN_NOISE, Watcher
+from sottovoce.federation.transport.wire import digest_of
 
 SIZES = (30, 200, 17, 80, 25)
 
@@ -65,5 +65,5 @@ def test_with_noise_of_its_own_two_sites_tell_the_same_of_a_third():
     assert len(by_sender) == 15
     for name, end in ends.items():
         assert notes[name].taken[3].size == pytest.approx(float(np.linalg.norm(end.model)), rel=1e-12)
-    messages = {hashlib.sha256(data).hexdigest() for _, data in world.sent}
+    messages = {digest_of(data).hex() for _, data in world.sent}
     assert {digest for digests in by_sender.values() for digest in digests} <= messages
