@@ -101,8 +101,11 @@ class Terms:
 
     @property
     def changed(self) -> int:
-        """How many rows are replaced together at most. Sums move by that many times what one row moves them."""
-        return self.unit.changed * min(self.unit.sites, self.sites)
+        """How many rows are replaced together at most. Sums move by that many times what one row moves them.
+
+        It does not depend on n: one file may hold the rows of many sites, and a person's rows of all of them.
+        """
+        return self.unit.changed * self.unit.sites
 
     def std(self, exchange: int, sensitivity: float) -> float:
         """Of the noise in each number of the sum over all sites, up to what pays for the grid."""
