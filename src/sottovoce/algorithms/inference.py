@@ -60,6 +60,7 @@ class Evidence:
         dispersion: what the covariance of one row's gradient is over the Hessian: 1 if the model is a true likelihood,
             the variance of the residuals for squares.
         squares: of squares alone: the mean of b^2, with noise.
+        hessian_point: where the Hessian was taken. None: it is the same everywhere.
     """
 
     point: Floats
@@ -70,6 +71,7 @@ class Evidence:
     rows: int
     dispersion: float = 1.0
     squares: float | None = None
+    hessian_point: Floats | None = None
 
 
 class Estimates(NamedTuple):

@@ -251,10 +251,17 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return tally.evaluate_privately(
             self.loss_, z, labels,
             tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=unit),
-            classes=self._class_names(), threshold=threshold, width=self._label_width(),
+            classes=self._class_names(), threshold=threshold, width=self._label_width(), **self._score_range(),
             charge=None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit),
             learnt=sum(self.site_rows_),
         )  # fmt: skip
+
+    def _score_range(self) -> dict[str, float]:
+        """Where the scores of two classes lie, by public numbers; nothing where `data_norm` is not one of them."""
+        if np.size(self.intercept_) > 1:
+            return {}
+        centre = {"centre": float(np.ravel(self.intercept_)[0])}
+        return centre if self.data_norm is None else {**centre, "reach": self.data_norm * float(np.linalg.norm(self.coef_))}
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """The fitted model as one that can be saved, checked and applied without scikit-learn.

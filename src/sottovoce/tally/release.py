@@ -174,6 +174,9 @@ def evaluate(
         words: from which noise is drawn, for tests. None: the operating system's.
     """
     expect(len(z) == len(labels) == question.rows, f"rows={question.rows}", z=len(z), labels=len(labels))
+    # All that may be refused is, before anything is paid.
+    most = question.most_numbers
+    expect(most <= MOST_NUMBERS, f"sums of at most {MOST_NUMBERS} numbers: fewer classes", numbers=most)
     finest = min(terms.grid(k, PLACING, 1).step for k in (1, 2))
     expect(
         question.rows / finest < 2.0**60, "fewer rows, or a smaller epsilon, for noise on a grid", rows=question.rows
