@@ -342,10 +342,19 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 point=state.point[0, :, run].astype(np.float64), gradient=state.gradient[0, :, run].astype(np.float64),
                 hessian=hessians[run], hessian_point=state.points[0, :, run].astype(np.float64),
                 gradient_noise=float(noise[0, 0, run]), hessian_noise=self._matrix_noise(k - 1, site),
-                rows=self._rows(site),
+                rows=self._rows(site), moments=self._second_moments(state, run), longest=site.sites.data_norm,
             )
             for run in range(runs)
         )  # fmt: skip
+
+    def _second_moments(self, state: State, run: int) -> Floats:
+        """M^ of one run; where only its diagonal was asked for, what bounds it."""
+        values, p = state.values[0, :, run].astype(np.float64), state.values.shape[1]
+        if not state.basis.shape[1]:
+            return np.diag(values)
+        vectors = state.basis[0, :, run].reshape(p, p)
+        moments: Floats = (vectors * values) @ vectors.T
+        return moments
 
     def _growth(self, k: int, state: State, site: Oracle, gradient: Array, step: Array, bend: Array) -> Array:
         """How much longer the model should be, judged by the gradient along it that the step leaves: (1, 1, runs)."""

@@ -261,7 +261,11 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         if np.size(self.intercept_) > 1:
             return {}
         centre = {"centre": float(np.ravel(self.intercept_)[0])}
-        return centre if self.data_norm is None else {**centre, "reach": self.data_norm * float(np.linalg.norm(self.coef_))}
+        return (
+            centre
+            if self.data_norm is None
+            else {**centre, "reach": self.data_norm * float(np.linalg.norm(self.coef_))}
+        )
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """The fitted model as one that can be saved, checked and applied without scikit-learn.
