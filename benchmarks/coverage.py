@@ -10,8 +10,8 @@ coefficients must never be called identified.
 
 A cell fails if its intervals hold less than 94 % or more than 96.5 %, by more than two standard errors; or if some
 coefficient that was called identified in at least a tenth of the repetitions is held in fewer than 90 % of those, by
-more than two standard errors; or if one was identified that must not be. Widths are medians over coefficients of the private interval
-over that of a fit without privacy on as many rows.
+more than two standard errors; or if one was identified that must not be. Widths are medians over coefficients of the
+private interval over that of a fit without privacy on as many rows.
 """
 
 import argparse

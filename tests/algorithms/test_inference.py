@@ -247,7 +247,7 @@ def test_a_run_that_did_not_ask_or_did_not_finish_leaves_no_evidence():
 
 
 def test_where_classes_are_nearly_separate_nothing_is_called_identified():
-    """The Hessian is taken on the way there, where the rows still seem to say much of a flag that they say little of."""
+    """The Hessian is taken on the way there, where rows still seem to say much of a flag that they say little of."""
     rng, rows = np.random.default_rng(5), 20_000
     flag = rng.random(rows) < 0.1
     a = np.column_stack([rng.uniform(-1, 1, size=rows), flag, np.ones(rows)]) / math.sqrt(3)

@@ -65,6 +65,8 @@ class Evidence:
         hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
         moments: the mean of a a^T, with noise; needed beside a point.
         longest: the bound on the norm of rows.
+        together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
+            the variance of single rows.
     """
 
     point: Floats
@@ -78,6 +80,12 @@ class Evidence:
     hessian_point: Floats | None = None
     moments: Floats | None = None
     longest: float = 1.0
+    together: int = 1
+
+    @property
+    def sampled(self) -> float:
+        """f: what the covariance of one row's gradient is over the Hessian, with those of the same person."""
+        return self.dispersion * self.together
 
 
 class Estimates(NamedTuple):
@@ -120,10 +128,10 @@ def _bent(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
     """How much the logarithm of the information of each combination may have changed between where the Hessian was
     taken and the estimate: (combinations,).
 
-    The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may cancel:
-    not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'', over
-    the rows that a combination rests on follows from x^T H x / x^T M x with x = H^-1 c. How far z moves does not: a
-    column is taken to be as large as in rows that have all of theirs alike.
+    The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
+    cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
+    over the rows that a combination rests on follows from x^T H x / x^T M x with x = H^-1 c. How far z moves does not:
+    a column is taken to be as large as in rows that have all of theirs alike.
     """
     if e.hessian_point is None or e.moments is None:
         return np.zeros(len(contrasts))
@@ -164,7 +172,7 @@ def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _S
     floor = _floor(e, raw)
     values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
     turned = np.einsum("bji,bj->bi", vectors, gradients) / values
-    variances = (e.dispersion * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
+    variances = (e.sampled * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
     kept = squares = turned**2
     for _ in range(SWEEPS):
         of_hessian = e.hessian_noise**2 / 2 * (kept.sum(axis=1, keepdims=True) + kept) / values**2
@@ -192,7 +200,7 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     truth = (vectors * values) @ vectors.T
     hessians = truth + symmetric_noise(rng, draws, p, noise)
     d = (np.sqrt(step.squares[0]) * rng.choice([-1.0, 1.0], size=(draws, p))) @ vectors.T
-    sampled = (rng.normal(size=(draws, p)) * np.sqrt(e.dispersion * values / e.rows)) @ vectors.T
+    sampled = (rng.normal(size=(draws, p)) * np.sqrt(e.sampled * values / e.rows)) @ vectors.T
     gradients = d @ truth + sampled + e.gradient_noise * rng.normal(size=(draws, p))
     again = _newton(e, hessians, gradients, size)
     seen, hidden = _variances(e, again, contrasts, size)

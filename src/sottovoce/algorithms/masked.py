@@ -343,6 +343,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 hessian=hessians[run], hessian_point=state.points[0, :, run].astype(np.float64),
                 gradient_noise=float(noise[0, 0, run]), hessian_noise=self._matrix_noise(k - 1, site),
                 rows=self._rows(site), moments=self._second_moments(state, run), longest=site.sites.data_norm,
+                together=site.sites.unit.changed * site.sites.unit.sites,
             )
             for run in range(runs)
         )  # fmt: skip
