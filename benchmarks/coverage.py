@@ -5,12 +5,13 @@
 Every repetition draws N rows anew, from a formula (whose coefficients are known) or, with replacement, from a public
 table that is taken for the population (whose coefficients are those of all of its rows; the model is then not true, and
 the intervals take it at its word). It makes one private run and asks whether each interval that is shown holds the
-coefficient. Two columns of "twins" are the same: their coefficients must never be called identified.
+coefficient. Two columns of "twins" are the same, and in "separate" hardly any row of one kind is positive: those
+coefficients must never be called identified.
 
 A cell fails if its intervals hold less than 94 % or more than 96.5 %, by more than two standard errors; or if some
 coefficient that was called identified in at least a tenth of the repetitions is held in fewer than 90 % of those, by
-more than two standard errors; or if a twin was identified. Widths are medians over coefficients of the private interval
-over that of a fit without privacy on as many rows.
+more than two standard errors; or if one was identified that must not be. Widths are medians over coefficients of the
+private interval over that of a fit without privacy on as many rows.
 """
 
 import argparse
@@ -87,6 +88,18 @@ def twins() -> Table:
         return np.column_stack([x, x[:, 1], np.ones(n)])
 
     return replace(made(("x", "twin", "its twin", "intercept"), truth, rows, columns=4), never=(1, 2))
+
+
+def separate() -> Table:
+    """A number and a flag of one row in ten, of which hardly any are positive: one in five thousand, about one row in
+    the whole table. There is next to no information on its coefficient, and where the Hessian is taken there seems to
+    be.
+    """
+
+    def rows(rng: np.random.Generator, n: int) -> Floats:
+        return np.column_stack([rng.uniform(-1, 1, size=n), rng.random(n) < 0.1, np.ones(n)])
+
+    return replace(made(("x", "flag", "intercept"), np.array([1.0, -8.0, -0.5]), rows, columns=3), never=(1,))
 
 
 def made(names: tuple[str, ...], truth: Floats, rows: Callable[..., Floats], columns: int) -> Table:
@@ -170,10 +183,11 @@ class Cell:
 SMALL = [(5_000, 0.5, 5), (5_000, 1.0, 50), (5_000, 4.0, 5), (20_000, 0.5, 50), (20_000, 1.0, 5), (20_000, 4.0, 50)]
 LARGE = [(200_000, 0.5, 50), (200_000, 4.0, 5)]
 OWN = [(45_000, 0.5, 5), (45_000, 1.0, 50), (45_000, 4.0, 5)]
-TABLES = {"even": even, "skewed": skewed, "twins": twins, "adult": adult, "bank": banked}
+TABLES = {"even": even, "skewed": skewed, "twins": twins, "separate": separate, "adult": adult, "bank": banked}
 CELLS = [
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in SMALL),
     *(Cell("twins", *shape) for shape in ((5_000, 1.0, 5), (20_000, 4.0, 50))),
+    *(Cell("separate", *shape) for shape in ((20_000, 4.0, 5), (50_000, 8.0, 5))),
     *(Cell(name, *shape) for name in ("adult", "bank") for shape in OWN),
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in LARGE),
 ]

@@ -244,3 +244,18 @@ def test_a_run_that_did_not_ask_or_did_not_finish_leaves_no_evidence():
     algorithm = replace(sv.MaskedNewton(rounds=6), inference=True)
     site = algorithm.oracle(held, sv.graphs.complete(1))
     assert algorithm.evidence(5, algorithm.start(site, 1), site) == ()
+
+
+def test_where_classes_are_nearly_separate_nothing_is_called_identified():
+    """The Hessian is taken on the way there, where rows still seem to say much of a flag that they say little of."""
+    rng, rows = np.random.default_rng(5), 20_000
+    flag = rng.random(rows) < 0.1
+    a = np.column_stack([rng.uniform(-1, 1, size=rows), flag, np.ones(rows)]) / math.sqrt(3)
+    z = a @ (np.array([1.0, -8.0, -0.5]) * math.sqrt(3))
+    b = np.where(rng.random(rows) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
+    evidence = run(a, b, runs=10, epsilon=8.0, rounds=5).evidence
+    seeming = np.array([infer(replace(one, hessian_point=None), np.eye(3)).identified for one in evidence])
+    found = np.array([infer(one, np.eye(3)).identified for one in evidence])
+    assert seeming[:, 1].mean() > 0.5
+    assert not found[:, 1].any()
+    assert found[:, [0, 2]].all()

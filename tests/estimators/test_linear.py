@@ -100,11 +100,10 @@ def test_without_noise_it_is_least_squares():
     np.testing.assert_allclose([*model.coef_, model.intercept_], exact, rtol=1e-6, atol=1e-6)
     table = model.summary()
     np.testing.assert_allclose([line.estimate for line in table.lines], exact, rtol=1e-6, atol=1e-6)
-    variance = residuals[0] / len(y)
-    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * residuals[0] / (len(y) - len(exact)))
     np.testing.assert_allclose([line.error for line in table.lines], errors, rtol=1e-6)
     assert table.figures[0].name == "R^2"
-    assert table.figures[0].estimate == pytest.approx(1 - variance / y.var(), rel=1e-6)
+    assert table.figures[0].estimate == pytest.approx(1 - residuals[0] / len(y) / y.var(), rel=1e-6)
 
 
 def test_intervals_hold_as_often_as_they_say():

@@ -1,5 +1,6 @@
 """`groups=`: estimators that protect people."""
 
+import math
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 from sottovoce.algorithms import DVP, IPADMM
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError
 from sottovoce.estimators import (
+    PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRobustRegressor,
@@ -145,3 +147,22 @@ def test_names_of_mixed_kinds_are_told_apart():
     mixed = np.array([1, "a", 1, 2.5], dtype=object)
     assert scaling.people_of(mixed, 4).tolist() == [0, 1, 0, 2]
     assert [part.tolist() for part in scaling.by_labels(mixed, 4)] == [[0, 2], [1], [3]]
+
+
+@pytest.mark.filterwarnings("ignore::sottovoce.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize("kind", [PrivateLinearRegression, PrivateLogisticRegression])
+def test_rows_of_one_person_are_not_taken_for_independent(kind):
+    """Every row twice, by the same person, says no more than once: errors must not shrink by sqrt(2)."""
+    draws = np.random.default_rng(0)
+    x = draws.uniform(-1, 1, size=(400, 2))
+    y = x @ [1.0, -0.5] + 0.3 * draws.normal(size=400)
+    y, given = (y, {"y_bounds": (-3, 3)}) if kind is PrivateLinearRegression else (y > 0, {"classes": [False, True]})
+    given |= {} if kind is PrivateLinearRegression else {"inference": True}
+    make = lambda **more: kind(epsilon=math.inf, data_norm=2.0, random_state=0, **given, **more)  # noqa: E731
+    single = make().fit(x, y).summary()
+    who = np.repeat(np.arange(400), 2)
+    double = make(rows_per_person=2).fit(np.repeat(x, 2, axis=0), np.repeat(y, 2), groups=who).summary()
+    for one, two in zip(single.lines, double.lines, strict=True):
+        assert two.error == pytest.approx(one.error, rel=0.02)
+    assert any("up to 2 rows" in note for note in double.notes)
+    assert not any("up to 2 rows" in note for note in single.notes)

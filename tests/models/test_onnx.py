@@ -151,3 +151,80 @@ def test_what_no_graph_can_do_is_refused_by_name():
         to_onnx(model_of(None, d=2), "columns")
     with pytest.raises(InputError, match="inputs among columns, features"):
         to_onnx(model_of(), "rows")
+
+
+COMPARED = """
+intercept = true
+row_norm = "bound"
+missing_values = ["", "?", "-9"]
+[label]
+column = "outcome"
+classes = ["well", "ill"]
+[[columns]]
+name = "age"
+kind = "numeric"
+bounds = [0, 100]
+edges = [20, 40, 60]
+reference = 30
+missing = "indicator"
+[[columns]]
+name = "weight"
+kind = "numeric"
+bounds = [10, 60]
+edges = [30, 60]
+reference = 10
+missing = "fill"
+fill = 59
+[[columns]]
+name = "dose"
+kind = "numeric"
+bounds = [-10, 10]
+scale = "symmetric"
+missing = "row"
+[[columns]]
+name = "ward"
+kind = "categorical"
+categories = ["north", "south", "east"]
+reference = "south"
+other = true
+missing = "indicator"
+[[columns]]
+name = "code"
+kind = "categorical"
+categories = ["1", "2"]
+reference = "1"
+missing = "fill"
+fill = "1"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+missing = "refuse"
+"""
+
+
+def test_reference_levels_and_numbers_that_mean_missing_come_out_as_from_a_file(tmp_path):
+    schema, draw, rows = Schema.loads(COMPARED), rng.choice, 500
+    columns = {
+        "age": draw(["0", "19.9", "20", "30", "40", "59.9", "60", "100", "150", "-5", "", "?", "-9"], rows),
+        "weight": draw(["10", "29.9", "30", "60", "99", "?", "-9"], rows),
+        "dose": draw(["0", "-10", "10", "2.5", "-9"], rows, p=[0.3, 0.2, 0.2, 0.2, 0.1]),
+        "ward": draw(["north", "south", "east", "west", "", "-9"], rows),
+        "code": draw(["1", "-9", "2", "3"], rows, p=[0.4, 0.2, 0.3, 0.1]),
+        "smoker": draw(["yes", "no", "?"], rows, p=[0.5, 0.4, 0.1]),
+    }
+    model = model_of(schema)
+    found, one_by_one = run(to_onnx(model), fed_numbers(columns, schema)), encoded_one_by_one(columns, schema, tmp_path)
+    used = np.array([row is not None for row in one_by_one])
+    assert 100 < used.sum() < 450
+    assert np.array_equal(found["valid"], used)
+    features = np.array([row for row in one_by_one if row is not None])
+    np.testing.assert_allclose(found["scores"][used], model.outputs(features), rtol=1e-12, atol=1e-12)
+
+
+def fed_numbers(columns, schema):
+    """As `fed`, but what a table of numbers cannot tell from a number stays one: a graph must know that -9 is none."""
+    feed = fed(columns, schema)
+    for column in (c for c in schema.columns if c.kind() == "numeric"):
+        marked = np.array(columns[column.name]) == "-9"
+        feed[column.name][marked] = -9.0
+    return feed

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import special
 
 from sottovoce.errors import InputError
 from sottovoce.problem import losses
@@ -105,3 +106,66 @@ def test_rows_that_it_may_have_been_learnt_from_are_named():
     assert any("flatter" in note for note in found(500).privacy.notes)
     assert any("flatter" in note for note in found(497).privacy.notes)  # some were left over when they were dealt out
     assert not any("flatter" in note for note in found(550).privacy.notes)
+
+
+def ranked(rows=20_000):
+    """Log-odds, labels that follow them, and the AUC among these rows."""
+    draws = np.random.default_rng(7)
+    z = 1.5 * draws.normal(size=rows)
+    positive = draws.random(rows) < special.expit(z)
+    ranks = np.argsort(np.argsort(z)) + 1.0
+    many = positive.sum()
+    return z, positive, (ranks[positive].sum() - many * (many + 1) / 2) / (many * (rows - many))
+
+
+@pytest.mark.parametrize(("times", "centre"), [(1e-5, 0.0), (1.0, 30.0), (0.005, -5.0), (1e4, 0.0)])
+def test_scores_in_a_narrow_cell_are_no_ties_and_public_numbers_take_them_apart(times, centre):
+    z, positive, truth = ranked()
+    terms = Terms(epsilon=4.0, delta=1e-6)
+    for given, width in (({}, 1.0), ({"reach": 8 * times, "centre": centre}, 0.03)):
+        figures = evaluate_privately(
+            losses.Logistic(), (times * z + centre)[:, None], np.where(positive, 1.0, -1.0), terms, **given
+        ).answer.figures
+        found = figures["auc"]
+        assert found.low - 0.01 <= truth <= found.high + 0.01
+        assert found.high - found.low <= width
+    assert abs(found.value - truth) < 0.02
+
+
+def test_rows_of_one_cell_widen_average_precision_as_far_as_their_order_might_move_it():
+    z, positive, _ = ranked()
+    rank = np.argsort(-z)
+    exact = float((np.cumsum(positive[rank]) / np.arange(1, len(z) + 1))[positive[rank]].mean())
+    found = evaluate_privately(
+        losses.Logistic(), 1e-5 * z[:, None], np.where(positive, 1.0, -1.0), Terms(epsilon=4.0, delta=1e-6)
+    ).answer.figures["average_precision"]
+    assert found.low - 0.01 <= exact <= found.high + 0.01
+
+
+def test_a_weighted_class_has_the_threshold_and_the_calibration_of_its_probabilities():
+    draws = np.random.default_rng(3)
+    odds = 2 * draws.normal(size=20_000) - 1
+    positive, loss = draws.random(20_000) < special.expit(odds), losses.WeightedLogistic(weight=5.0)
+    terms = Terms(epsilon=8.0, delta=1e-6)
+    ask = lambda **given: evaluate_privately(  # noqa: E731
+        loss, (odds + np.log(5))[:, None], np.where(positive, 1.0, -1.0), terms, **given
+    )
+    for threshold in (0.2, 0.9):
+        found = ask(threshold=threshold)
+        assert found.threshold == threshold
+        exact = (special.expit(odds[positive]) >= threshold).mean()
+        assert found.answer.figures["recall"].value == pytest.approx(exact, abs=0.02)
+    usual = ask()
+    assert usual.threshold == pytest.approx(1 / 6)  # z >= 0, where the model decides
+    assert len(usual.answer.calibration) >= 5
+    for group in usual.answer.calibration:
+        assert group.predicted == pytest.approx(group.observed.value, abs=0.05)
+    with pytest.raises(InputError, match=r"threshold=1\.5"):
+        ask(threshold=1.5)
+
+
+def test_too_many_classes_are_refused_before_anything_is_charged():
+    charged, k = [], 1100
+    with pytest.raises(InputError, match="fewer classes"):
+        evaluate_privately(losses.Softmax(k), np.zeros((5, k)), np.arange(5.0), TERMS, charge=charged.append)
+    assert not charged

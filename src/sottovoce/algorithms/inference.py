@@ -19,9 +19,10 @@ bootstrap says: the released numbers are taken for the truth, noise and rows are
 what is found, or shrunk half as far, since the bootstrap does not know the remainder of the Newton step.
 
 **Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
-the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, and if at most `HIDDEN` of its variance is
-supposed. Nothing is said of others: a direction in which the rows say nothing looks, through noise, as if they said a
-little. Proofs and measurements: docs/proofs/inference.md.
+the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, if at most `HIDDEN` of its variance is
+supposed, and if the Hessian, taken elsewhere, can have changed by no more than a factor e^`BENT` on the way. Nothing is
+said of others: a direction in which the rows say nothing looks, through noise, as if they said a little, and one in
+which classes are nearly separate as if they said much. Proofs and measurements: docs/proofs/inference.md.
 """
 
 import math
@@ -41,6 +42,7 @@ SUPPOSED = 1.0  # times the usual size of the model: what it may be along a dire
 HIDDEN = 0.4  # of a coefficient's variance may come from there
 DRAWS, FEWEST_DRAWS, WORK = 400, 100, 4e8  # of the bootstrap; fewer for wide tables, whose matrices take p^3 steps
 SEED = 0  # of its draws: the same released numbers give the same table
+BENT = 0.5  # in logarithms: how much the Hessian may have changed between its point and the estimate
 SWEEPS = 8  # of taking off what is noise in d
 EXACT = 1e-9  # of the largest eigenvalue: without noise, information below is rounding
 
@@ -60,6 +62,11 @@ class Evidence:
         dispersion: what the covariance of one row's gradient is over the Hessian: 1 if the model is a true likelihood,
             the variance of the residuals for squares.
         squares: of squares alone: the mean of b^2, with noise.
+        hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
+        moments: the mean of a a^T, with noise; needed beside a point.
+        longest: the bound on the norm of rows.
+        together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
+            the variance of single rows.
     """
 
     point: Floats
@@ -70,6 +77,15 @@ class Evidence:
     rows: int
     dispersion: float = 1.0
     squares: float | None = None
+    hessian_point: Floats | None = None
+    moments: Floats | None = None
+    longest: float = 1.0
+    together: int = 1
+
+    @property
+    def sampled(self) -> float:
+        """f: what the covariance of one row's gradient is over the Hessian, with those of the same person."""
+        return self.dispersion * self.together
 
 
 class Estimates(NamedTuple):
@@ -101,7 +117,31 @@ def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
     known = (hidden <= HIDDEN * (variances + hidden)) & _informed(evidence, step, contrasts)
     if known.any() and evidence.hessian_noise > 0:
         errors = errors * _stretch(evidence, step, contrasts, size)
-    return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known)
+    bent = _bent(evidence, step, contrasts)
+    # There may be as much less information; and that part of the step, beyond what is noise in it, is a remainder.
+    beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)
+    errors = np.sqrt(errors**2 * np.exp(np.minimum(bent, BENT)) + bent**2 * beyond)
+    return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known & (bent <= BENT))
+
+
+def _bent(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
+    """How much the logarithm of the information of each combination may have changed between where the Hessian was
+    taken and the estimate: (combinations,).
+
+    The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
+    cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
+    over the rows that a combination rests on follows from x^T H x / x^T M x with x = H^-1 c. How far z moves does not:
+    a column is taken to be as large as in rows that have all of theirs alike.
+    """
+    if e.hessian_point is None or e.moments is None:
+        return np.zeros(len(contrasts))
+    size = np.maximum(np.linalg.norm(contrasts, axis=1), np.finfo(np.float64).tiny)
+    along = np.abs(contrasts @ (e.point - step.d[0] - e.hessian_point)) / size
+    x = (contrasts @ step.vectors[0] / step.values[0]) @ step.vectors[0].T
+    told = np.maximum(np.einsum("ci,ij,cj->c", x, e.moments, x), np.finfo(np.float64).tiny)
+    second = np.clip(np.einsum("ci,ij,cj->c", x, e.hessian, x) / told, 0.0, 0.25)
+    bent: Floats = (1 - 4 * second) * along * e.longest / math.sqrt(len(e.point))
+    return bent
 
 
 def _floor(e: Evidence, values: Floats) -> Floats:
@@ -132,7 +172,7 @@ def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _S
     floor = _floor(e, raw)
     values, doubt = np.maximum(raw, floor), np.clip(1 - raw / floor, 0.0, 1.0)
     turned = np.einsum("bji,bj->bi", vectors, gradients) / values
-    variances = (e.dispersion * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
+    variances = (e.sampled * np.maximum(raw, 0.0) / e.rows + e.gradient_noise**2) / values**2
     kept = squares = turned**2
     for _ in range(SWEEPS):
         of_hessian = e.hessian_noise**2 / 2 * (kept.sum(axis=1, keepdims=True) + kept) / values**2
@@ -160,7 +200,7 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     truth = (vectors * values) @ vectors.T
     hessians = truth + symmetric_noise(rng, draws, p, noise)
     d = (np.sqrt(step.squares[0]) * rng.choice([-1.0, 1.0], size=(draws, p))) @ vectors.T
-    sampled = (rng.normal(size=(draws, p)) * np.sqrt(e.dispersion * values / e.rows)) @ vectors.T
+    sampled = (rng.normal(size=(draws, p)) * np.sqrt(e.sampled * values / e.rows)) @ vectors.T
     gradients = d @ truth + sampled + e.gradient_noise * rng.normal(size=(draws, p))
     again = _newton(e, hessians, gradients, size)
     seen, hidden = _variances(e, again, contrasts, size)

@@ -114,7 +114,7 @@ class State(NamedTuple):
     bound: Array  # (1, 1, runs) and as L M^ bounds it
     total: Array  # (1, d, runs) sum of the models so far
     held: Array  # (nodes, 1, runs) zeros, one for each node here: all hold the same model
-    points: Array  # (1, d, runs) sum of the points of the later half of the descent; with inference alone
+    points: Array  # (1, d, runs) sum of the points of the later half; later, the Hessian's point; with inference alone
     gradients: Array  # (1, d, runs) and of the gradients there
     hessian: Array  # (1, p (p + 1) / 2, runs) the half of the Hessian of the mean loss; with inference alone
     places: Array  # (1, numbers, runs) the first sum of the evaluation; with `evaluate` alone, as the next two
@@ -365,7 +365,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         way = (state.w - state.points / count)[0].T
         gradient = state.gradients / count + np.einsum("rij,rj->ri", h, way).T[None]
         w = self._stepped(state, site, gradient)
-        return state._replace(w=w, before=w)
+        return state._replace(w=w, before=w, points=self._point(state))
 
     def _finished(self, state: State, site: Oracle, heard: Array) -> State:
         """The last gradient, and the model: one more Newton step."""
@@ -393,12 +393,22 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return tuple(
             Evidence(
                 point=state.point[0, :, run].astype(np.float64), gradient=state.gradient[0, :, run].astype(np.float64),
-                hessian=hessians[run],
+                hessian=hessians[run], hessian_point=state.points[0, :, run].astype(np.float64),
                 gradient_noise=float(noise[0, 0, run]), hessian_noise=self._matrix_noise(k - 1, site),
-                rows=self._rows(site),
+                rows=self._rows(site), moments=self._second_moments(state, run), longest=site.sites.data_norm,
+                together=site.sites.unit.changed * site.sites.unit.sites,
             )
             for run in range(runs)
         )  # fmt: skip
+
+    def _second_moments(self, state: State, run: int) -> Floats:
+        """M^ of one run; where only its diagonal was asked for, what bounds it."""
+        values, p = state.values[0, :, run].astype(np.float64), state.values.shape[1]
+        if not state.basis.shape[1]:
+            return np.diag(values)
+        vectors = state.basis[0, :, run].reshape(p, p)
+        moments: Floats = (vectors * values) @ vectors.T
+        return moments
 
     # -- how good the model is --------------------------------------------------------------------------------------
 

@@ -195,7 +195,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def _inferred(self, solved: Solved, scale: Scale) -> "Inference | None":
         """The coefficients with standard errors, if they were asked for."""
-        from sottovoce.files.models.inference import CUT, INTERCEPT, by_unit, inferred
+        from sottovoce.files.models.inference import CUT, INTERCEPT, by_unit, inferred, of_people
 
         if not solved.result.evidence:
             return None
@@ -203,7 +203,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         matrix, names = by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
-        return inferred(solved.algorithm, solved.result.evidence[0], names, matrix, (CUT,))
+        evidence = solved.result.evidence[0]
+        return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)))
 
     def summary(self) -> "Inference":
         """The coefficients with standard errors that hold the privacy noise, intervals, z, p and odds ratios; printed,
@@ -252,10 +253,19 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return tally.evaluate_privately(
             self.loss_, z, labels,
             tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=unit),
-            classes=self._class_names(), threshold=threshold, width=self._label_width(),
+            classes=self._class_names(), threshold=threshold, width=self._label_width(), **self._score_range(),
             charge=None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit),
             learnt=sum(self.site_rows_),
         )  # fmt: skip
+
+    def _score_range(self) -> dict[str, float]:
+        """Where the scores of two classes lie, by public numbers; nothing where `data_norm` is not one of them."""
+        if np.size(self.intercept_) > 1:
+            return {}
+        known = {"centre": float(np.ravel(self.intercept_)[0])}
+        if self.data_norm is not None:
+            known["reach"] = self.data_norm * float(np.linalg.norm(self.coef_))
+        return known
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """The fitted model as one that can be saved, checked and applied without scikit-learn.

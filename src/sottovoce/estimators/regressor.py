@@ -294,7 +294,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         return Chosen(LeastSquares(epsilon=self.epsilon, delta=delta, lam=self.lam, **given), None)
 
     def _inferred(self, solved: Solved, scale: Scale) -> "Inference":
-        from sottovoce.files.models.inference import CUT, ERRORS, INTERCEPT, by_unit, line_of, tabulate
+        from sottovoce.files.models.inference import CUT, ERRORS, INTERCEPT, by_unit, line_of, of_people, tabulate
 
         (evidence, *_), answers = solved.result.evidence, solved.problem.answers
         matrix, names = answers.scale * by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
@@ -304,5 +304,5 @@ class PrivateLinearRegression(_PrivateRegressor):
         shift = np.array([answers.offset if name == INTERCEPT and scale.constant else 0.0 for name in names])
         found = found._replace(values=found.values + shift)
         share = line_of("R^2", *explained(evidence, scale.constant / scale.longest))
-        notes = (ERRORS, "Residuals are taken for independent and of one variance.", CUT)
+        notes = (ERRORS, "Residuals are taken for independent and of one variance.", CUT, *of_people(evidence))
         return tabulate(found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, (share,), notes)

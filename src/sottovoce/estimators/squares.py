@@ -124,7 +124,9 @@ class LeastSquares(PrivateAlgorithm[State]):
     def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:
         """What the coefficients of every run are inferred from."""
         noise, p = self._std(site), site.sites.d
-        return tuple(_evidence(matrix, p, noise, self._rows(site)) for matrix in whole(state.moments[0].T)) if k else ()
+        together = site.sites.unit.changed * site.sites.unit.sites
+        matrices = whole(state.moments[0].T) if k else ()
+        return tuple(_evidence(matrix, p, noise, self._rows(site), together) for matrix in matrices)
 
     # -- noise and privacy --------------------------------------------------------------------------------------------
 
@@ -189,12 +191,14 @@ class LeastSquares(PrivateAlgorithm[State]):
         )
 
 
-def _evidence(matrix: Floats, p: int, noise: float, rows: int) -> Evidence:
+def _evidence(matrix: Floats, p: int, noise: float, rows: int, together: int) -> Evidence:
     """Zero as the point: there the gradient is -c~, whose numbers are off-diagonals, and so have noise s / sqrt(2)."""
     bare = Evidence(
-        np.zeros(p), -matrix[:p, p], matrix[:p, :p], noise / math.sqrt(2), noise, rows, squares=float(matrix[p, p])
-    )
-    return Evidence(**{**vars(bare), "dispersion": residual_variance(matrix, noise)})
+        np.zeros(p), -matrix[:p, p], matrix[:p, :p], noise / math.sqrt(2), noise, rows,
+        squares=float(matrix[p, p]), together=together,
+    )  # fmt: skip
+    freedom = rows / max(rows - p, 1)  # p coefficients were chosen to make the residuals small
+    return Evidence(**{**vars(bare), "dispersion": freedom * residual_variance(matrix, noise)})
 
 
 def residual_variance(matrix: Floats, noise: float) -> float:
@@ -234,4 +238,4 @@ def explained(e: Evidence, constant: float) -> tuple[float, float]:
     if left < SURE * least:
         return found, math.inf
     again = [share(matrix + one) for one in symmetric_noise(np.random.default_rng(SEED), DRAWS, p + 1, e.hessian_noise)]
-    return found, math.sqrt(float(np.var(again)) + 4 * found * (1 - found) ** 2 / e.rows)
+    return found, math.sqrt(float(np.var(again)) + 4 * found * (1 - found) ** 2 * e.together / e.rows)

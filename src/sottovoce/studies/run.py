@@ -21,7 +21,7 @@ from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.coefficients import per_unit
-from sottovoce.files.models.inference import INTERCEPT, Inference, by_unit, inferred
+from sottovoce.files.models.inference import INTERCEPT, Inference, by_unit, inferred, of_people
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
@@ -283,12 +283,13 @@ class Trained:
             return None
         assert isinstance(algorithm, MaskedNewton)  # no other leaves evidence
         if schema is None:
-            return inferred(algorithm, evidence[0], self.problem.features, np.eye(len(self.problem.features)))
+            names, matrix = self.problem.features, np.eye(len(self.problem.features))
+            return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
         matrix = by_unit(partial(per_unit, schema), schema.d)
         names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
         if not matrix[-1].any():
             matrix, names = matrix[:-1], names[:-1]
-        return inferred(algorithm, evidence[0], names, matrix)
+        return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
 
     def _provenance(self) -> dict[str, Any]:
         from sottovoce import __version__

@@ -18,13 +18,15 @@ CLEAR = 10.0  # how many times their noise the positive rows must be, for averag
 _PARTS = 8  # of each bin
 
 
-def auc(cells: Cells, mixed: Floats) -> Interval:
+def auc(cells: Cells, mixed: Floats, unresolved: Floats) -> Interval:
     """The chance that a positive row has a higher score than another one: all theta with (U - theta P N)^2 <= z^2 var.
     U is a product of counts, so its variance has a term of the noise's own square.
 
     Args:
         cells: counts by score and label.
         mixed: (K,), how far the rows of every bin have different scores: from 0, none of them, to 1.
+        unresolved: (K,), what share of the pairs of every bin nobody knows the order of, if they have one. They count
+            half, and the interval reaches as far as if all, or none, were won.
     """
     negative, positive = cells.counts[::2], cells.counts[1::2]
     k = len(negative)
@@ -34,7 +36,16 @@ def auc(cells: Cells, mixed: Floats) -> Interval:
         cells.noise(slopes[a], slopes[b]) + cells.sampling(slopes[a], slopes[b]) + cells.std**4 * float((m * n).sum())
         for a, b, m, n in ((0, 0, kernel, kernel), (0, 1, kernel, one), (1, 1, one, one))
     )
-    return ratio(float(negative @ kernel @ positive), float(negative.sum() * positive.sum()), (tt, tb, bb))
+    found = ratio(float(negative @ kernel @ positive), float(negative.sum() * positive.sum()), (tt, tb, bb))
+    likely = cells.likely[::2], cells.likely[1::2]
+    pairs = float(likely[0].sum() * likely[1].sum())
+    return _wider(found, *[float(unresolved @ (likely[0] * likely[1])) / (2 * max(pairs, 1e-9))] * 2)
+
+
+def _wider(found: Interval, below: float, above: float) -> Interval:
+    """By so much, within [0, 1]; without an estimate where that leaves nothing to say."""
+    low, high = max(found.low - below, 0.0), min(found.high + above, 1.0)
+    return Interval(None if (low, high) == (0.0, 1.0) else found.value, low, high)
 
 
 def _kernel(sizes: Floats, mixed: Floats) -> Floats:
@@ -68,12 +79,12 @@ def _slopes(matrix: Floats, counts: Floats) -> Floats:
     return moves
 
 
-def average_precision(cells: Cells, mixed: Floats) -> Interval:
+def average_precision(cells: Cells, mixed: Floats, unresolved: Floats) -> Interval:
     """Mean precision over the positive rows, each at the threshold that finds it.
 
     By a bootstrap from the likely counts, its percentiles and its spread, whichever reaches further. Precision among
     the highest scores is a ratio of few noisy counts, so no formula does. Nothing is told where the positive rows are
-    hardly more than noise.
+    hardly more than noise. Arguments as for `auc`.
     """
     positive = np.tile([0.0, 1.0], cells.size // 2)
     if positive @ cells.counts < CLEAR * sqrt(cells.noise(positive, positive)):
@@ -81,7 +92,26 @@ def average_precision(cells: Cells, mixed: Floats) -> Interval:
     found, others = float(precision_mean(cells.likely, mixed)), precision_mean(cells.resampled(), mixed)
     low, high = np.quantile(others, (0.025, 0.975))
     reach = Z * float(others.std())
-    return Interval(found, max(min(float(low), found - reach), 0.0), min(max(float(high), found + reach), 1.0))
+    told = Interval(found, max(min(float(low), found - reach), 0.0), min(max(float(high), found + reach), 1.0))
+    worst, best = _ordered(cells.likely, unresolved)
+    return _wider(told, worst, best)
+
+
+def _ordered(counts: Floats, unresolved: Floats) -> tuple[float, float]:
+    """How much less, and more, average precision may be, if the pairs that nobody knows the order of are all lost, or
+    all won: against bins whose rows are called together.
+    """
+    others, right = counts[::2], counts[1::2]
+    above = [np.cumsum(part[::-1])[::-1] - part for part in (others, right)]
+    found = (right[:, None] * (np.arange(_PARTS) + 0.5) / _PARTS) + above[1][:, None]  # at some of the positive rows
+    ends = precision_at_ends(counts)
+    total = max(float(right.sum()), 1e-9)
+    ways = []
+    for before in (others, 0 * others):
+        called = found + (above[0] + before)[:, None]
+        way = np.divide(found, called, out=np.zeros_like(found), where=called > 0).mean(axis=1)
+        ways.append(float((unresolved * right) @ np.abs(way - ends)) / total)
+    return ways[0], ways[1]
 
 
 def precision_mean(counts: Floats, mixed: Floats) -> Floats:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.privacy import PrivacyStatement
-from sottovoce.problem.losses import Logistic, Loss, Reals
+from sottovoce.problem.losses import Logistic, Loss, Reals, WeightedLogistic
 from sottovoce.settings import check_keys, read, typed
 from sottovoce.settings.disk import check_new, writable, write_whole
 from sottovoce.tally.questions import (
@@ -128,17 +128,17 @@ def counting(loss: Loss) -> float:
 
 
 def question_for(
-    loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, threshold: float | None = None,
-    width: float | None = None,
+    loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, centre: float = 0.0,
+    threshold: float | None = None, width: float | None = None,
 ) -> Question:  # fmt: skip
     """What to ask of a model of this loss, at the price of `terms`; the rest as for `ask`."""
     noise = terms.std(1, PLACING), terms.std(2, counting(loss))
-    return ask(loss, rows, noise, reach=reach, threshold=threshold, width=width)
+    return ask(loss, rows, noise, reach=reach, centre=centre, threshold=threshold, width=width)
 
 
 def ask(
-    loss: Loss, rows: int, noise: tuple[float, float], *, reach: float = FURTHEST, threshold: float | None = None,
-    width: float | None = None, most_bins: int = MOST,
+    loss: Loss, rows: int, noise: tuple[float, float], *, reach: float = FURTHEST, centre: float = 0.0,
+    threshold: float | None = None, width: float | None = None, most_bins: int = MOST,
 ) -> Question:  # fmt: skip
     """What to ask of a model of this loss, from public numbers.
 
@@ -146,7 +146,9 @@ def ask(
         loss: says what the outputs mean.
         rows: N, over all sites.
         noise: the standard deviation in each number of the two sums, which says how many bins it bears.
-        reach: how large an output is at most, where that is known.
+        reach: of two classes: how far the output is from `centre` at most, where that is known.
+        centre: the output where all features are 0. Both are public, as the model is; with wrong ones many rows may
+            fall into one narrow cell, and AUC is then told as loosely as that leaves it.
         threshold: of two classes: the probability, or the score where there is none, from which on the second is
             decided for. None: where the model decides.
         width: of the label's bounds, where it is a number.
@@ -161,18 +163,22 @@ def ask(
     if several:
         _expect_no(threshold, "more than two classes")
         return SeveralClasses(rows, bins, loss.outputs)
-    odds = isinstance(loss, Logistic)
-    return TwoClasses(rows, bins, _as_score(threshold, odds), max(min(reach, FURTHEST), 1e-6), odds, noise[1])
+    odds = isinstance(loss, Logistic | WeightedLogistic)
+    tilt = loss.tilt if isinstance(loss, WeightedLogistic) else 0.0
+    return TwoClasses(
+        rows, bins, _as_score(threshold, odds, tilt), max(reach, 1e-9 * (1 + abs(centre))), odds, noise[1], centre,
+        tilt, noise[0],
+    )  # fmt: skip
 
 
-def _as_score(threshold: float | None, odds: bool) -> float:
+def _as_score(threshold: float | None, odds: bool, tilt: float) -> float:
     """The z from which on a row is called positive."""
     if threshold is None:
         return 0.0
     if not odds:
         return threshold
     expect(0 < threshold < 1, "a threshold between 0 and 1, as a probability", threshold=threshold)
-    return log(threshold) - log(1 - threshold)
+    return log(threshold) - log(1 - threshold) + tilt
 
 
 def _expect_no(threshold: float | None, what: str) -> None:
@@ -184,7 +190,7 @@ def _expect_no(threshold: float | None, what: str) -> None:
 
 def evaluate_privately(
     loss: Loss, z: Floats, labels: Floats, terms: Terms, *, classes: tuple[str, ...] | None = None,
-    reach: float = FURTHEST, threshold: float | None = None, width: float | None = None,
+    reach: float = FURTHEST, centre: float = 0.0, threshold: float | None = None, width: float | None = None,
     charge: Callable[[PrivacyStatement], None] | None = None, learnt: int | None = None,
 ) -> PrivateEvaluation:  # fmt: skip
     """Say how good a model's outputs are, at the price of `terms`; noise comes from the operating system, never a seed.
@@ -195,7 +201,8 @@ def evaluate_privately(
         labels: as the loss takes them; of a number, in its own unit, as z.
         terms: the price, and who may collude.
         classes: names of what is decided among, in regression None.
-        reach: see `question_for`, as for the next two.
+        reach: see `question_for`, as for the next three.
+        centre: of the outputs.
         threshold: of two classes.
         width: of the label's bounds.
         charge: called with the statement before anything is computed from the rows; it may refuse.
@@ -204,13 +211,16 @@ def evaluate_privately(
     Formal guarantees: the result is (epsilon, delta)-differentially private, as `terms` says, for one of the rows
     replaced by any other, if the model was fixed before.
     """
-    question = question_for(loss, len(labels), terms, reach=reach, threshold=threshold, width=width)
+    question = question_for(loss, len(labels), terms, reach=reach, centre=centre, threshold=threshold, width=width)
     loss.labels.check(labels)
     if isinstance(loss.labels, Reals):
         z = loss.predict(z).astype(float)  # of counts, z is the logarithm of what is predicted
     answer = evaluate(question, terms, z, labels, charge)
+    shown = threshold
+    if isinstance(question, TwoClasses) and threshold is None:
+        shown = question.shown(question.threshold)
     privacy = terms.statement().noting(*_flattered(learnt, question.rows))
-    return Tallied(question, answer).kept(classes, privacy, threshold=threshold)
+    return Tallied(question, answer).kept(classes, privacy, threshold=shown)
 
 
 def _flattered(learnt: int | None, rows: int) -> tuple[str, ...]:

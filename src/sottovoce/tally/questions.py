@@ -31,8 +31,9 @@ from sottovoce.tally import curves
 from sottovoce.tally.intervals import Cells, Interval, Z, mean, nearest_counts
 
 CERTAIN = 4.0  # times the noise: of some dozens of borders one gets there by chance less than once in a thousand times
-FURTHEST = 12.0  # scores beyond are counted as this: as a probability, 6e-6
+FURTHEST = 12.0  # log-odds that hardly any model goes beyond: as a probability, 6e-6
 SPREAD = 40.0  # times as far out, narrow cells are about as many times as wide
+HEAVY = 5.0  # times the noise of a narrow cell, from which on its rows are surely many
 SHARPEST = 12  # errors of less than 2^-12 of the label's width are placed together
 NARROW = 16  # cells of exchange 1 for each bin of exchange 2
 IN_RARE = 4  # bins, at least, that rows of a rare class should fill if they had the highest scores
@@ -152,7 +153,7 @@ class Question(ABC):
     @property
     @abstractmethod
     def room(self) -> tuple[int, int]:
-        """How many numbers exchanges 1 and 2 have at most, wherever the scores lie."""
+        """How many numbers exchanges 1 and 2 have at most, wherever the scores lie: known before anything is paid."""
 
     @abstractmethod
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
@@ -200,20 +201,35 @@ def _mixed(borders: Floats, placed: Placed) -> Floats:
     return mixed
 
 
-def _predicted(borders: Floats, likely: Floats, low: float, high: float) -> float:
-    """The mean probability of rows with log-odds between two borders, by the narrow cells there."""
-    inside = _inside(borders)
-    weights = np.where((inside >= low) & (inside < high), likely + 1e-9, 0.0)
+def _unresolved(borders: Floats, placed: Placed, noise: float) -> Floats:
+    """Of every bin, what share of its pairs of rows may be of one score or in any order, since they are in one narrow
+    cell: none where no cell of it surely has many rows.
+    """
+    bins = np.concatenate(([0], _cell(placed.edges, borders)))
+    largest = np.zeros(len(placed.edges) + 1)
+    np.maximum.at(largest, bins, placed.likely)
+    share: Floats = np.where(largest > HEAVY * noise, 1 - _mixed(borders, placed), 0.0)
+    return share
+
+
+def _predicted(odds: Floats, likely: Floats, low: float, high: float) -> float:
+    """The mean probability of rows with log-odds between two numbers, by the narrow cells there."""
+    weights = np.where((odds >= low) & (odds < high), likely + 1e-9, 0.0)
     ends = special.expit([max(low, -FURTHEST), min(high, FURTHEST)])
-    return float(weights @ special.expit(inside) / weights.sum()) if weights.any() else float(ends.mean())
+    return float(weights @ special.expit(odds) / weights.sum()) if weights.any() else float(ends.mean())
 
 
-def _calibration(question: Question, placed: Placed, cells: Cells, hits: Floats, low: float) -> tuple[Calibrated, ...]:
-    """Neighbouring bins put together to about ten groups of equal size. `hits` are the weights of what was right."""
+def _calibration(
+    question: Question, placed: Placed, cells: Cells, hits: Floats, low: float, tilt: float = 0.0
+) -> tuple[Calibrated, ...]:
+    """Neighbouring bins put together to about ten groups of equal size. `hits` are the weights of what was right, and
+    scores are `tilt` larger than log-odds.
+    """
     k = len(placed.edges) + 1
     sizes = cells.likely.reshape(k, -1).sum(axis=1)
     group = np.minimum((np.cumsum(sizes) - sizes / 2) / question.rows * GROUPS, GROUPS - 1).astype(np.int64)
-    ends, points = np.concatenate(([-inf], placed.edges, [inf])), []
+    ends, points = np.concatenate(([-inf], placed.edges, [inf])) - tilt, []
+    odds = _inside(question.borders) - tilt
     for one in np.unique(group):
         own = np.flatnonzero(group == one)
         whole = np.zeros((k, cells.size // k))
@@ -223,7 +239,7 @@ def _calibration(question: Question, placed: Placed, cells: Cells, hits: Floats,
             Calibrated(
                 low=max(float(special.expit(first)), low),
                 high=float(special.expit(last)),
-                predicted=max(_predicted(question.borders, placed.likely, first, last), low),
+                predicted=max(_predicted(odds, placed.likely, first, last), low),
                 observed=cells.share(whole.ravel() * hits, whole.ravel()),
             )
         )
@@ -240,27 +256,36 @@ class TwoClasses(Question):
 
     Args:
         threshold: from which z on a row is called positive; it is an edge of the bins.
-        reach: how large z is, at most, as far as is known.
-        odds: whether z is the log-odds of the positive class.
+        reach: how far z is from `centre`, at most, as far as is known.
+        odds: whether z - tilt is the log-odds of the positive class.
         noise: in each count of exchange 2.
+        centre: of the scores, as far as is known: what the model says where all features are 0.
+        tilt: by how much z is larger than the log-odds, where classes were weighted.
+        placing: noise in each count of exchange 1.
     """
 
     threshold: float = 0.0
     reach: float = FURTHEST
     odds: bool = True
     noise: float = 1.0
+    centre: float = 0.0
+    tilt: float = 0.0
+    placing: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(isfinite(self.threshold), "a finite threshold", threshold=self.threshold)
-        expect(self.reach > 0, "a reach > 0 of the scores", reach=self.reach)
+        expect(0 < self.reach < inf, "a finite reach > 0 of the scores", reach=self.reach)
+        expect(isfinite(self.centre), "a finite centre of the scores", centre=self.centre)
 
     @property
     def borders(self) -> Floats:
-        """Narrow around 0 and wider further out, since nobody knows how far scores spread; with the threshold."""
-        ends, unit = min(self.reach, FURTHEST), min(self.reach, FURTHEST) / SPREAD
-        even = np.linspace(-1, 1, NARROW * self.bins + 1)[1:-1] * asinh(ends / unit)
-        return np.union1d(unit * np.sinh(even), [self.threshold])
+        """Narrow around the centre and wider further out, since nobody knows how far scores spread; with the
+        threshold.
+        """
+        unit = min(self.reach, FURTHEST) / SPREAD
+        even = np.linspace(-1, 1, NARROW * self.bins + 1)[1:-1] * asinh(self.reach / unit)
+        return np.union1d(self.centre + unit * np.sinh(even), [self.threshold])
 
     def scores(self, z: Floats, labels: Floats) -> Floats:  # noqa: ARG002
         """z itself."""
@@ -271,7 +296,7 @@ class TwoClasses(Question):
         the threshold is an edge.
         """
         likely = nearest_counts(noisy, self.rows)
-        chance = special.expit(_inside(self.borders)) if self.odds else _inside(self.borders) >= 0
+        chance = special.expit(_inside(self.borders) - self.tilt) if self.odds else _inside(self.borders) >= 0
         share = float(likely @ chance) / self.rows
         wanted = max(IN_RARE / (max(min(share, 1 - share), 1e-3) * self.bins), IN_LAST)
         bearable = self.rows / (self.bins * ABOVE_NOISE * max(self.noise, 1.0))
@@ -301,6 +326,7 @@ class TwoClasses(Question):
     def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
         """Accuracy and its kin at the threshold, AUC, average precision, ROC and calibration."""
         cells, mixed = Cells(noisy, std, self.rows), _mixed(self.borders, placed)
+        unresolved = _unresolved(self.borders, placed, self.placing)
         positive = np.tile([0.0, 1.0], len(noisy) // 2)
         bins, at = np.arange(len(noisy)) // 2, int(np.searchsorted(placed.edges, self.threshold)) + 1
         called = (bins >= at).astype(np.float64)
@@ -310,11 +336,11 @@ class TwoClasses(Question):
         figures = {
             "accuracy": cells.share(right, everyone),
             "majority": prevalence if rarer is not positive else cells.share(1 - positive, everyone),
-            "auc": curves.auc(cells, mixed),
+            "auc": curves.auc(cells, mixed, unresolved),
             "average_precision": (
-                curves.average_precision(cells, mixed)
+                curves.average_precision(cells, mixed, unresolved)
                 if rarer is positive
-                else curves.average_precision(self._turned(cells), mixed[::-1])
+                else curves.average_precision(self._turned(cells), mixed[::-1], unresolved[::-1])
             ),
             "recall": cells.share(called * positive, positive),
             "precision": cells.share(called * positive, called),
@@ -323,18 +349,19 @@ class TwoClasses(Question):
         }
         truth, decided = (1 - positive, positive), (1 - called, called)
         points = [
-            Curve(self._shown(edge), *(cells.share((bins > i) * truth[c], truth[c]) for c in (0, 1)))
+            Curve(self.shown(edge), *(cells.share((bins > i) * truth[c], truth[c]) for c in (0, 1)))
             for i, edge in enumerate(placed.edges)
         ]
         return Answer(
             figures=figures,
             confusion=tuple(tuple(cells.expected(t * d) for d in decided) for t in truth),
             roc=tuple(points),
-            calibration=_calibration(self, placed, cells, positive, 0.0) if self.odds else (),
+            calibration=_calibration(self, placed, cells, positive, 0.0, self.tilt) if self.odds else (),
         )
 
-    def _shown(self, z: float) -> float:
-        return float(special.expit(z)) if self.odds else float(z)
+    def shown(self, z: float) -> float:
+        """A score as a probability, where it is one."""
+        return float(special.expit(z - self.tilt)) if self.odds else float(z)
 
     def _turned(self, cells: Cells) -> Cells:
         """With the other class as the positive one."""
@@ -372,6 +399,10 @@ class SeveralClasses(Question):
         """Bins of about equally many rows, no more than twice as many as a calibration curve shows."""
         likely = nearest_counts(noisy, self.rows)
         return Placed(_edges(self.borders, likely, _even(min(self.bins, 2 * GROUPS))), likely)
+
+    @property
+    def _most_edges(self) -> int:
+        return 2 * GROUPS - 1
 
     @property
     def sensitivity(self) -> float:

@@ -100,8 +100,11 @@ class Terms:
 
     @property
     def changed(self) -> int:
-        """How many rows are replaced together at most. Sums move by that many times what one row moves them."""
-        return self.unit.changed * min(self.unit.sites, self.sites)
+        """How many rows are replaced together at most. Sums move by that many times what one row moves them.
+
+        It does not depend on n: one file may hold the rows of many sites, and a person's rows of all of them.
+        """
+        return self.unit.changed * self.unit.sites
 
     def std(self, exchange: int, sensitivity: float) -> float:
         """Of the noise in each number of the sum over all sites, up to what pays for the grid."""
@@ -170,6 +173,9 @@ def evaluate(
         words: from which noise is drawn, for tests. None: the operating system's.
     """
     expect(len(z) == len(labels) == question.rows, f"rows={question.rows}", z=len(z), labels=len(labels))
+    # All that may be refused is, before anything is paid.
+    most = max(question.room)
+    expect(most <= MOST_NUMBERS, f"sums of at most {MOST_NUMBERS} numbers: fewer classes", numbers=most)
     finest = min(terms.grid(k, PLACING, 1).step for k in (1, 2))
     expect(
         question.rows / finest < 2.0**60, "fewer rows, or a smaller epsilon, for noise on a grid", rows=question.rows

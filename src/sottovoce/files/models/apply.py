@@ -176,11 +176,22 @@ def evaluate_privately(
     found = tally.evaluate_privately(
         model.loss, model.outputs(data.features), data.labels,
         Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=model.privacy.unit),
-        classes=model.classes, reach=float(schema.data_norm * np.linalg.norm(model.weights)), threshold=threshold,
+        classes=model.classes, **_score_range(model, schema), threshold=threshold,
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),
     )  # fmt: skip
     return replace(found, model=weights_digest(model))
+
+
+def _score_range(model: Model, schema: Schema) -> dict[str, float]:
+    """Where the scores lie, by public numbers: around what the model says where all features but the constant are 0."""
+    if schema.intercept <= 0:
+        return {"centre": model.offset, "reach": float(schema.data_norm * np.linalg.norm(model.weights))}
+    bound = schema.row_norm == "bound"
+    own = float(schema.intercept * model.weights[-1, 0]) / (schema.encoded_norm if bound else 1.0)
+    # A row that is cut has a smaller constant, too.
+    reach = float(schema.data_norm * np.linalg.norm(model.weights[:-1])) + (0.0 if bound else abs(own))
+    return {"centre": model.offset + own, "reach": reach}
 
 
 def weights_digest(model: Model) -> str:

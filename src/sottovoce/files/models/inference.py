@@ -32,6 +32,10 @@ TAKEN_AT_ITS_WORD = (
     "The model is taken at its word: where the log-odds are not linear in these columns, errors are somewhat off."
 )
 CUT = "Rows longer than data_norm were scaled down to it; the coefficients are those of the rows that were learnt from."
+SEVERAL = (
+    "A person may have up to {} rows here, which may be alike: the part of the standard errors that is for the drawing "
+    "of rows is {:.3g} times as large as for independent rows."
+)
 _COLUMNS = ("name", "identified", *NUMBERS)
 _WIDTH = 100
 
@@ -152,6 +156,12 @@ def inferred(
     """The table of one run of masked sums. `contrasts` turns what was learnt into what is named."""
     found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD, *notes)
     return tabulate(found, names, algorithm.loss.name, evidence.rows, algorithm.split, notes=notes)
+
+
+def of_people(evidence: Evidence) -> tuple[str, ...]:
+    """What is to be said where rows may be of the same people."""
+    several = evidence.together
+    return (SEVERAL.format(several, math.sqrt(several)),) if several > 1 else ()
 
 
 def line_of(name: str, estimate: float, error: float, family: str = "linear") -> Line:

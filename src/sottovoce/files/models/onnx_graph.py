@@ -6,9 +6,12 @@ features: with (place, value) of every column, factor the row's share by `row_no
     z = factor (sum over columns of value W[place] + intercept W[last]) + offset
 
 Every column is an input of its own, (rows, 1): numbers as doubles, NaN where there is none; categories and truth values
-as texts, as a file has them but for spaces around them. What a file would be refused for, or a row dropped for, no
-graph can refuse: such a row has `valid` = false, NaN as its scores and the label "". What a text or a missing value
-becomes is asked of the column itself, so that there is one encoding and not two.
+as texts. What a file would be refused for, or a row dropped for, no graph can refuse: such a row has `valid` = false,
+NaN as its scores and the label "". What a text, a bin or a missing value becomes is asked of the column itself, so that
+there is one encoding and not two.
+
+Two things a file has and a graph has not: spaces around a text, which operators this old cannot take off, so that they
+must be off before; and spellings of a number. If "-9" is declared to mean a missing value, -9 does, however spelt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -160,7 +163,7 @@ def _of_columns(graph: _Graph, model: Model, schema: Schema) -> tuple[str, str]:
     constant = schema.intercept * model.weights[-1] if schema.intercept > 0 else np.zeros(model.weights.shape[1])
     total, square, valid = graph.constant(constant[None, :]), graph.constant([[schema.intercept**2]]), None
     for column in schema.columns:
-        entry = _column(graph, column, schema.missing_values, first)
+        entry = _column(graph, column, schema, first)
         total = graph.add("Add", total, graph.add("Mul", graph.add("Gather", weights, entry.place), entry.value))
         square = graph.add("Add", square, graph.add("Mul", entry.value, entry.value))
         valid = entry.valid if valid is None else graph.add("And", valid, entry.valid)
@@ -180,57 +183,72 @@ def _factor(graph: _Graph, schema: Schema, square: str) -> str:
     return graph.add("Div", longest, graph.add("Max", graph.add("Sqrt", square), longest))
 
 
-def _column(graph: _Graph, column: Column, markers: Sequence[str], first: int) -> _Entry:
+def _column(graph: _Graph, column: Column, schema: Schema, first: int) -> _Entry:
     if isinstance(column, Numeric):
-        return _number(graph, column, graph.input(column.name, "DOUBLE", 1), first)
+        return _number(graph, column, graph.input(column.name, "DOUBLE", 1), schema, first)
     assert isinstance(column, Categorical | Boolean)  # others are refused
-    return _text(graph, column, graph.input(column.name, "STRING", 1), markers, first)
+    return _text(graph, column, graph.input(column.name, "STRING", 1), schema.missing_values, first)
 
 
-def _asked(column: Column, texts: Sequence[str | None]) -> Encoded:
-    """What the column itself makes of these texts; None is a missing value."""
+def _asked(column: Column, texts: Sequence[str | None], markers: Sequence[str] = ()) -> Encoded:
+    """What the column itself makes of these texts; None is a missing value, as the markers are."""
     import pyarrow as pa
 
     from sottovoce.files.schema.arrow import cells_of
 
-    return column.encode(cells_of(pa.array(texts, pa.string()), ()))
+    return column.encode(cells_of(pa.array(texts, pa.string()), markers))
 
 
-def _number(graph: _Graph, column: Numeric, x: str, first: int) -> _Entry:
+def _marked_numbers(schema: Schema) -> list[float]:
+    """The numbers that are declared to mean a missing value."""
+    import pyarrow as pa
+
+    from sottovoce.files.schema.arrow import cells_of
+
+    numbers = cells_of(pa.array(list(schema.missing_values), pa.string()), (), schema.file.decimal).numbers()
+    return sorted({float(x) for x in numbers if not np.isnan(x)})
+
+
+def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) -> _Entry:
     missing, (place_of, value_of, found) = graph.add("IsNaN", x), _asked(column, [None])
-    finite = graph.add("Less", graph.add("Abs", x), graph.constant(np.inf))
+    for marked in _marked_numbers(schema):
+        missing = graph.add("Or", missing, graph.add("Equal", x, graph.constant(marked)))
+    finite = graph.add("Less", graph.add("Abs", x), graph.constant(np.inf))  # NaN is not below infinity
     low, high = column.bounds
     kept = graph.add("Where", missing, graph.constant(low), x)
     kept = graph.add("Max", graph.add("Min", kept, graph.constant(high)), graph.constant(low))
     if column.edges is not None:
-        passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(column.edges)])), "INT64")
-        place = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
-        value = graph.constant(1.0)
+        place, value = _bin(graph, column, column.edges, kept, first)
     else:
         share = graph.add("Div", graph.add("Sub", kept, graph.constant(low)), graph.constant(high - low))
         twice, less = (1.0, 0.0) if column.scale == "unit" else (2.0, 1.0)
         value = graph.add("Sub", graph.add("Mul", share, graph.constant(twice)), graph.constant(less))
-        place = graph.constant(0, np.int64)
-    place = graph.add("Where", missing, graph.constant(first + int(place_of[0]), np.int64), _moved(graph, place, first))
+        place = graph.constant(first, np.int64)
+    place = graph.add("Where", missing, graph.constant(first + int(place_of[0]), np.int64), place)
     value = graph.add("Where", missing, graph.constant(float(value_of[0])), value)
-    valid = graph.add("Or", finite, missing) if found[0] < Finding.DROPPED else finite  # NaN is not below infinity
-    return _Entry(graph.flat(place), value, valid)
+    if found[0] < Finding.DROPPED:
+        return _Entry(graph.flat(place), value, graph.add("Or", finite, missing))
+    return _Entry(graph.flat(place), value, graph.add("And", finite, graph.add("Not", missing)))
 
 
-def _moved(graph: _Graph, place: str, first: int) -> str:
-    """The place among all features."""
-    return graph.add("Add", place, graph.constant(first, np.int64))
+def _bin(graph: _Graph, column: Numeric, edges: Sequence[float], kept: str, first: int) -> tuple[str, str]:
+    """Place and value by the bin of a number within the bounds, from tables: the reference has no feature."""
+    place, value, _ = _asked(column, [repr(float(start)) for start in (column.bounds[0], *edges)])
+    passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(edges)])), "INT64")
+    number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
+    tables = graph.constant(first + place.astype(np.int64), np.int64), graph.constant(value)
+    places, values = (graph.add("Gather", table, number) for table in tables)
+    return places, values
 
 
 def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Sequence[str], first: int) -> _Entry:
-    words = column.words()
+    known = [*dict.fromkeys((*column.words(), *markers))]
     strange = "?"
-    while strange in words:
+    while strange in known:
         strange += "?"
-    # A row of three tables for every declared text, for a missing one, and for all others.
-    place, value, found = _asked(column, [*words, None, strange])
-    codes = dict.fromkeys(markers, len(words)) | {word: code for code, word in enumerate(words)}
-    code = graph.coded(texts, codes, len(words) + 1)
+    # A row of three tables for every text that means something, and one for all others.
+    place, value, found = _asked(column, [*known, strange], markers)
+    code = graph.coded(texts, {text: code for code, text in enumerate(known)}, len(known))
     tables = (first + place.astype(np.int64), np.int64), (value, np.float64), (found < Finding.DROPPED, np.bool_)
     places, values, valid = (graph.add("Gather", graph.constant(*one), code) for one in tables)
     return _Entry(graph.flat(places), values, valid)
