@@ -338,6 +338,47 @@ def test_the_command_refuses_in_one_line(capsys):
         assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "option", [("--rounds", "3"), ("--colluding", "2"), ("--loss", "logistic"), ("--delta", "0.1")]
+)
+def test_all_refuses_what_it_would_not_heed(option, capsys):
+    assert main(["audit", "--all", *option]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("sottovoce: error: Expected settings that all algorithms share")
+    assert option[0] in told
+
+
+def test_all_keeps_what_has_ended(monkeypatch, tmp_path, capsys):
+    """The second is interrupted: the first is told and written by then."""
+    plan = {"one": (subject("ipadmm"), {}), "two": (subject("pvp"), {})}
+
+    def attack(algorithm, **given):
+        if algorithm is plan["two"][0]:
+            raise KeyboardInterrupt
+        return sv.audit(algorithm, runs=given["runs"], seed=given["seed"])
+
+    monkeypatch.setattr("sottovoce.auditing.subjects.everything", lambda _: plan)
+    monkeypatch.setattr(auditing, "audit", attack)
+    assert main(["audit", "--all", "--runs", "200", "--seed", "7", "--out", str(tmp_path / "out")]) != 0
+    assert "one: claimed 1" in capsys.readouterr().err
+    assert list(json.loads((tmp_path / "out" / "audit.json").read_text())) == ["one"]
+
+
+def test_a_folder_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
+    assert main(["audit", "--site-folder", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.startswith(
+        "sottovoce: error: Expected a folder with federation.toml, got site_folder="
+    )
+
+
+def test_words_name_the_seed_and_count_sites_right():
+    found = sv.audit(subject("masked", {"colluding": 1}), runs=SHORT, seed=77)
+    assert "Seed: 77." in found.prose()
+    assert "by 1 colluding site tells" in found.prose()
+    assert "2 colluding sites" in replace(found, colluding=2).prose()
+    assert "no seed" in replace(found, seed=None).prose()
+
+
 def test_a_refuted_claim_ends_with_1(monkeypatch, capsys):
     right = Oracle.sensitivity
     monkeypatch.setattr(Oracle, "sensitivity", lambda self, batch=None: right(self, batch) / 3)
