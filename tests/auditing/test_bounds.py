@@ -106,11 +106,19 @@ def test_the_normal_bound_holds_its_confidence():
 
 @pytest.mark.parametrize(("factor", "little"), [(1.0, False), (1.1, False), (0.9, True), (2 / 3, True)])
 def test_the_size_of_noise_is_told_from_messages_alone(factor, little):
-    rng, mu, moved = np.random.default_rng(2), 0.1, 3.0
-    first, second = (rng.normal(mean, factor * moved / mu, size=5000) for mean in (0.0, moved))
-    found = bounds.noise_size(first, second, moved, mu)
+    rng, mu, n = np.random.default_rng(2), 0.1, 10_000
+    moved = rng.uniform(1, 3, size=(2, n))  # in another direction, and by another length, in every run
+    noise = rng.normal(size=(2, n)) * factor * np.linalg.norm(moved, axis=0) / mu
+    found = bounds.noise_size(4, noise, moved, mu)
+    assert found.round == 4
     assert found.size == pytest.approx(factor, rel=0.05)
     assert (found.p < 1e-6) == little
+
+
+def test_a_round_that_costs_nothing_may_move_nothing():
+    noise = np.random.default_rng(2).normal(size=(1, 300))
+    assert bounds.noise_size(1, noise, np.ones((1, 300)), 0.0).p < 1e-9
+    assert bounds.noise_size(1, noise, np.full((1, 300), 1e-15), 0.0).p == 1
 
 
 def test_the_weights_are_fishers():
@@ -138,3 +146,22 @@ def test_the_claimed_curve_is_never_below_what_the_claim_allows():
     assert np.all(curve >= stats.norm.cdf(stats.norm.ppf(grid) + mu) - 1e-9)
     gaussian = bounds.claimed_curve(claim_of(GAUSSIAN), grid)
     np.testing.assert_allclose(gaussian, stats.norm.cdf(stats.norm.ppf(grid) + math.sqrt(30) / 20), rtol=1e-9)
+
+
+def test_a_chance_below_what_any_noise_leaves_shows_nothing():
+    """What a Jacobian costs no noise lowers, so the total variation of such a claim has a floor."""
+    event = Repeated(GaussianObjective(9.0, 0.01), 5)
+    claim = claim_of(event)
+    floor = delta(bounds.less_noise(event, 1e9), 0.0)
+    assert floor > 0.01
+    assert claim.epsilon_at(0.5 + 0.4 * floor) == 0
+    assert 0 < claim.epsilon_at(0.5 + 0.55 * floor) < claim.epsilon
+
+
+def test_signs_of_a_right_mechanism_are_told_apart_better_than_the_normal_law_allows():
+    """Why it raises no alarm: by counting, the same runs stay within the claim."""
+    rng, mu, n = np.random.default_rng(0), 3.0, 10_000
+    claim = claim_of(Gaussian(1 / mu))
+    first, second = (np.sign(rng.normal(mean, 1, n)) for mean in (-mu / 2, mu / 2))
+    assert bounds.by_normal_law(Distance.of(first, second), claim, 1 - 1e-6) > claim.epsilon
+    assert bounds.counted(Counts.of(first, second, 0.0), claim, 1 - 1e-6) < claim.epsilon

@@ -18,10 +18,11 @@ from sottovoce.auditing import wire
 from sottovoce.cli import main
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError
 from sottovoce.federation.agreement import signing
+from sottovoce.federation.site import masks
 from sottovoce.noise import secure
 
 COMMON = {"rounds": 3, "epsilon": 1.5, "delta": 1e-5, "diameter": 10.0, "lam": 0.01, "local_steps": 1}
-ALGORITHMS = every.algorithms(COMMON | {"largest_degree": 2}, every.may_run_at_sites, ("fair",))
+ALGORITHMS = every.algorithms(COMMON | {"largest_degree": 2}, every.has_own_noise_at_sites, ("fair",))
 D = 60
 
 
@@ -48,13 +49,50 @@ def test_real_sites_send_exactly_the_noise_that_they_claim(name):
         sent = {
             site: wire.sent_messages(federation.agreement, site, path) for site, path in parts(federation)[2].items()
         }
-        z = wire._noise_of(federation.agreement, "paris", federation.sites(["paris"]), sent)
+        z = wire.noise_of(federation.agreement, parts(federation)[1], sent)["paris"]
     assert found.numbers == 3 * 3 * D
     assert not found.alarm
     assert stats.kstest(z, "norm").pvalue > 1e-6
     assert found.size == pytest.approx(1, abs=6 / np.sqrt(2 * found.numbers))
     assert found.claimed == pytest.approx(1.5)
     assert 0.8 * found.claimed < found.lower < 1.2 * found.claimed
+
+
+def masked(epsilon=1.5):
+    """Three sites of which one may collude, and as many sums as a journal keeps."""
+    return sv.MaskedNewton(rounds=3, epsilon=epsilon, delta=1e-5, colluding=1, least_sites=3, total_rows=75, lam=0.01)
+
+
+def test_masked_sums_of_real_sites_hold_exactly_the_noise_that_they_claim():
+    with ended(masked(), sv.graphs.complete(3)) as federation:
+        agreed, rows, journals = parts(federation)
+        found = wire.audit_wire(agreed, rows, journals)
+        z = wire.noise_of(agreed, rows, {name: wire.sent_messages(agreed, name, journals[name]) for name in rows})
+    assert found.numbers == D * (D + 1) // 2 + 2 * D
+    assert not found.alarm
+    assert stats.kstest(z["all"], "norm").pvalue > 1e-6
+    assert found.size == pytest.approx(1, abs=6 / np.sqrt(2 * found.numbers))
+    assert found.claimed == 1.5
+    assert 0.8 * found.claimed < found.lower < 1.2 * found.claimed
+
+
+def test_a_share_that_one_real_site_leaves_out_is_found_out(monkeypatch):
+    """Of three shares in a sum two are left: sqrt(2/3) of the noise, which no message alone would show."""
+    right = masks.Masks.words
+
+    def without(self, context, value, scale, past):
+        if self.site == "oslo":
+            with monkeypatch.context() as quiet:
+                quiet.setattr(masks, "discrete_gaussian", lambda *_: np.zeros(context.numbers, dtype=np.int64))
+                return right(self, context, value, scale, past)
+        return right(self, context, value, scale, past)
+
+    monkeypatch.setattr(masks.Masks, "words", without)
+    with ended(masked(), sv.graphs.complete(3)) as federation:
+        found = wire.audit_wire(*parts(federation))
+    assert found.size == pytest.approx(np.sqrt(2 / 3), rel=0.1)
+    assert found.alarm
+    assert found.lower > found.claimed
 
 
 def test_two_thirds_of_it_are_found_out(monkeypatch):

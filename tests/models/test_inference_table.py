@@ -171,3 +171,10 @@ def test_an_estimator_sums_up(recwarn):
             x, rng.integers(3, size=len(x))
         )
     assert sv.MaskedNewton().inference is False
+
+
+def test_a_table_of_nothing_is_not_drawn():
+    text = Inference("logistic", 100, (Line("age"), Line("intercept")), {}).text()
+    assert "Nothing is identified at this budget" in text
+    assert "std err" not in text
+    assert "age, intercept" in text

@@ -5,5 +5,7 @@ worlds     two worlds that differ in one row, run many times by the engine
 pairs      the two rows that can be told apart best
 scores     the optimal weights of all that is seen
 bounds     from scores to a lower bound on epsilon
+replay     the noise of every round, solved for
+wire       the same of real sites' messages
 audit      all of it, in one call
 """

@@ -3,16 +3,18 @@
     1. two rows that can be told apart best are searched for (`pairs`)
     2. weights of all that the observer sees, and a threshold, are learnt from runs of its own (`scores`)
     3. fresh runs in both worlds are judged, and bounded from below (`bounds`)
+    4. their messages are solved for the noise in them, round by round (`replay`)
 
-A lower bound above the claim shows a fault: in the noise, in a sensitivity, in the accounting. One below it shows that
-this attack found none, and no more.
+A lower bound above the claim by more than chance shows a fault: in the noise, in a sensitivity, in the accounting. So
+does noise that is too small by more than chance, and a statement of more than was asked for. Else this attack found
+none, and no more.
 """
 
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -28,23 +30,30 @@ from sottovoce.auditing.bounds import (
     by_normal_law,
     counted,
     counted_for_any,
-    noise_size,
 )
 from sottovoce.auditing.pairs import Pair, looked_at, worst_pair
-from sottovoce.auditing.scores import Score, covariance, learn, optimal
+from sottovoce.auditing.replay import noise_by_round
+from sottovoce.auditing.scores import Score, learn
 from sottovoce.auditing.subjects import expect_claim, usual_rows, usual_sites
 from sottovoce.auditing.views import View, check_view, usual_view
 from sottovoce.auditing.worlds import NoiseMaker, Worlds, place
 from sottovoce.errors import expect
-from sottovoce.privacy.accounting.accountant import plain_mu
-from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.privacy.observers import Observer
 from sottovoce.problem.graphs import Graph, complete
 from sottovoce.simulation.engine import DeviceName, Precision
 
 Progress: TypeAlias = Callable[[int, int], None]
-ALARM = 1e-6  # how rarely a right claim may be called wrong
+ALARM = 1e-6  # how rarely an audit may call a right claim wrong, all of its tests together
+ROUNDING = 1e-9  # of an epsilon, by which a statement may be above what was asked for
 FEWEST = 200  # runs of each world
 _ROW_WORK = 24  # runs that a row takes in the search
+
+
+class Stated(NamedTuple):
+    """What an algorithm says of the noise that it adds, and what was asked of it, both against the agreed observer."""
+
+    epsilon: float
+    asked: float
 
 
 @final
@@ -53,21 +62,24 @@ class Audit:
     """What an attack has shown of a claim.
 
     `lower` and `lower_any` assume nothing of the scores; `lower_gaussian` assumes what `assumption` says, and is None
-    for a pure claim. `alarm`: the claim is wrong, or something happened that happens once in a million audits.
+    for a pure claim. `noise` assumes that noise is normal and fresh. `alarm`: the claim is wrong, or something happened
+    that happens once in a million audits. It rests on `lower`, on `noise` and on `stated`, not on `lower_gaussian`.
     """
 
     algorithm: Algorithm[Any]
     view: View
     colluding: int | None
     pair: Pair
-    claim: Claim
+    stated: Stated
+    claim: Claim  # what was asked for, which is what is attacked
     confidence: float
     lower: float
     lower_gaussian: float | None
     lower_any: float
     distance: float  # of the scores, in standard deviations
     counts: Counts
-    noise: NoiseSize | None  # None where a round's price is not that of Gaussian noise
+    noise: NoiseSize | None  # of the round where it looks smallest; None where it cannot be solved for
+    tests: int  # that could raise the alarm: one by counting, and one of every round's noise
     alarm: bool
     runs: int
     seed: int | None
@@ -96,6 +108,7 @@ class Audit:
             "view": self.view,
             "colluding": self.colluding,
             "claimed": self.claim.epsilon,
+            "stated": self.stated.epsilon,
             "delta": self.claim.delta,
             "lower": self.lower,
             "lower_gaussian": self.lower_gaussian,
@@ -105,7 +118,8 @@ class Audit:
             "confidence": self.confidence,
             "assumption": self.assumption,
             "alarm": self.alarm,
-            "mu": {"claimed": self.claim.mu, "shown": self.distance},
+            "tests": self.tests,
+            "mu": {"claimed": self.claim.mu, "estimated": self.distance},
             "rates": {"false_positives": self.counts.first / n, "true_positives": self.counts.second / n},
             "noise": None if self.noise is None else self.noise._asdict(),
             "rows": {
@@ -124,7 +138,7 @@ class Audit:
         who = {
             "messages": "who sees every message of every site",
             "average": "who sees the mean of the sites' messages in every round",
-            "sums": f"who sees every opened sum and is told all by {self.colluding} colluding sites",
+            "sums": f"who sees every opened sum and is told all by {_sites(self.colluding)}",
             "model": "who sees the final model only",
         }[self.view]
         claim, percent = self.claim, f"{100 * self.confidence:g} %"
@@ -135,8 +149,18 @@ class Audit:
         )
         if self.lower_gaussian is not None:
             found += f", and at least {self.lower_gaussian:.3g} if {self.assumption}"
+        if self.noise is not None:
+            found += (
+                f". In round {self.noise.round}, where it looks smallest, there is {self.noise.size:.3f} times the "
+                f"noise that these rows need, p = {self.noise.p:.2g} if noise is normal"
+            )
+        if self.stated.epsilon > self.stated.asked * (1 + ROUNDING):
+            found += (
+                f". Its own noise costs epsilon = {self.stated.epsilon:.4g}, and {self.stated.asked:.4g} was asked for"
+            )
         end = "THE CLAIM IS REFUTED." if self.alarm else "The claim is not refuted: this attack found no fault."
-        return f"{found}. {end}"
+        seed = "The operating system's noise has no seed." if self.seed is None else f"Seed: {self.seed}."
+        return f"{found}. {end} {seed}"
 
 
 def audit(
@@ -202,31 +226,33 @@ def audit(
     # Noise that is not the simulator's own may have another covariance: a fault in it is what weights must make use of.
     theirs = [pair.worlds.seen(row, runs, s) for row, s in zip(pair.rows, more, strict=True)] if own else learnt
     score = learn(*learnt, *theirs)
-    judged = [pair.worlds.seen(row, runs, s, told=work.add) for row, s in zip(pair.rows, for_worlds, strict=True)]
+    opened: list[list[Floats]] = [[], []]
+    judged = [
+        pair.worlds.seen(row, runs, s, told=work.add, opened=sums)
+        for row, s, sums in zip(pair.rows, for_worlds, opened, strict=True)
+    ]
+    sums = [np.concatenate(blocks) for blocks in opened if blocks]
+    noise_found = noise_by_round(pair, judged, sums, known)
     return _judge(
-        pair, score, learnt, judged, known, confidence, None if system_noise else chosen, perf_counter() - started
+        pair, score, judged, noise_found, known, confidence, None if system_noise else chosen, perf_counter() - started
     )
 
 
 def _judge(
-    pair: Pair, score: Score, learnt: list[Floats], judged: list[Floats], colluding: int | None, confidence: float,
+    pair: Pair, score: Score, judged: list[Floats], noise: list[NoiseSize], colluding: int | None, confidence: float,
     seed: int | None, seconds: float,
 ) -> Audit:  # fmt: skip
     first, second = (score.of(seen) for seen in judged)
-    claim, counts, distance = (
-        _claim(pair, colluding),
-        Counts.of(first, second, score.threshold),
-        Distance.of(first, second),
-    )
-    sure = 1 - ALARM / 2
-    normal = by_normal_law(distance, claim, sure)
-    alarm = counted(counts, claim, sure) > claim.epsilon or (normal is not None and normal > claim.epsilon)
-    noise = _first_noise(pair, learnt, judged, colluding)
+    (stated, claim), counts = _claim(pair, colluding), Counts.of(first, second, score.threshold)
+    distance, each = Distance.of(first, second), ALARM / (1 + len(noise))
+    least = min(noise, key=lambda one: (one.p, one.size), default=None)
+    short = counted(counts, claim, 1 - each) > claim.epsilon
     return Audit(
         algorithm=pair.worlds.algorithm,
         view=pair.worlds.view,
         colluding=colluding,
         pair=pair,
+        stated=stated,
         claim=claim,
         confidence=confidence,
         lower=counted(counts, claim, confidence),
@@ -234,8 +260,9 @@ def _judge(
         lower_any=counted_for_any(counts, claim.delta, confidence),
         distance=distance.mu,
         counts=counts,
-        noise=noise,
-        alarm=alarm or (noise is not None and noise.p < ALARM / 2),
+        noise=least,
+        tests=1 + len(noise),
+        alarm=short or (least is not None and least.p < each) or stated.epsilon > stated.asked * (1 + ROUNDING),
         runs=counts.runs,
         seed=seed,
         seconds=seconds,
@@ -255,39 +282,24 @@ def _colluders(algorithm: Algorithm[Any], n: int, colluding: int | None) -> int 
     return k
 
 
-def _claim(pair: Pair, colluding: int | None) -> Claim:
-    """What the algorithm says of itself, against this observer."""
+def _claim(pair: Pair, colluding: int | None) -> tuple[Stated, Claim]:
+    """What the algorithm says of itself, and what was asked of it against this observer.
+
+    What it says follows from the noise that it adds, and would rise with noise that is missing. So what was asked for
+    is attacked. Against other observers than those whom it was asked about nothing was asked but what follows from it.
+    """
     algorithm, problem = pair.worlds.algorithm, pair.worlds.problem(pair.rows[0])
     site = algorithm.oracle(problem.sites, problem.graph)
-    stated = algorithm.statement(site)
-    if colluding is None:
-        return Claim(stated.event, stated.epsilon, stated.delta)
-    (line,) = (line for line in stated.observers if line.colluding == colluding)
-    return Claim(algorithm.event(algorithm.rounds, site, Observer(colluding)), line.epsilon, stated.delta)
+    made = algorithm.statement(site)
+    stated = Stated(made.epsilon, made.target_epsilon)
+    if colluding is None or not isinstance(algorithm, MaskedNewton) or colluding == algorithm.colluders(site.n):
+        return stated, Claim(made.event, made.target_epsilon, made.delta)
+    (line,) = (line for line in made.observers if line.colluding == colluding)
+    return stated, Claim(algorithm.event(algorithm.opened, site, Observer(colluding)), line.epsilon, made.delta)
 
 
-def _first_noise(pair: Pair, learnt: list[Floats], judged: list[Floats], colluding: int | None) -> NoiseSize | None:
-    """The chi-squared test of the first round's noise, along the direction in which the two rows differ most.
-
-    The first round starts from public numbers, so nothing but its own noise is in it. That holds of masked sums' second
-    exchange, too, the first of gradients: it asks at zero.
-    """
-    worlds, problem = pair.worlds, pair.worlds.problem(pair.rows[0])
-    algorithm, observer = worlds.algorithm, RELAY if colluding is None else Observer(colluding)
-    site = algorithm.oracle(problem.sites, problem.graph)
-    if worlds.view == "model":
-        return None
-    k, start, width = 1, 0, site.d * (worlds.graph.n if worlds.view == "messages" else 1)
-    if isinstance(algorithm, MaskedNewton):
-        k, start, width = 2, algorithm.numbers(1, worlds.features), algorithm.numbers(2, worlds.features)
-    mu = plain_mu(algorithm.cost(k, site, observer))
-    if mu is None:
-        return None
-    early = [seen[:, start : start + width] for seen in learnt]
-    moved = (early[1] - early[0]).mean(axis=0)
-    weights = optimal(moved, covariance(*early))[0]
-    first, second = (seen[:, start : start + width] @ weights for seen in judged)
-    return noise_size(first, second, float(moved @ weights), mu)
+def _sites(colluding: int | None) -> str:
+    return f"{colluding} colluding site{'' if colluding == 1 else 's'}"
 
 
 class _Work:

@@ -17,7 +17,9 @@ two worlds: nothing is assumed of the kind of claim either, and little can be sh
 
 **By the normal law** (`by_normal_law`). If scores are normal with one variance, mu is the distance of their means in
 standard deviations, and its estimate has the variance 2/n + mu^2/(4 n) (Hedges and Olkin 1985). Sharper, and only as
-good as that assumption.
+good as that assumption: signs of normal numbers, say, lie farther apart than the numbers. So it raises no alarm.
+
+**By the size of the noise** (`noise_size`). A chi-squared test, which assumes that noise is normal.
 """
 
 from collections.abc import Callable
@@ -43,22 +45,24 @@ from sottovoce.privacy import (
     epsilon_of_mu,
 )
 from sottovoce.privacy.accounting.accountant import plain_mu
+from sottovoce.privacy.accounting.gaussian import mu_for
 
-LEAST_NOISE = 1e-3  # of what is claimed; a bound on epsilon goes no further
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e4  # times what is claimed; a bound on epsilon goes no further
+_ROUNDING = 1e-9  # times the noise: what moves a message by less may be rounding
 ASSUMPTION = "scores are normal, with the same variance in both worlds"
 
 
 class Claim(NamedTuple):
     """What was promised against the observer."""
 
-    event: Event
+    event: Event  # of which kind it is; what it costs may be less than epsilon
     epsilon: float
     delta: float  # 0 where the claim is pure
 
     @property
     def mu(self) -> float | None:
         """Of Gaussian differential privacy, where that is what is claimed."""
-        return plain_mu(self.event) if self.delta > 0 else None
+        return mu_for(self.epsilon, self.delta) if self.delta > 0 and plain_mu(self.event) is not None else None
 
     def epsilon_at(self, chance: float) -> float:
         """The least epsilon of a claim of this kind under which a guess may be right with this chance."""
@@ -68,16 +72,23 @@ class Claim(NamedTuple):
             return log(chance / (1 - chance)) if chance < 1 else inf
         if self.mu is not None:
             return epsilon_of_mu(2 * float(ndtri(chance)), self.delta) if chance < 1 else inf
-        return epsilon(less_noise(self.event, self._noise_at(chance)), self.delta)
+        noise = self._noise_at(chance)
+        return 0.0 if noise is None else epsilon(less_noise(self.event, noise), self.delta)
 
-    def _noise_at(self, chance: float) -> float:
-        """The part of the claimed noise that allows for this chance."""
+    def _noise_at(self, chance: float) -> float | None:
+        """How many times the claimed noise allows for no more than this chance; None where no noise is known to.
+
+        An accountant's total variation may have a floor: objective perturbation pays for its Jacobian whatever the
+        noise. A chance below it says nothing against any claim of that kind.
+        """
 
         def excess(log_noise: float) -> float:
             return delta(less_noise(self.event, exp(log_noise)), 0.0) - (2 * chance - 1)
 
         low, high = log(LEAST_NOISE), log(8.0)
         while excess(high) > 0:
+            if high >= log(MOST_NOISE):
+                return None
             high += log(8.0)
         if excess(low) < 0:
             return LEAST_NOISE
@@ -164,23 +175,30 @@ def by_normal_law(distance: Distance, claim: Claim, confidence: float) -> float 
 
 
 class NoiseSize(NamedTuple):
-    """The noise of the first round's messages, held against what the claim needs for rows that were there."""
+    """The noise of one round's messages, held against what the claim needs for rows that were there."""
 
+    round: int
     size: float  # standard deviation, over that; at least 1 if the claim holds, up to chance
-    p: float  # how likely so little noise is, if the claim holds
+    p: float  # how likely so little noise is, if the claim holds and noise is normal
 
 
-def noise_size(first: Floats, second: Floats, moved: float, mu: float) -> NoiseSize:
-    """A chi-squared test of a projection of messages (runs,) in two worlds, whose means are `moved` apart.
+def noise_size(k: int, noise: Floats, moved: Floats, mu: float) -> NoiseSize:
+    """A chi-squared test of the noise in messages of round k, along the direction in which two rows move them.
 
-    A round that costs `mu` may move a message by mu standard deviations at most. So its standard deviation is at least
-    moved / mu, whatever the algorithm says of its own sensitivity.
+    Args:
+        k: the round.
+        noise: what noise has added to the messages, (numbers, runs).
+        moved: by how much the other row would have moved them, given all that was said before: (numbers, runs).
+        mu: what the round costs. It may move a message by mu standard deviations at most, so the noise along that
+            direction has a standard deviation of at least |moved| / mu.
     """
-    least, n = abs(moved) / mu, len(first) + len(second) - 2
-    squares = float(np.sum((first - first.mean()) ** 2) + np.sum((second - second.mean()) ** 2))
-    if least == 0:
-        return NoiseSize(inf, 1.0)
-    return NoiseSize(sqrt(squares / n) / least, float(chdtr(n, squares / least**2)))
+    squared = np.sum(moved**2, axis=0)
+    there = squared > _ROUNDING**2 * np.mean(noise**2)
+    if not there.any():
+        return NoiseSize(k, inf, 1.0)
+    along = mu * np.sum(noise * moved, axis=0)[there] / squared[there]
+    squares, n = float(along @ along), int(there.sum())
+    return NoiseSize(k, sqrt(squares / n), float(chdtr(n, squares)))
 
 
 def claimed_curve(claim: Claim, grid: Floats) -> Floats:

@@ -64,6 +64,7 @@ class Watched(Algorithm[Any]):
     colluding: int = 0
     to_host: Callable[[Array], Array]
     seen: list[Floats] = field(default_factory=list)  # one (runs, numbers) a round
+    opened: list[Floats] = field(default_factory=list)  # of masked sums, the same with what colluding sites know
 
     @classmethod
     def over(cls, inner: Algorithm[Any], view: View, colluding: int, to_host: Callable[[Array], Array]) -> "Watched":
@@ -74,17 +75,22 @@ class Watched(Algorithm[Any]):
         """All that was seen: (runs, numbers)."""
         return np.concatenate(self.seen, axis=1)
 
+    def sums(self) -> Floats:
+        """Of masked sums, all that were opened: (runs, numbers)."""
+        return np.concatenate(self.opened, axis=1)
+
     def release(self, k: int, state: Any, site: Oracle, noise: Noise) -> tuple[Array, Any]:
         """The algorithm's own, and a note of it."""
         if self.view == "sums":
             message, left = self._masked(k, state, site, noise)
-            self._note(left)
+            self.seen.append(self._noted(left))
+            self.opened.append(self._noted(message))
             return message, state
         message, after = self.inner.release(k, state, site, noise)
         if self.view == "messages":
-            self._note(message)
+            self.seen.append(self._noted(message))
         elif self.view == "average":
-            self._note(message.mean(axis=0, keepdims=True))
+            self.seen.append(self._noted(message.mean(axis=0, keepdims=True)))
         return message, after
 
     def outputs(self, k: int, state: Any) -> Outputs:
@@ -92,13 +98,13 @@ class Watched(Algorithm[Any]):
         found = self.inner.outputs(k, state)
         if self.view == "model" and k == self.rounds:
             self.seen.clear()  # asked for by the history first, and then for the result
-            self._note(found.last.mean(axis=0, keepdims=True))
+            self.seen.append(self._noted(found.last.mean(axis=0, keepdims=True)))
         return found
 
-    def _note(self, message: Array) -> None:
+    def _noted(self, message: Array) -> Floats:
         """(nodes, d, runs), as (runs, nodes d)."""
         here = np.asarray(self.to_host(message), dtype=np.float64)
-        self.seen.append(np.ascontiguousarray(here.reshape(-1, here.shape[2]).T))
+        return np.ascontiguousarray(here.reshape(-1, here.shape[2]).T)
 
     def _masked(self, k: int, state: Any, site: Oracle, noise: Noise) -> tuple[Array, Array]:
         """The opened sum, and what is left of it for those who know the messages of the last `colluding` sites.
@@ -108,7 +114,7 @@ class Watched(Algorithm[Any]):
         """
         assert isinstance(self.inner, MaskedNewton)
         one = replace(self.inner, total_rows=int(site.sites.counts.sum()))
-        parts = [one.release(k, state, alone, OfNode(noise, i))[0] for i, alone in enumerate(_one_by_one(site))]
+        parts = [one.release(k, state, alone, OfNode(noise, i))[0] for i, alone in enumerate(one_by_one(site))]
         opened: Array = np.sum(parts, axis=0)
         left: Array = np.sum(parts[: site.n - self.colluding], axis=0)
         return opened, left
@@ -155,7 +161,7 @@ class OfNode(Noise):
         raise UnsupportedError("Expected all rows, got a batch: masked sums draw none. Leave batch_size out.")
 
 
-def _one_by_one(site: Oracle) -> list[Oracle]:
+def one_by_one(site: Oracle) -> list[Oracle]:
     """Every node as a site of its own."""
     rows, labels, offsets = site.sites.rows, site.sites.labels, site.sites.rows.offsets
     alone = []

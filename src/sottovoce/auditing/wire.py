@@ -1,12 +1,12 @@
 """The noise of real sites, read off the messages that they have sent, in a test federation whose rows are known.
 
-One step a round, on all rows: then a message is a known function of what was sent before, of the rows, and of one
-normal vector, in which it is linear. So the vector can be solved for, message by message:
+    noise of a site's own   one step a round, on all rows: every message is solved for its normals (`replay`)
+    masked sums             what all sites have said adds up to the exact sum over known rows and to the noise of the
+                            sum. How sites share it cannot be seen: single messages are masked
 
-    z = (message - message without noise) / (message with z = 1 - message without noise)
-
-If the site adds the noise that it must, all of these are standard normal, and their sum of squares is chi-squared. A
-part of the noise that is missing shows as a part of the claim: epsilon at as much noise as there can be at most.
+If there is the noise that there must be, all of these numbers are standard normal, and their sum of squares is
+chi-squared. A part of the noise that is missing shows as a part of the claim: epsilon at as much noise as there can be
+at most.
 
 A journal keeps its last few messages, so the federation has at most as many rounds.
 """
@@ -21,28 +21,32 @@ from urllib.parse import quote
 import numpy as np
 from scipy.special import chdtr, chdtri
 
-from sottovoce.arrays import Array, Floats
+from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.arrays import Floats, Ints
+from sottovoce.auditing.audit import ALARM, ROUNDING
 from sottovoce.auditing.bounds import less_noise
+from sottovoce.auditing.replay import one_step_a_round, replayed
 from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.site.journal import KEPT
-from sottovoce.federation.site.letters import read_words, words_size
+from sottovoce.federation.site.letters import read_sum, read_words
+from sottovoce.federation.site.mail import payload_size, spoken
+from sottovoce.federation.site.masks import Turn, from_steps
 from sottovoce.federation.site.runner import FromNeighbours
-from sottovoce.federation.transport.wire import Envelope, Slot, unseal
-from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
-from sottovoce.oracle.plain import Oracle
+from sottovoce.federation.site.summing import Summing
+from sottovoce.federation.transport.wire import DIGEST_BYTES, Envelope, Slot, unseal
 from sottovoce.privacy import epsilon
 from sottovoce.problem.sites import Sites
 
 ASSUMPTION = "noise is normal, and sensitivities are what they are said to be"
-ALARM = 1e-6  # how rarely right noise may be called too little
 
 
 @final
 class WireAudit(NamedTuple):
     """What messages show of the noise in them."""
 
-    claimed: float
+    claimed: float  # what was asked for
+    stated: float  # what the noise that was agreed on costs
     delta: float
     lower: float  # epsilon at the most noise that there can be, with this confidence
     size: float  # the noise's standard deviation, over what is claimed
@@ -59,6 +63,8 @@ class WireAudit(NamedTuple):
     def prose(self) -> str:
         """The same in words."""
         end = "THERE IS TOO LITTLE NOISE." if self.alarm else "That is no less than claimed, up to chance."
+        if self.stated > self.claimed * (1 + ROUNDING):
+            end = f"The noise that was agreed on costs epsilon = {self.stated:.4g}. {end}"
         return (
             f"Claimed: epsilon = {self.claimed:.4g} at delta = {self.delta:g}. The messages of {len(self.sites)} sites "
             f"hold {self.size:.4f} times the noise that this needs, read off {self.numbers} numbers: epsilon is at "
@@ -82,7 +88,7 @@ def audit_wire(
     for what, given in (("rows", rows), ("journals", journals)):
         expect(set(given) == set(names), f"{what} of every site: {', '.join(names)}", **{what: sorted(given)})
     sent = {name: sent_messages(agreement, name, journals[name]) for name in names}
-    z = np.concatenate([_noise_of(agreement, name, rows[name], sent) for name in names])
+    z = np.concatenate([*noise_of(agreement, rows, sent).values()])
     squares, count = float(z @ z), len(z)
     size = sqrt(squares / count)
     most = sqrt(squares / float(chdtri(count, confidence)))  # chdtri: the quantile, by the tail above it
@@ -91,13 +97,14 @@ def audit_wire(
     stated = algorithm.statement(site)
     p = float(chdtr(count, squares))
     return WireAudit(
-        claimed=stated.epsilon,
+        claimed=stated.target_epsilon,
+        stated=stated.epsilon,
         delta=stated.delta,
         lower=epsilon(less_noise(stated.event, most), stated.delta),
         size=size,
         numbers=count,
         p=p,
-        alarm=p < ALARM,
+        alarm=p < ALARM or stated.epsilon > stated.target_epsilon * (1 + ROUNDING),
         confidence=confidence,
         sites=names,
     )
@@ -106,7 +113,7 @@ def audit_wire(
 def check_auditable(agreement: Agreement) -> None:
     """Refuse what a message cannot be solved for, before a file is opened."""
     a = agreement.algorithm
-    if getattr(a, "local_steps", 1) != 1 or getattr(a, "batch_size", None) is not None or a.draws_per_round != 1:
+    if not (isinstance(a, MaskedNewton) or one_step_a_round(a)):
         raise UnsupportedError(
             f"Expected one noisy step a round on all rows, got {type(a).__name__}(local_steps="
             f"{getattr(a, 'local_steps', 1)}, batch_size={getattr(a, 'batch_size', None)}): the noise in a message "
@@ -117,8 +124,8 @@ def check_auditable(agreement: Agreement) -> None:
     )
 
 
-def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[Floats]:
-    """The vectors that a site has sent, round by round. Every signature is checked."""
+def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[bytes]:
+    """What a site has sent, round by round: payloads. Every signature is checked."""
     found: dict[int, bytes] = {}
     try:
         connection = sqlite3.connect(f"file:{quote(str(journal))}?mode=ro", uri=True)
@@ -130,32 +137,58 @@ def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[Floats
         raise InputError(f"Expected a site's journal, got {str(journal)!r}: {error}. Name its folder.") from error
     rounds = range(1, agreement.algorithm.rounds + 1)
     expect(set(rounds) <= set(found), f"messages of rounds 1 to {rounds[-1]} in {journal}", rounds=sorted(found))
-    return [_vector(agreement, name, k, found[k]) for k in rounds]
+    return [_payload(agreement, name, k, found[k]) for k in rounds]
 
 
-def _vector(agreement: Agreement, name: str, k: int, message: bytes) -> Floats:
-    size = words_size(len(agreement.sites), agreement.model_size)
-    place = Envelope(agreement.run, agreement.digest(), Slot(k, name), size)
-    payload = unseal(message, place, agreement.member(name).public_key)
-    return read_words(payload, k, len(agreement.sites), agreement.reach).vector
+def _payload(agreement: Agreement, name: str, k: int, message: bytes) -> bytes:
+    slot = Slot(k, name, spoken(agreement))
+    place = Envelope(agreement.run, agreement.digest(), slot, payload_size(agreement, k))
+    return unseal(message, place, agreement.member(name).public_key)
 
 
-def _noise_of(agreement: Agreement, name: str, rows: Sites, sent: Mapping[str, Sequence[Floats]]) -> Floats:
-    """All normals that a site has drawn, solved for: (rounds d,)."""
-    a, site = agreement.algorithm, agreement.oracle_for(name, rows)
-    state, found = a.start(site, 1), []
-    for k, own in enumerate(sent[name], start=1):
-        message = own.reshape(1, -1, 1)
-        without, unit = (a.release(k, state, site, _given(site, value))[0] for value in (0.0, 1.0))
-        z = (message - without) / (unit - without)
-        found.append(z.ravel())
-        _, state = a.release(k, state, site, _given(site, z))
-        heard = np.sum([sent[other][k - 1] for other in agreement.neighbours(name)], axis=0)
-        state = a.absorb(k, state, site, FromNeighbours(heard.reshape(1, -1, 1)))
+def noise_of(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str, Sequence[bytes]]) -> dict[str, Floats]:
+    """All standard normals that are in what was sent: of every site or, of masked sums, of all sites together."""
+    if isinstance(agreement.algorithm, MaskedNewton):
+        return {"all": _noise_of_sums(agreement, rows, sent)}
+    n, reach = len(agreement.sites), agreement.reach
+    said = {
+        name: [read_words(payload, k, n, reach).vector for k, payload in enumerate(payloads, start=1)]
+        for name, payloads in sent.items()
+    }
+    return {name: _noise_of_site(agreement, name, rows[name], said) for name in agreement.names}
+
+
+def _noise_of_site(agreement: Agreement, name: str, rows: Sites, said: Mapping[str, Sequence[Floats]]) -> Floats:
+    """(rounds d,)"""
+
+    def heard(k: int) -> FromNeighbours:
+        total = np.sum([said[other][k - 1] for other in agreement.neighbours(name)], axis=0)
+        return FromNeighbours(total.reshape(1, -1, 1))
+
+    site, own = agreement.oracle_for(name, rows), [vector.reshape(1, -1, 1) for vector in said[name]]
+    z = [one.z.ravel() for one in replayed(agreement.algorithm, site, own, heard)]
+    expect(len(z) == len(own), "messages that no radius cuts off: agree on a larger one", site=name, solved=len(z))
+    return np.concatenate(z)
+
+
+def _noise_of_sums(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str, Sequence[bytes]]) -> Floats:
+    """(numbers of all sums,): what was opened, less the exact sum, over the standard deviation that was agreed on."""
+    names, n = agreement.names, len(agreement.sites)
+    sites = {name: agreement.oracle_for(name, rows[name]) for name in names}
+    public = sites[names[0]]
+    summing = Summing(agreement, public)
+    a = summing.algorithm
+    state, found, unknown = a.start(public, 1), [], bytes(DIGEST_BYTES)
+    for k in range(1, a.opened + 1):
+        read = {name: read_sum(sent[name][k - 1], k, n) for name in names}
+        attempts = max(one.heading.attempt for one in read.values())
+        expect(attempts == 0, "sums that were made once: nobody was lost", release=k, attempts=attempts)
+        words = {name: one.words for name, one in read.items()}
+        context = summing.context(Turn(k, 0), state, names, unknown, unknown)  # its digests play no part in a sum
+        steps: Ints = np.stack([*words.values()]).sum(axis=0, dtype=np.uint64).view(np.int64)
+        opened = from_steps(steps, context.grid)
+        exact = np.sum([a.exact(k, state, site) for site in sites.values()], axis=0)[0, :, 0]
+        needed = a.multipliers(n)[k - 1] * float(a.sensitivity(k, state, public).item()) * sqrt(n / a.honest(n))
+        found.append((opened - exact) / needed)
+        state = summing.absorbed(context, state, words)
     return np.concatenate(found)
-
-
-def _given(site: Oracle, z: Array | float) -> GivenNoise:
-    """Noise that is handed in for one round of one site."""
-    values = np.broadcast_to(np.asarray(z, dtype=np.float64).reshape(1, 1, 1, -1), (1, 1, 1, site.d))
-    return GivenNoise(lambda _: values, SeededNoise(0, Shape(1, site.d, 1)))

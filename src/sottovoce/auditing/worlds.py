@@ -83,8 +83,9 @@ class Worlds:
         return Problem(sites, self.graph)
 
     def seen(
-        self, row: Row, runs: int, seed: int, *, own: bool = True, told: Callable[[int], None] | None = None
-    ) -> Floats:
+        self, row: Row, runs: int, seed: int, *, own: bool = True, told: Callable[[int], None] | None = None,
+        opened: list[Floats] | None = None,
+    ) -> Floats:  # fmt: skip
         """What is seen of so many runs in the world of this row: (runs, numbers).
 
         Args:
@@ -93,6 +94,7 @@ class Worlds:
             seed: of the simulated noise. The same seed is the same noise, in both worlds.
             own: with the noise that is audited; without it, with the simulator's own, as an observer would simulate.
             told: called with the number of runs that are done.
+            opened: of masked sums, the sums themselves are added to it, (runs, numbers) each.
         """
         system = own and self.system
         problem, blocks = self.problem(row, system), []
@@ -108,6 +110,8 @@ class Worlds:
                 device=self.device, dtype=self.dtype,
             )  # fmt: skip
             blocks.append(watched.transcript())
+            if opened is not None and self.view == "sums":
+                opened.append(watched.sums())
             if told is not None:
                 told(count)
         return np.concatenate(blocks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.cli.output import Stopped, console, plain, print_json, progress, say, table
+from sottovoce.cli.output import Stopped, console, note, plain, print_json, progress, say, table
 from sottovoce.errors import InputError, expect
 from sottovoce.studies.config import option
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _WHAT, _WHO, _HOW = "What is attacked", "Who looks on", "How"
 _OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling")
+_OF_ALL = {"epsilon", "sites", "rows", "view", "runs", "confidence", "noise", "device", "dtype", "seed"}  # with --all
 REFUTED = 1  # the exit code of a claim that is refuted
 
 
@@ -42,7 +43,12 @@ class Question:
     sites: int | None = option(None, _WHAT, "How many sites. Left out: two, or three for masked sums.")
     rows: int | None = option(None, _WHAT, "Rows of every site, made up for the attack.")
     view: str | None = option(None, _WHO, "What the observer sees. Left out: the most that the claim is about.")
-    colluding: int | None = option(None, _WHO, "Of masked sums: sites that tell the observer all they know.")
+    colluding: int | None = option(
+        None,
+        _WHO,
+        "Of masked sums: sites that tell the observer all they know. It moves both: the noise is set for so "
+        "many, and so many are played.",
+    )
     runs: int = option(10_000, _HOW, "Runs to be judged, in each of two worlds.")
     confidence: float = option(0.95, _HOW, "Confidence of the lower bounds.")
     noise: str = option("seeded", _HOW, "Noise of a simulation (seeded), or the operating system's (system).")
@@ -74,12 +80,12 @@ def audit(
     """Attack a claim of epsilon: how well can two rows be told apart by whoever looks on?
 
     Two rows are searched for that differ most, both worlds are run many times, and the best score of all that the
-    observer sees is turned into a lower bound on epsilon. A bound above the claim shows a fault. One below it shows
-    that this attack found none.
+    observer sees is turned into a lower bound on epsilon. A bound above the claim by more than chance shows a fault,
+    and so does noise that is too small by more than chance. Else this attack found none.
 
     With --site-folder, the noise of real sites is read off the messages of a test federation that has ended.
 
-    The exit code is 1 where a claim is refuted.
+    The exit code is 1 where a claim is refuted: chance does that to one right claim in a million.
     """
     question = Question(**values(Question, given))
     if site_folder is not None:
@@ -90,7 +96,14 @@ def audit(
             f"Expected --algorithm or --all, got {'both' if everything else 'neither'}. Name one, or say --all."
         )
     expect(question.noise in ("seeded", "system"), "noise 'seeded' or 'system'", noise=question.noise)
-    found = _all(question, quiet) if everything else {str(question.algorithm): _one(question, quiet)}
+    if everything:
+        given_too = sorted({name for name, text in given.items() if text is not None} - _OF_ALL)
+        if given_too:
+            raise InputError(
+                f"Expected settings that all algorithms share with --all, got --{given_too[0].replace('_', '-')}. "
+                "Leave it out, or name one --algorithm."
+            )
+    found = _all(question, out, quiet) if everything else {str(question.algorithm): _one(question, quiet)}
     if out is not None:
         from sottovoce.studies.report.audit_page import write_audits
 
@@ -142,12 +155,21 @@ def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -
         raise Stopped("interrupted; nothing is kept of an audit that is not finished") from None
 
 
-def _all(q: Question, quiet: bool) -> "dict[str, Audit]":
-    """Every algorithm, and what else there is to be attacked."""
+def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Audit]":
+    """Every algorithm, and what else there is to be attacked. Each is told, and its data are written, as it ends."""
     from sottovoce.auditing.subjects import everything
 
-    plan = everything({} if q.epsilon is None else {"epsilon": q.epsilon})
-    return {name: _audited(name, algorithm, q, quiet, **more) for name, (algorithm, more) in plan.items()}
+    found: dict[str, Audit] = {}
+    for name, (algorithm, more) in everything({} if q.epsilon is None else {"epsilon": q.epsilon}).items():
+        one = found[name] = _audited(name, algorithm, q, quiet, **more)
+        if out is not None:
+            from sottovoce.studies.report.audit_page import write_data
+
+            write_data(found, out)
+        if not quiet:
+            note(f"{name}: claimed {one.claim.epsilon:.4g}, at least {one.lower:.3f} shown by counting, "
+                 f"{'REFUTED' if one.alarm else 'not refuted'}, seed {one.seed}")  # fmt: skip
+    return found
 
 
 def _wire(
@@ -162,6 +184,7 @@ def _wire(
     from sottovoce.cli.site.files import rows_of
     from sottovoce.federation.agreement import signing
 
+    expect((folder / "federation.toml").is_file(), "a folder with federation.toml", site_folder=str(folder))
     agreement = signing.load(folder / "federation.toml")
     check_auditable(agreement)
     files = {name: _rows_file(folder / name) for name in agreement.names}

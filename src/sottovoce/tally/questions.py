@@ -401,10 +401,6 @@ class SeveralClasses(Question):
         return Placed(_edges(self.borders, likely, _even(min(self.bins, 2 * GROUPS))), likely)
 
     @property
-    def _most_edges(self) -> int:
-        return 2 * GROUPS - 1
-
-    @property
     def sensitivity(self) -> float:
         """Two histograms, which move by sqrt 2 each."""
         return 2.0

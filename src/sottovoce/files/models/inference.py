@@ -200,7 +200,18 @@ def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
     yield from (f"{name + ':':<16}{value}" for name, value in heading.items())
     yield "=" * _WIDTH
     names = [line.name for line in (*table.lines, *table.figures) if line.identified]
-    wide = min(max((len(name) for name in names), default=4), 36)
+    if names:
+        yield from _numbers(table, min(max(map(len, names)), 36))
+    else:
+        yield "Nothing is identified at this budget, so there is no table: a larger epsilon or more rows would help."
+    yield "=" * _WIDTH
+    if table.unidentified:
+        yield f"Not identified at this budget, so nothing is said of them: {', '.join(table.unidentified)}."
+    yield from table.notes
+
+
+def _numbers(table: Inference, wide: int) -> Iterator[str]:
+    """The lines of what is identified, names `wide` letters wide."""
     ratio = _RATIOS.get(table.family)
     yield (
         f"{'':<{wide}}"
@@ -214,10 +225,6 @@ def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
         yield from (_row(line, wide, ratio=False) for line in table.figures if line.identified)
         drowned = [line.name for line in table.figures if not line.identified]
         yield from (f"{name}: not identified at this budget." for name in drowned)
-    yield "=" * _WIDTH
-    if table.unidentified:
-        yield f"Not identified at this budget, so nothing is said of them: {', '.join(table.unidentified)}."
-    yield from table.notes
 
 
 def _ends(table: Inference) -> tuple[str, str]:

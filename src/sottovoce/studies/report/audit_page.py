@@ -118,7 +118,12 @@ def _lines(audits: Mapping[str, Audit]) -> TextTable:
 
 def write_audits(audits: Mapping[str, Audit], out: Path) -> None:
     """The page and the data, into a folder that is made if it is not there."""
+    write_data(audits, out)
+    write_whole(out / PAGE, audit_page(audits).encode())
+
+
+def write_data(audits: Mapping[str, Audit], out: Path) -> None:
+    """The data alone: audits take minutes, and those that have ended are kept if a later one is interrupted."""
     out.mkdir(parents=True, exist_ok=True)
     data = {name: one.to_dict() for name, one in audits.items()}
     write_whole(out / DATA, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
-    write_whole(out / PAGE, audit_page(audits).encode())

@@ -1,0 +1,164 @@
+"""The noise of every round, solved for from what was said, and held against what the claim needs.
+
+One noisy step a round, on all rows: then a message is a known function of what was said before, of the rows, and of one
+normal vector, in which it is linear. So for known rows the vector can be solved for, message by message:
+
+    z = (message - message without noise) / (message with z = 1 - message without noise)
+
+and the same messages can be heard in the world of the other row, too. Given all that was said before, the two rows move
+a message by f' - f, the difference of what it is without noise. A round that costs mu may move it by mu standard
+deviations at most, so along that direction its noise has a standard deviation of at least |f' - f| / mu, whatever the
+algorithm says of its own sensitivity. Over all runs of a round, that is a chi-squared test: it assumes that noise is
+normal and fresh.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sottovoce.algorithms.averaged import TrustedCurator
+from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.arrays import Array, Floats
+from sottovoce.auditing.bounds import NoiseSize, noise_size
+from sottovoce.auditing.pairs import Pair
+from sottovoce.auditing.views import one_by_one
+from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
+from sottovoce.oracle.plain import Oracle
+from sottovoce.privacy.accounting.accountant import plain_mu
+from sottovoce.privacy.observers import RELAY, Observer
+from sottovoce.problem.graphs import Inbox
+from sottovoce.simulation.engine import by_name
+
+_FAR = 8.0  # standard deviations, within which a message must be linear in its noise
+
+
+class Replayed(NamedTuple):
+    """One round, as it is known to whoever knows the rows. All (nodes, d, runs)."""
+
+    without: Array  # what would have been said without noise
+    z: Array  # the normals that were drawn
+
+
+def one_step_a_round(algorithm: Algorithm[Any]) -> bool:
+    """Whether a message holds one normal vector, on all rows."""
+    steps, batch = getattr(algorithm, "local_steps", 1), getattr(algorithm, "batch_size", None)
+    return steps == 1 and batch is None and algorithm.draws_per_round == 1
+
+
+def replayed(
+    algorithm: Algorithm[Any], site: Oracle, said: Sequence[Array], heard: Callable[[int], Inbox]
+) -> Iterator[Replayed]:
+    """Go through a run again, round by round, until a message is not linear in its noise: projected, say.
+
+    Args:
+        algorithm: with one step a round (`one_step_a_round`).
+        site: the rows of the nodes whose messages these are.
+        said: their messages, (nodes, d, runs) a round.
+        heard: by the round, from 1 on, what they heard.
+    """
+    state = algorithm.start(site, said[0].shape[2])
+    for k, message in enumerate(said, start=1):
+        without, unit, far = (
+            algorithm.release(k, state, site, _given(np.full(message.shape, size)))[0] for size in (0.0, 1.0, _FAR)
+        )
+        scale = unit - without
+        if not (scale.all() and np.allclose(far - without, _FAR * scale, rtol=1e-6, atol=1e-9)):
+            return
+        z = (message - without) / scale
+        yield Replayed(without, z)
+        _, state = algorithm.release(k, state, site, _given(z))
+        state = algorithm.absorb(k, state, site, heard(k))
+
+
+def _given(z: Array) -> GivenNoise:
+    """Noise that is handed in for one round, (nodes, d, runs)."""
+    nodes, d, runs = z.shape
+    return GivenNoise(lambda _: z.transpose(2, 0, 1)[:, :, None, :], SeededNoise(0, Shape(nodes, d, runs)))
+
+
+class Residual(NamedTuple):
+    """Of one round in one world: what noise has added, and what the other row would have. Both (numbers, runs)."""
+
+    noise: Floats
+    moved: Floats
+
+
+def noise_by_round(
+    pair: Pair, judged: Sequence[Floats], opened: Sequence[Floats], colluding: int | None
+) -> list[NoiseSize]:
+    """The size of every round's noise; none where it cannot be solved for, or where its price is no Gaussian's.
+
+    Args:
+        pair: the two worlds.
+        judged: what was seen in each, (runs, numbers).
+        opened: of masked sums, all sums as they were opened, (runs, numbers): those who collude know them.
+        colluding: of masked sums, k.
+    """
+    worlds = pair.worlds
+    a, observer = worlds.algorithm, RELAY if colluding is None else Observer(colluding)
+    made = [worlds.problem(row) for row in pair.rows]
+    sites = [by_name("cpu").oracle(a, problem.sites, problem.graph, "float64") for problem in made]
+    prices = [plain_mu(a.cost(k, sites[0], observer)) for k in range(1, a.rounds + 1)]
+    masked = isinstance(a, MaskedNewton)
+    whole = worlds.view == ("average" if isinstance(a, TrustedCurator) else "messages") and one_step_a_round(a)
+    if None in prices or not (whole or (masked and worlds.view == "sums")):
+        return []
+    both = []
+    for world, seen in enumerate(judged):
+        here, there = sites[world], sites[1 - world]
+        if masked:
+            both.append(_of_sums(pair, here, there, seen, opened[world], colluding or 0))
+        else:
+            both.append(_of_messages(pair, here, there, seen))
+    found = []
+    for k, (mu, *parts) in enumerate(zip(prices, *both, strict=False), start=1):
+        assert mu is not None
+        noise, moved = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in Residual._fields)
+        found.append(noise_size(k, noise, moved, mu))
+    return found
+
+
+def _of_messages(pair: Pair, here: Oracle, there: Oracle, seen: Floats) -> list[Residual]:
+    """Of what sites say with noise of their own, or of its mean, which is all that a curator's sites go on from."""
+    a, graph, rounds = pair.worlds.algorithm, pair.worlds.graph, pair.worlds.algorithm.rounds
+    mean = pair.worlds.view == "average"
+    said = [part.T.reshape(1 if mean else graph.n, here.d, len(seen)) for part in np.split(seen, rounds, axis=1)]
+    if mean:
+        said = [np.repeat(part, graph.n, axis=0) for part in said]
+
+    def heard(k: int) -> Inbox:
+        return graph.exchange(said[k - 1])
+
+    def shown(message: Array) -> Floats:
+        kept: Floats = message.mean(axis=0) if mean else message[0]  # the row in question is site 0's
+        return kept
+
+    return [
+        Residual(shown(message - own.without), shown(other.without - own.without))
+        for message, own, other in zip(
+            said, replayed(a, here, said, heard), replayed(a, there, said, heard), strict=False
+        )
+    ]
+
+
+def _of_sums(pair: Pair, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:
+    """Of masked sums, less what colluding sites know of them. The state is a function of the opened sums alone."""
+    a, graph = pair.worlds.algorithm, pair.worlds.graph
+    assert isinstance(a, MaskedNewton)
+    sizes = np.cumsum([a.numbers(k, pair.worlds.features) for k in range(1, a.opened)])
+    left, sums = (np.split(numbers.T, sizes) for numbers in (seen, opened))
+    honest = one_by_one(here)[: here.n - colluding]
+    one, state, found = (
+        replace(a, total_rows=int(here.sites.counts.sum())),
+        a.start(here, len(seen)),
+        list[Residual](),
+    )
+    for k, (kept, total) in enumerate(zip(left, sums, strict=True), start=1):
+        known = np.sum([one.exact(k, state, alone) for alone in honest], axis=0)[0]
+        moved = (a.exact(k, state, there) - a.exact(k, state, here))[0]
+        found.append(Residual(kept - known, moved))
+        state = a.absorb(k, state, here, graph.exchange(total[None]))
+    return found
