@@ -30,7 +30,7 @@ from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.letters import Heading, Sighting, SumWords, Words, norm_of
-from sottovoce.federation.site.lost import Gathering, Hands, Outcome, refuse_left_behind
+from sottovoce.federation.site.lost import Gathering, Hands, Hearing, Outcome, confirm, open_end, refuse_left_behind
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
 from sottovoce.federation.site.masks import Context, Past, Turn
 from sottovoce.federation.site.seat import Seat, as_message
@@ -153,8 +153,10 @@ class _Run:
             async with self.board:
                 policy = policy_for(self.agreement, seat.site, self.board)
                 await policy.begin(self.journal.absent)
-                while not seat.over:  # a sum that is given up adds a round
+                while not seat.done:  # a sum that is given up adds a round
                     after = await self._round(self.journal.round + 1, after, policy)
+                if seat.confirms:
+                    await self._confirm(after.witness, policy)
         self.journal.finish()
         self.watcher.finished(self.algorithm.rounds, self.journal.absent)
         return _result(seat, after)
@@ -343,6 +345,29 @@ class _Run:
 
     async def _settle(self, k: int, policy: Policy, read: Callable[[Slot, bytes], Letter]) -> Outcome:
         """The same for a masked sum, which all who take part read, or give up together."""
+
+        async def ask(but: frozenset[str]) -> None:
+            if not self.asked:
+                await self._ask(k, policy, but)
+
+        def dropped(name: str) -> None:
+            self.probe("dropped", k)
+            self.watcher.dropped(k, name)
+
+        hands = Hands(self._hearing(k, read), ask, dropped)
+        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, self._slice).settle()
+
+    async def _confirm(self, witness: Witness, policy: Policy) -> None:
+        """Of the last sum: wait until enough others hold it too."""
+
+        def read(slot: Slot, data: bytes) -> Letter:
+            return open_end(self.seat, self.mail, slot, data)
+
+        hear = self._hearing(self.journal.round + 1, read)
+        await confirm(self.seat, witness, self.mail, self.board, policy, hear)
+
+    def _hearing(self, k: int, read: Callable[[Slot, bytes], Letter]) -> Hearing:
+        """Asks some once, side by side, for their messages of round k; stops if the server is away for too long."""
         away, seconds = 0.0, self._slice
 
         async def hear(names: Collection[str]) -> dict[str, Answer[Letter]]:
@@ -353,16 +378,7 @@ class _Run:
             self._check_server(away, k)
             return dict(zip(asked, found, strict=True))
 
-        async def ask(but: frozenset[str]) -> None:
-            if not self.asked:
-                await self._ask(k, policy, but)
-
-        def dropped(name: str) -> None:
-            self.probe("dropped", k)
-            self.watcher.dropped(k, name)
-
-        hands = Hands(hear, ask, dropped)
-        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, seconds).settle()
+        return hear
 
     async def _gather(
         self,
