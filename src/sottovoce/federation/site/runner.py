@@ -182,7 +182,9 @@ class _Run:
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
         senders = self.seat.site, *letters
-        self.watcher.round_done(k, self.seat.spending(), taken(self.agreement, k, senders, after))
+        opened = None if dropped else self.seat.turn(k).release
+        shown = taken(self.agreement, opened, senders, after, self.seat.turn(k + 1).attempt)
+        self.watcher.round_done(k, self.seat.spending(), shown)
         return after
 
     async def _release(self, k: int, before: Snapshot, policy: Policy) -> tuple[bytes, Any]:

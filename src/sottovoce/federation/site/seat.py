@@ -366,9 +366,9 @@ class Seat:
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""
-        a = self.agreement
+        a, done = self.agreement, self.turn(self.journal.round + 1).release - 1
         return Facts(
-            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, self.journal.round,
+            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, done,
             a.lost_neighbour.policy, a.lost_neighbour.wait_seconds, a.algorithm.epsilon, a.algorithm.delta,
         )  # fmt: skip
 
