@@ -686,11 +686,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/federation/test_masks.py::test_every_part_of_the_context_changes_all_masks_and_nothing_cancels[turn-value0]",
     ),
     Mutant(
-        "who is left behind still answers",
-        "federation/site/masks.py",
-        "_rule(not context.turn.is_behind(past.heard),",
-        "_rule(True,",
-        "tests/federation/test_masks.py::test_a_dropped_site_never_answers_for_what_is_past",
+        "another message in a site's name is not noticed",
+        "federation/site/runner.py",
+        "if heard.round == last and said is not None and heard.digest != digest_of(said.message):",
+        "if False:",
+        "tests/federation/test_masked_run.py::test_a_site_of_which_somebody_heard_another_message_stops",
     ),
     Mutant(
         "a message is not bound",

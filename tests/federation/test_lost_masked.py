@@ -53,6 +53,11 @@ def is_vote(data):
     return read_notice(data[-64 - NOTICE_BYTES : -64]).about is About.GONE
 
 
+def is_question(data):
+    """Whether a notice asks what was last heard of its sender."""
+    return read_notice(data[-64 - NOTICE_BYTES : -64]).about is About.QUESTION
+
+
 def booked(federation, name):
     with federation.ledger(name) as ledger:
         return [reservation.cost.event for reservation in ledger.reservations()]
@@ -196,6 +201,40 @@ def test_whoever_comes_late_but_has_been_heard_by_one_is_waited_for(at):
         assert len({end.model.tobytes() for end in ends.values()}) == 1
         assert all(end.absent == {} for end in ends.values())
         assert all(len(booked(federation, name)) == 4 for name in FIVE)
+
+
+def test_whoever_was_silent_when_a_process_asked_is_asked_before_the_next_words():
+    """berlin comes back with its words of the second sum in its outbox, and would go on without wien. It asks the
+    others first, without wien, who may be the one to know more. Then wien's words are there after all.
+    """
+    with made(wait=1.5) as federation:
+        world, hidden = LyingWorld(), True
+
+        def shows(reader, slot, data):
+            late = reader == "berlin" and (slot.site, slot.number, slot.kind) == ("wien", 2, Kind.SUM)
+            return None if late and hidden else data
+
+        def notices(is_one):
+            return [
+                data for slot, data in world.sent if (slot.site, slot.kind) == ("berlin", Kind.NOTICE) and is_one(data)
+            ]
+
+        async def scene():
+            nonlocal hidden
+            world.shows = shows
+            others = [asyncio.ensure_future(federation.site(name, world, pace=PACE)) for name in FIVE[1:]]
+            await dies(federation, world, "published", 2)
+            asked = len(notices(is_question))
+            again = asyncio.ensure_future(federation.site("berlin", world, pace=PACE))
+            while not notices(is_vote):
+                await asyncio.sleep(0.02)
+            assert len(notices(is_question)) == asked + 1
+            hidden = False
+            ends = await asyncio.gather(again, *others)
+            assert len({end.model.tobytes() for end in ends}) == 1
+            assert len(notices(is_question)) == asked + 2
+
+        play(scene())
 
 
 # -- when it ends -----------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def test_the_same_words_come_again_and_another_value_has_other_noise():
     a, sites = federation(3)
     ctx, value = context(a), np.arange(7.0)
     one = sites["site-0"].words(ctx, value, SCALE, FRESH)
-    again = sites["site-0"].words(ctx, value.copy(), SCALE, Past(ctx.turn, ctx.digest(), ctx.turn))
+    again = sites["site-0"].words(ctx, value.copy(), SCALE, Past(ctx.turn, ctx.digest()))
     np.testing.assert_array_equal(one, again)
     value[3] += GRID
     other = sites["site-0"].words(ctx, value, SCALE, FRESH)
@@ -330,16 +330,6 @@ def test_there_is_one_context_for_each_turn(seven):
                 members = {"members": seven.names[:6]} if name == "members" else {name: value}
                 other = replace(ctx, **members)
                 assert "the one context in which (2, 1) was spoken for" in refused(seven, other, past)
-
-
-def test_a_dropped_site_never_answers_for_what_is_past(seven):
-    """It spoke for (2, 0), was away while the others made the sum again, and is asked for the old sum by the relay."""
-    past = Past(Turn(2, 0), b"x" * 32, heard=Turn(2, 1))
-    assert "nothing before (2, 1), where others are by now" in refused(seven, context(seven, turn=Turn(3, 0)), past)
-    spoken = context(seven, turn=Turn(2, 0))
-    again = Past(Turn(2, 0), spoken.digest(), heard=Turn(2, 1))
-    assert "nothing before (2, 1)" in refused(seven, spoken, again)
-    expect_turn(seven, "site-0", context(seven, turn=Turn(2, 1)), past)
 
 
 def test_another_agreement_is_refused(seven):

@@ -32,7 +32,7 @@ from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.letters import Heading, Sighting, SumWords, Words, norm_of
 from sottovoce.federation.site.lost import Gathering, Hands, Hearing, Outcome, confirm, open_end, refuse_left_behind
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
-from sottovoce.federation.site.masks import Context, Past, Turn
+from sottovoce.federation.site.masks import Context, Past
 from sottovoce.federation.site.seat import Seat, as_message
 from sottovoce.federation.site.shown import taken
 from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
@@ -240,8 +240,7 @@ class _Run:
     async def _masked(self, k: int, before: Snapshot) -> SumWords:
         """This site's masked words for sum k."""
         seat, witness = self.seat, before.witness
-        heard = max(sighting.round for sighting in witness.testimony)
-        past = self._past()._replace(heard=seat.turn(heard) if heard else Turn(0, 0))
+        past = self._past()
 
         def speak() -> SumWords:
             with one_thread():
@@ -302,10 +301,18 @@ class _Run:
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
                     f"leave the run.{to_book}"
                 )
+            said = self.journal.said(last)
+            if heard.round == last and said is not None and heard.digest != digest_of(said.message):
+                raise UsedTwiceError(
+                    f"Expected site={name!r} to have heard what we said in round={last}, got word of another message "
+                    f"in our name. Another process runs with this key, or {name} does not tell the truth. Find out "
+                    f"which before going on.{to_book}"
+                )
         if behind is not None:
             raise behind
-        # Once a process: from now on everything that is said passes through its own outbox.
-        self.asked = True
+        # Once a process: from now on everything that is said passes through its own outbox. Whoever was left out may
+        # still know more, and is asked before the next new words if it takes part in them.
+        self.asked = not but
 
     async def _refuse_unasked(self, k: int, name: str) -> None:
         """Stop: whoever does not answer may be the one who knows more of us than we do."""
