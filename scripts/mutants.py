@@ -639,9 +639,30 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a masked sum does not pay for rounding",
         "noise/secure.py",
-        "paid = sigma * (sensitivity + 2 * step * sqrt(numbers)) * (1 + 1e-12)",
+        "paid = sigma * (sensitivity + max(2, sites) * step * sqrt(numbers)) * (1 + 1e-12)",
         "paid = sigma * sensitivity",
         "tests/federation/test_masks.py::test_the_grid_pays_for_rounding",
+    ),
+    Mutant(
+        "one member has others dropped",
+        "federation/site/lost.py",
+        "if ended is None or not ended <= self.votes:",
+        "if ended is None:",
+        "tests/federation/test_lost_masked.py::test_one_member_does_not_have_a_site_dropped_that_nobody_voted_for",
+    ),
+    Mutant(
+        "the last sum needs no other site",
+        "federation/site/lost.py",
+        "while (same := sum(end == ours.heading for end in ends.values())) < least:",
+        "while (same := sum(end == ours.heading for end in ends.values())) < 1:",
+        "tests/federation/test_lost_masked.py::test_sites_that_were_told_different_words_of_the_last_sum_do_not_finish",
+    ),
+    Mutant(
+        "a masked sum pays for rounding at one site of a person",
+        "federation/site/summing.py",
+        "sites, numbers = min(self.agreement.unit.sites, n),",
+        "sites, numbers = 1,",
+        "tests/federation/test_people_terms.py::test_a_masked_sum_pays_for_rounding_at_every_site_of_a_person",
     ),
     Mutant(
         "a masked value gets the noise of another",
@@ -721,11 +742,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/federation/test_masks.py::test_every_part_of_the_context_changes_all_masks_and_nothing_cancels[turn-value0]",
     ),
     Mutant(
-        "who is left behind still answers",
-        "federation/site/masks.py",
-        "_rule(not context.turn.is_behind(past.heard),",
-        "_rule(True,",
-        "tests/federation/test_masks.py::test_a_dropped_site_never_answers_for_what_is_past",
+        "another message in a site's name is not noticed",
+        "federation/site/runner.py",
+        "if heard.round == last and said is not None and heard.digest != digest_of(said.message):",
+        "if False:",
+        "tests/federation/test_masked_run.py::test_a_site_of_which_somebody_heard_another_message_stops",
     ),
     Mutant(
         "a message is not bound",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.site.commitment import software
 from sottovoce.federation.site.runner import result_of, run_site
 from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult
@@ -223,6 +225,24 @@ def test_the_same_software_gives_the_same_gradient_or_says_that_it_is_another():
         done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
         lines.add(tuple(done.stdout.strip().rsplit(" ", 1)))
     assert len(lines) == 1
+
+
+def test_a_processor_on_which_numpy_takes_other_instructions_is_another():
+    """exp and tanh come out differently in a last bit with other vector instructions: the journal must see that."""
+    program = "from sottovoce.federation.site.commitment import software; print(software())"
+    found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    if not found:
+        pytest.skip("numpy has no instructions to choose from here")
+    said = set()
+    for disabled in ("", " ".join(found)):
+        given = os.environ | {"NPY_DISABLE_CPU_FEATURES": disabled}
+        done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
+        said.add(done.stdout)
+    assert len(said) == 2
+
+
+def test_compilers_are_part_of_the_software():
+    assert all(f"{name} {version(name)} " in software() for name in ("numpy", "scipy", "numba", "llvmlite"))
 
 
 # -- the key of the noise ---------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Masked sums that lose a site for good: the others make the sum again without it, all of them or none, and pay."""
 
 import asyncio
+import re
+import time
 from contextlib import ExitStack
 
 import numpy as np
@@ -13,11 +15,12 @@ from sottovoce import models
 from sottovoce.cli.site.site import _keeping_what_was_learnt
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.letters import NOTICE_BYTES, About, read_notice
-from sottovoce.federation.site.mail import Pace
+from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heading, Sighting, SumWords, read_notice, read_sum
+from sottovoce.federation.site.mail import Pace, payload_size
+from sottovoce.federation.site.masks import members_digest
 from sottovoce.federation.site.runner import Finished, so_far
-from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
-from sottovoce.federation.transport.wire import Kind
+from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError
+from sottovoce.federation.transport.wire import BOOKS_BYTES, Envelope, Kind, Slot, seal, unseal
 from sottovoce.privacy import Gaussian, Sequence, epsilon
 
 SIZES = (30, 200, 17, 80, 25)
@@ -50,16 +53,21 @@ def is_vote(data):
     return read_notice(data[-64 - NOTICE_BYTES : -64]).about is About.GONE
 
 
+def is_question(data):
+    """Whether a notice asks what was last heard of its sender."""
+    return read_notice(data[-64 - NOTICE_BYTES : -64]).about is About.QUESTION
+
+
 def booked(federation, name):
     with federation.ledger(name) as ledger:
         return [reservation.cost.event for reservation in ledger.reservations()]
 
 
-def said(world, name):
+def said(federation, world, name):
     """By number, the different bytes that a site has put for sums."""
     found = {}
     for slot, data in world.sent:
-        if (slot.site, slot.kind) == (name, Kind.SUM):
+        if (slot.site, slot.kind) == (name, Kind.SUM) and not federation.is_end(slot, data):
             found.setdefault(slot.number, set()).add(data)
     return found
 
@@ -83,7 +91,7 @@ def test_the_others_make_the_sum_again_and_finish_with_one_model(point, at):
             assert ends[name].absent == {"wien": lost_at}
             again = [*sigmas[:lost_at], *sigmas[lost_at - 1 :]]
             assert booked(federation, name) == again
-            words = said(world, name)
+            words = said(federation, world, name)
             assert sorted(words) == [1, 2, 3, 4, 5]
             assert all(len(versions) == 1 for versions in words.values())
 
@@ -95,13 +103,10 @@ def test_the_noise_is_fresh_and_the_sum_is_that_of_those_who_are_left():
     with made(rounds=2) as federation:
         a, world = federation.agreement, LyingWorld()
         play(without(federation, world, {"wien": ("published", 1)}))  # says the first, dies, and never says the second
-        from sottovoce.federation.site.letters import read_sum
-        from sottovoce.federation.site.mail import payload_size
         from sottovoce.federation.site.summing import Summing
-        from sottovoce.federation.transport.wire import Envelope, Slot, unseal
 
         def words(k, name):
-            (data,) = said(world, name)[k]
+            (data,) = said(federation, world, name)[k]
             place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), payload_size(a, 2))
             return read_sum(unseal(data, place, a.member(name).public_key), k, 5)
 
@@ -154,10 +159,10 @@ def test_a_lost_site_that_comes_back_with_its_old_outbox_says_nothing_more(point
 
         async def scene():
             ends = await without(federation, world, {"wien": (point, 2)})
-            before = said(world, "wien")
+            before = said(federation, world, "wien")
             with pytest.raises(LeftBehindError, match="goes on without site='wien' since round="):
                 await federation.site("wien", world, pace=PACE)
-            assert said(world, "wien") == before
+            assert said(federation, world, "wien") == before
             # And before a server that hides what was said of it: nobody answers one who was left.
             world.shows = hides
             with pytest.raises(LostNeighbourError):
@@ -166,7 +171,7 @@ def test_a_lost_site_that_comes_back_with_its_old_outbox_says_nothing_more(point
 
         ends = play(scene())
         assert all(isinstance(ends[name], Finished) for name in FIVE[:4])
-        assert max(said(world, "wien")) <= 2
+        assert max(said(federation, world, "wien")) <= 2
 
 
 @pytest.mark.parametrize("at", [2, 4])
@@ -196,6 +201,40 @@ def test_whoever_comes_late_but_has_been_heard_by_one_is_waited_for(at):
         assert len({end.model.tobytes() for end in ends.values()}) == 1
         assert all(end.absent == {} for end in ends.values())
         assert all(len(booked(federation, name)) == 4 for name in FIVE)
+
+
+def test_whoever_was_silent_when_a_process_asked_is_asked_before_the_next_words():
+    """berlin comes back with its words of the second sum in its outbox, and would go on without wien. It asks the
+    others first, without wien, who may be the one to know more. Then wien's words are there after all.
+    """
+    with made(wait=1.5) as federation:
+        world, hidden = LyingWorld(), True
+
+        def shows(reader, slot, data):
+            late = reader == "berlin" and (slot.site, slot.number, slot.kind) == ("wien", 2, Kind.SUM)
+            return None if late and hidden else data
+
+        def notices(is_one):
+            return [
+                data for slot, data in world.sent if (slot.site, slot.kind) == ("berlin", Kind.NOTICE) and is_one(data)
+            ]
+
+        async def scene():
+            nonlocal hidden
+            world.shows = shows
+            others = [asyncio.ensure_future(federation.site(name, world, pace=PACE)) for name in FIVE[1:]]
+            await dies(federation, world, "published", 2)
+            asked = len(notices(is_question))
+            again = asyncio.ensure_future(federation.site("berlin", world, pace=PACE))
+            while not notices(is_vote):
+                await asyncio.sleep(0.02)
+            assert len(notices(is_question)) == asked + 1
+            hidden = False
+            ends = await asyncio.gather(again, *others)
+            assert len({end.model.tobytes() for end in ends}) == 1
+            assert len(notices(is_question)) == asked + 2
+
+        play(scene())
 
 
 # -- when it ends -----------------------------------------------------------------------------------------------------
@@ -300,5 +339,147 @@ def test_a_crash_while_a_site_is_lost_changes_nothing(point):
 
         others, end = play(scene())
         assert {other.model.tobytes() for other in others[1:]} == {end.model.tobytes()}
-        assert all(len(versions) == 1 for versions in said(world, "berlin").values())
+        assert all(len(versions) == 1 for versions in said(federation, world, "berlin").values())
         assert len(booked(federation, "berlin")) == 5
+
+
+# -- the last sum, after which no message shows how a turn ended -------------------------------------------------------
+
+
+def last_sum_hidden(patience):
+    """A relay that hides, for so many seconds each, wien's words of the last sum from the others, and from wien that
+    they would go on without it, and what they say next.
+    """
+    first = {}
+
+    def shows(reader, slot, data):
+        votes = reader == "wien" != slot.site and slot.kind is Kind.NOTICE and data is not None and is_vote(data)
+        words = reader != "wien" == slot.site and slot.kind is Kind.SUM and slot.number == 4
+        behind = reader == "wien" != slot.site and slot.kind is Kind.SUM and slot.number > 4
+        if data is None or not (votes or words or behind):
+            return data
+        return None if time.monotonic() < first.setdefault((reader, slot), time.monotonic()) + patience else data
+
+    return shows
+
+
+@pytest.mark.parametrize(
+    ("patience", "stops"), [(1e9, LostNeighbourError), (1.5, (LostNeighbourError, LeftBehindError))]
+)
+def test_no_two_sites_finish_with_different_models(patience, stops):
+    """wien has all words of the last sum, and the others make it again without wien: it does not finish."""
+    with made() as federation:
+        ends = play(without(federation, LyingWorld(shows=last_sum_hidden(patience)), {}))
+        assert isinstance(ends["wien"], stops), ends
+        assert all(isinstance(ends[name], Finished) for name in FIVE[:4]), ends
+        assert len({ends[name].model.tobytes() for name in FIVE[:4]}) == 1
+        if stops is LostNeighbourError:
+            assert re.search(r"at least 4 sites that they hold the same last sum, in round=4, got it from 1\b.*another "
+                             r"model.*run the same command again", str(ends["wien"]))  # fmt: skip
+        with federation.journal("wien") as journal:
+            assert journal.seed.raw == federation.seeds["wien"].raw  # not wound up
+
+
+def test_a_site_that_nobody_confirmed_finishes_with_the_same_command_once_it_hears_of_the_others():
+    with made() as federation:
+        world = LyingWorld()
+
+        async def scene():
+
+            def deaf(reader, slot, data):
+                return None if reader == "wien" != slot.site and slot.kind is Kind.SUM and slot.number == 5 else data
+
+            world.shows = deaf
+            ends = await without(federation, world, {})
+            assert isinstance(ends["wien"], LostNeighbourError), ends
+            before = said(federation, world, "wien")
+            world.shows = lambda _reader, _slot, data: data
+            assert (await federation.site("wien", world, pace=PACE)).model.tobytes() == ends["rome"].model.tobytes()
+            assert said(federation, world, "wien") == before
+
+        play(scene())
+
+
+def test_what_is_told_of_the_last_sum_is_on_the_disk_first():
+    """berlin has read the last sum and says so; then its process ends, and the relay hides wien's words from the next.
+    It does not vote against wien, as it has said that it holds the sum: the others rely on it.
+    """
+    with made() as federation:
+        world, hides = LyingWorld(), True
+
+        def shows(reader, slot, data):
+            late = slot.site == "wien" != reader and slot.kind is Kind.SUM and slot.number == 4
+            # wien itself is cut off, so that it does not complete the sum
+            cut_off = reader == "wien" != slot.site and slot.kind is Kind.SUM and slot.number >= 4
+            return None if hides and ((late and (reader != "berlin" or told)) or cut_off) else data
+
+        told = False
+
+        async def scene():
+            nonlocal told, hides
+            world.shows = shows
+            others = [asyncio.ensure_future(federation.site(n, world, pace=PACE)) for n in FIVE[1:]]
+            first = asyncio.ensure_future(federation.site("berlin", world, pace=PACE))
+            while not any(slot.site == "berlin" and federation.is_end(slot, data) for slot, data in world.sent):
+                await asyncio.sleep(0.005)
+            told = True
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            with federation.journal("berlin") as journal:
+                assert journal.round == 4
+            again = asyncio.ensure_future(federation.site("berlin", world, pace=PACE))
+            await asyncio.sleep(2 * WAIT)
+            hides = False
+            return await asyncio.gather(again, *others, return_exceptions=True)
+
+        ends = dict(zip(FIVE, play(scene()), strict=True))
+        assert not any(
+            slot.site == "berlin" and slot.kind is Kind.NOTICE and is_vote(data) for slot, data in world.sent
+        )
+        for name in FIVE:
+            with federation.journal(name) as journal:
+                assert journal.absent == {}, ends
+        assert len({end.model.tobytes() for end in ends.values() if isinstance(end, Finished)}) <= 1
+
+
+def test_sites_that_were_told_different_words_of_the_last_sum_do_not_finish():
+    """wien signs two messages of the last sum. Nothing follows that would show it, but what sites say of its end."""
+    with made() as federation:
+        a, slot4, made_up = federation.agreement, Slot(4, "wien", Kind.SUM), {}
+
+        def shows(reader, slot, data):
+            if data is None or slot != slot4 or reader not in ("berlin", "oslo"):
+                return data
+            if data not in made_up:
+                place = Envelope(a.run, a.digest(), slot, payload_size(a, 4))
+                words = read_sum(unseal(data, place, a.member("wien").public_key), 4, 5)
+                other = words._replace(words=words.words + np.uint64(1))
+                made_up[data] = seal(place, other.to_bytes(), federation.keys["wien"], bytes(BOOKS_BYTES))
+            return made_up[data]
+
+        ends = play(without(federation, LyingWorld(shows=shows), {}))
+        assert made_up
+        assert not any(isinstance(end, Finished) for end in ends.values()), ends
+        assert any(isinstance(end, ForkedError) and "of another transcript" in str(end) for end in ends.values()), ends
+
+
+def test_one_member_does_not_have_a_site_dropped_that_nobody_voted_for():
+    """wien is lost. oslo shows, in its own mailbox, that it has dropped paris, and says nothing against wien."""
+    with made() as federation:
+        a, slot3 = federation.agreement, Slot(3, "oslo", Kind.SUM)
+        left = tuple(name for name in FIVE if name != "paris")
+        heading = Heading(2, 1, members_digest(left), bytes(32), bytes(32), bytes(32))
+        told = tuple(Sighting(1, bytes(32), name == "paris", name == "paris") for name in FIVE)
+        words = SumWords(np.zeros(a.algorithm.numbers(2, a.features), dtype=np.uint64), heading, bytes(32), told)
+        place = Envelope(a.run, a.digest(), slot3, payload_size(a, 2))
+        lie = seal(place, words.to_bytes(), federation.keys["oslo"], bytes(BOOKS_BYTES))
+
+        def shows(_reader, slot, data):
+            hidden = slot.site == "oslo" and slot.kind is Kind.NOTICE and data is not None and is_vote(data)
+            return lie if slot == slot3 else None if hidden else data
+
+        play(without(federation, LyingWorld(shows=shows), {"wien": ("checkpointed", 1)}))
+        for name in ("berlin", "rome"):
+            with federation.journal(name) as journal:
+                assert "paris" not in journal.absent
+                assert "wien" in journal.votes(2)

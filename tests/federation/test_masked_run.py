@@ -23,7 +23,7 @@ from sottovoce.errors import BudgetError, InputError
 from sottovoce.federation.agreement import signing
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed
-from sottovoce.federation.site.letters import read_sum
+from sottovoce.federation.site.letters import ANSWER_BYTES, read_answer, read_sum
 from sottovoce.federation.site.mail import Mail, Pace, payload_size
 from sottovoce.federation.site.masks import Masks, Past, Turn
 from sottovoce.federation.site.runner import POINTS, result_of, run_site
@@ -222,6 +222,30 @@ def test_a_folder_that_is_put_back_says_the_same_words_again(federation):
             said.setdefault(slot.number, set()).add(data)
     assert sorted(said) == [1, 2, 3, 4]
     assert all(len(versions) == 1 for versions in said.values())
+
+
+def test_a_site_of_which_somebody_heard_another_message_stops(federation):
+    """berlin comes back after the first sum, and oslo has heard something else of it there than it has said."""
+    world, a = LyingWorld(), federation.agreement
+
+    def shows(reader, slot, data):
+        if data is None or (reader, slot.site, slot.kind) != ("berlin", "oslo", Kind.ANSWER):
+            return data
+        place = Envelope(a.run, a.digest(), slot, ANSWER_BYTES)
+        heard = read_answer(unseal(data, place, a.member("oslo").public_key))
+        return seal(place, heard._replace(digest=b"x" * 32).to_bytes(), federation.keys["oslo"])
+
+    async def scene():
+        others = [asyncio.ensure_future(federation.site(name, world)) for name in federation.names[1:]]
+        await dies(federation, world, "checkpointed", 1)
+        world.shows = shows
+        with pytest.raises(UsedTwiceError, match=r"oslo' to have heard what we said in round=1, got word of another"):
+            await federation.site("berlin", world)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    play(scene())
 
 
 def test_a_put_back_folder_before_a_server_that_forgot_stops(federation):

@@ -1,6 +1,7 @@
 """Agreements that protect people: what must be said, what a site refuses, and what its books take."""
 
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from helpers.federations import agreement, masked_agreement, members
 from sottovoce.cli.site import files
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
 from sottovoce.federation.agreement import signing
+from sottovoce.federation.site.summing import Summing
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.files.schema import Schema
 from sottovoce.privacy import ROW, BudgetAccountant, Gaussian, Unit
@@ -59,6 +61,17 @@ def test_noise_and_statement_are_for_people():
     assert sums.algorithm.sensitivity(1, state, sums.public_oracle("berlin")) == pytest.approx(
         6 * without.algorithm.sensitivity(1, state, without.public_oracle("berlin"))
     )
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_masked_sum_pays_for_rounding_at_every_site_of_a_person(at):
+    a = masked_agreement(**PEOPLE | {"sites_per_person": at})
+    summing, sigma, n = Summing(a, a.public_oracle("berlin")), a.algorithm.multipliers(len(a.sites))[0], len(a.sites)
+    state = a.algorithm.start(summing.oracle, 1)
+    grid = summing._grid(1, state, a.names)
+    moved = a.algorithm.sensitivity(1, state, summing.oracle).item()
+    rounded = max(2, at) * grid.step * sqrt(a.algorithm.numbers(1, a.features))
+    assert grid.scale * grid.step * sqrt(a.algorithm.honest(n)) >= sigma * (moved + rounded)
 
 
 def test_the_grid_is_paid_for_at_every_site_of_a_person():

@@ -7,9 +7,10 @@ import pytest
 
 import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
-from helpers.site_runs import Federation
+from helpers.site_runs import Federation, dying
+from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.events import MASKED, OWN_NOISE, Watcher
-from sottovoce.federation.transport.wire import digest_of
+from sottovoce.federation.transport.wire import Kind, digest_of
 
 SIZES = (30, 200, 17, 80, 25)
 
@@ -65,5 +66,29 @@ def test_with_noise_of_its_own_two_sites_tell_the_same_of_a_third():
     assert len(by_sender) == 15
     for name, end in ends.items():
         assert notes[name].taken[3].size == pytest.approx(float(np.linalg.norm(end.model)), rel=1e-12)
-    messages = {digest_of(data).hex() for _, data in world.sent}
+    messages = {digest_of(data).hex() for slot, data in world.sent if slot.kind is Kind.MODEL}
     assert {digest for digests in by_sender.values() for digest in digests} <= messages
+
+
+def test_of_a_sum_that_was_given_up_or_holds_no_gradient_no_size_is_told():
+    """wien is lost in the second of five sums, of which the fourth holds a Hessian."""
+    algorithm = sv.MaskedNewton(rounds=5, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4, spare=1, inference=True,
+                                total_rows=sum(SIZES))  # fmt: skip
+    lost = LostNeighbour(policy="go-on", wait_seconds=0.9, go_on_after_round=0)
+    with Federation(sv.graphs.complete(5), SIZES, algorithm, lost_neighbour=lost) as federation:
+        note, world = Notes(), LyingWorld()
+
+        async def one(name):
+            probe = dying("checkpointed", 1) if name == "wien" else None
+            return await federation.site(name, world, watcher=note if name == "rome" else None, probe=probe)
+
+        async def scene():
+            return await asyncio.gather(*map(one, federation.names), return_exceptions=True)
+
+        ends = play(scene())
+    assert ends[3].rounds == 5, ends
+    assert [algorithm.kind(q) for q in range(1, 6)] == ["moments", "gradient", "gradient", "hessian", "last gradient"]
+    assert {k: taken.size is None for k, taken in note.taken.items()} == {
+        1: True, 2: True, 3: False, 4: False, 5: True, 6: False,
+    }  # fmt: skip
+    assert [k - taken.given_up for k, taken in note.taken.items()] == [1, 1, 2, 3, 4, 5]

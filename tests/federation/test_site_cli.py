@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 import re
 import shutil
 import subprocess
@@ -487,6 +488,17 @@ def test_the_log_is_one_json_object_a_line(caplog):
         8.0,
     )
     assert lines[-1]["reason"] == "Expected less"
+
+
+def test_a_number_that_json_does_not_know_is_none(caplog):
+    def refuse(word):
+        raise AssertionError(word)
+
+    with caplog.at_level(logging.DEBUG, "sottovoce.site"):
+        LogWatcher().round_done(3, replace(SPENDING, epsilon=math.inf), replace(TAKEN, size=math.nan))
+        LogWatcher().waiting(3, {"rome": math.inf})
+    done, waiting = (json.loads(JsonLines().format(r), parse_constant=refuse) for r in caplog.records)
+    assert (done["spent"], done["size"], done["cap"], waiting["silent"]) == (None, None, 2.0, {"rome": None})
 
 
 def test_the_table_shows_what_matters():

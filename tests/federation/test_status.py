@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -12,12 +13,14 @@ from helpers.site_runs import Died, Federation, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.errors import InputError
-from sottovoce.federation.site.events import Facts, Spending
+from sottovoce.federation.site.events import MASKED, Facts, Spending, Taken
 from sottovoce.federation.site.status import FILE, StatusFile, is_running, read_status
 from sottovoce.federation.site.stops import LostNeighbourError
+from sottovoce.privacy.observers import against
 
 FACTS = Facts("run-1", "a" * 64, "berlin", ("oslo", "rome"), 9, 2, "wait", 60.0, 1.5, 1e-5)
 SPENDING = Spending(0.4, 2.0, 1e-4, 1.25)
+TAKEN = Taken(MASKED, "ef" * 32, {}, None)
 
 
 @pytest.fixture
@@ -47,12 +50,23 @@ def test_what_a_site_says_while_it_runs(folder, capsys):
         "without rome since round 3", "spent epsilon 0.400001 of 2 at delta", "a run of epsilon 1.25",
     ):  # fmt: skip
         assert words in shown, shown
-    watcher.round_done(3, Spending(0.5, 2.0, 1e-4, 1.1))
+    watcher.round_done(3, Spending(0.5, 2.0, 1e-4, 1.1), TAKEN)
     assert (read_status(folder).done, read_status(folder).spent, read_status(folder).waiting) == (3, 0.5, {})
     watcher.finished(9, {"rome": 3})
     assert main(["site", "status", "--state", str(folder.parent), "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert (run["doing"], run["running"], run["left"]) == ("finished", False, 1.1)
+
+
+def test_whom_it_holds_against_and_what_was_made_again_is_said(folder, capsys):
+    watcher = StatusFile(folder)
+    watcher.began(FACTS, SPENDING)
+    watcher.round_done(10, replace(SPENDING, colluding=1), replace(TAKEN, given_up=1))
+    assert (read_status(folder).done, read_status(folder).given_up, read_status(folder).colluding) == (9, 1, 1)
+    assert main(["site", "status", "--state", str(folder.parent)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "round 9 of 9, 1 made again" in shown
+    assert f"at delta 0.0001{against(1)}, all runs" in shown
 
 
 def test_a_process_that_was_killed_is_not_said_to_run(folder, capsys):

@@ -17,9 +17,10 @@ from helpers.problems import lists
 from sottovoce.federation.site.commitment import SALT_BYTES, commit
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
-from sottovoce.federation.site.mail import Pace
+from sottovoce.federation.site.mail import Pace, payload_size
 from sottovoce.federation.site.runner import run_site
 from sottovoce.federation.site.seat import Seat, committing, owner_of
+from sottovoce.federation.transport.wire import BadMessageError, Envelope, Kind, unseal
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
 from sottovoce.privacy.books.ledger import Ledger
 
@@ -88,6 +89,16 @@ class Federation:
         i = self.names.index(name)
         batches = SeededNoise(0, Shape(1, self.agreement.model_size, 1, first_node=i))
         return GivenNoise(lambda k: noise(k)[:, i : i + 1], batches)
+
+    def is_end(self, slot, data):
+        """Whether a message says, behind the last sum, that its sender holds it: signed, and with no words."""
+        a = self.agreement
+        place = Envelope(a.run, a.digest(), slot, payload_size(a, a.algorithm.opened + 1))
+        try:
+            unseal(data, place, a.member(slot.site).public_key)
+        except BadMessageError:
+            return False
+        return slot.kind is Kind.SUM
 
     def ledger(self, name, cap=None):
         path = self.folder / f"{name}.ledger"

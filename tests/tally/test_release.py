@@ -140,6 +140,13 @@ def test_a_cell_may_hold_as_many_rows_as_there_are():
     assert abs(count[0] - 1e7) < 50 * terms.std(2, math.sqrt(2))
 
 
+def test_rounding_is_paid_for_at_every_site_of_a_person():
+    people = Terms(epsilon=1.0, delta=1e-5, sites=10, unit=Unit(rows=1, sites=7))
+    grid = people.grid(2, math.sqrt(2), 40)
+    moved = 7 * math.sqrt(2) + 7 * grid.step * math.sqrt(40)
+    assert grid.step * grid.scale * math.sqrt(people.shares) >= people.sigmas[1] * moved
+
+
 def test_a_person_with_several_rows_takes_as_many_times_the_noise():
     one = Terms(epsilon=1.0, delta=1e-5, sites=10)
     people = Terms(epsilon=1.0, delta=1e-5, sites=10, unit=Unit(rows=3, sites=2))

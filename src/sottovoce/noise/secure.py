@@ -209,24 +209,27 @@ class Grid(NamedTuple):
     scale: int
 
 
-def grid_for(sigma: float, sensitivity: float, shares: int, numbers: int) -> Grid:
+def grid_for(sigma: float, sensitivity: float, shares: int, numbers: int, sites: int) -> Grid:
     """The grid of a release, and noise that pays for the rounding to it.
 
     g is the largest power of two with 2^30 g <= sigma Delta / sqrt(shares), and
 
-        s g sqrt(shares) >= sigma (Delta + 2 g sqrt(numbers)),
+        s g sqrt(shares) >= sigma (Delta + max(2, sites) g sqrt(numbers)),
 
-    since rounding moves each of two vectors by at most g sqrt(numbers) / 2. So sigma stays what accountants were told.
+    since each site rounds its own vector, which moves it by at most g sqrt(numbers) / 2, in each of two data sets. So
+    sigma stays what accountants were told.
 
     Args:
         sigma: the noise multiplier of the sum.
         sensitivity: Delta, with the rounding of floating-point sums in it.
         shares: u - c, how many shares of noise must be enough.
         numbers: in a message.
+        sites: at how many the rows may be that are protected together.
     """
-    expect(shares >= 1 and numbers >= 1, "shares >= 1 and numbers >= 1", shares=shares, numbers=numbers)
+    sizes = {"shares": shares, "numbers": numbers, "sites": sites}
+    expect(min(sizes.values()) >= 1, "shares >= 1, numbers >= 1 and sites >= 1", **sizes)
     step = finest_grid(sigma * sensitivity / sqrt(shares), GRID_BITS)
-    paid = sigma * (sensitivity + 2 * step * sqrt(numbers)) * (1 + 1e-12)
+    paid = sigma * (sensitivity + max(2, sites) * step * sqrt(numbers)) * (1 + 1e-12)
     # Public numbers only, so that refusing says nothing about rows.
     if paid > 2 * sigma * sensitivity:
         raise PrivacyError(

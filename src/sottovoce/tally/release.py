@@ -113,7 +113,8 @@ class Terms:
     def grid(self, exchange: int, sensitivity: float, numbers: int) -> Grid:
         """Over which every site adds its share of the noise, and how wide that is."""
         expect(numbers <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers: fewer classes", numbers=numbers)
-        return grid_for(self.sigmas[exchange - 1], self.changed * sensitivity, self.shares, numbers)
+        sites = min(self.unit.sites, self.sites)
+        return grid_for(self.sigmas[exchange - 1], self.changed * sensitivity, self.shares, numbers, sites)
 
     @property
     def event(self) -> Event:

@@ -104,10 +104,10 @@ class View(Watcher):
     def dropped(self, k: int, site: str) -> None:
         self._add(f"going on without {site} since round {k}")
 
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:  # noqa: ARG002
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
         self._spending, self._silent = spending, {}
         if self._clock is not None:
-            self._clock.done = k
+            self._clock.done = k - taken.given_up
 
     def _add(self, text: str) -> None:
         """Keep the last few lines of news."""
@@ -157,6 +157,11 @@ def spent(facts: Facts, spending: Spending) -> str:
     )
 
 
+def made_again(given_up: int) -> str:
+    """How many sums had to be made again, behind how many were read."""
+    return f", {given_up} made again" if given_up else ""
+
+
 def print_status(runs: "list[Status]") -> None:
     """Where runs stand, on standard output."""
     from sottovoce.federation.site.status import is_running
@@ -168,13 +173,13 @@ def print_status(runs: "list[Status]") -> None:
         silent = ", ".join(f"{name} (silent for {duration(s)})" for name, s in status.waiting.items())
         lines = {
             "run": f"{status.run}, site {status.site}",
-            "round": f"{status.done} of {status.rounds}",
+            "round": f"{status.done} of {status.rounds}{made_again(status.given_up)}",
             "now": f"{doing} ({status.time})",
             "waiting for": (silent if running else "") or "nobody",
             "without": ", ".join(f"{name} since round {k}" for name, k in status.absent.items()) or "nobody",
             "this run": f"epsilon {exactly(status.epsilon)} at delta {exactly(status.delta)}",
             "spent": f"epsilon {'any' if status.spent is None else up(status.spent)} of {exactly(status.cap)} at delta "
-            f"{exactly(status.cap_delta)}, all runs on these rows",
+            f"{exactly(status.cap_delta)}{against(status.colluding)}, all runs on these rows",
             "left": f"a run of epsilon {status.left:.3g} at delta {exactly(status.cap_delta)} would fit",
         }
         table = Table.grid(padding=(0, 2))
@@ -225,16 +230,16 @@ class PlainLines(Watcher):
     def dropped(self, k: int, site: str) -> None:
         say(f"going on without {site} since round {k}")
 
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:  # noqa: ARG002
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
         facts, clock = self._facts, self._clock
         if facts is None or clock is None:
             return
-        before, clock.done = clock.done, k
-        if 10 * k // facts.rounds > 10 * before // facts.rounds:
+        before, clock.done = clock.done, k - taken.given_up
+        if 10 * clock.done // facts.rounds > 10 * before // facts.rounds:
             left = clock.left()
             rest = "" if left is None else f", {duration(left)} left"
             held = f"{up(spending.epsilon)} of {exactly(spending.cap)}{against(spending.colluding)}"
-            say(f"round {k}/{facts.rounds}{rest}, epsilon {held}")
+            say(f"round {clock.done}/{facts.rounds}{made_again(taken.given_up)}{rest}, epsilon {held}")
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         without = f", without {', '.join(absent)}" if absent else ""

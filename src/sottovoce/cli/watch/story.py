@@ -138,7 +138,8 @@ class SiteStory:
         fields, k = event.fields, _whole(event.fields, "round")
         if not k:
             return
-        self.round, self.way = k, _word(fields, "way") if fields.get("way") in (MASKED, OWN_NOISE) else self.way
+        self.round = max(k - (_whole(fields, "given_up") or 0), 0)
+        self.way = _word(fields, "way") if fields.get("way") in (MASKED, OWN_NOISE) else self.way
         heard = fields.get("heard")
         digests = _names(heard, _digest) if isinstance(heard, dict) else {}
         done = RoundDone(event.time, _digest(fields.get("transcript")) or "", digests, _number(fields, "size"))

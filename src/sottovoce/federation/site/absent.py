@@ -78,7 +78,6 @@ class Board:
         self._masked = isinstance(a.algorithm, MaskedNewton)
         self._votes: dict[tuple[int, str], set[str]] = {}  # by round and voter
         self._told: set[tuple[int, str]] = set()  # of whom this process has said that it is gone, and since when
-        self._complete: dict[str, int] = {}
         self._news = asyncio.Event()
         self._stop: LeftBehindError | None = None
         self._failed: BaseException | None = None
@@ -100,10 +99,6 @@ class Board:
         if (k, site) not in self._told:
             self._told.add((k, site))
             await self._put(Notice(About.GONE, k, self._agreement.index(site)), self._most, once=True)
-
-    async def tell_complete(self, k: int) -> None:
-        """Say that everyone's words of the last sum are here."""
-        await self._put(Notice(About.COMPLETE, k), self._most, once=True)
 
     async def tell_waiting(self, k: int) -> None:
         """Say that this site is alive. The last few mailboxes are left for what matters more."""
@@ -175,10 +170,6 @@ class Board:
     def votes_of(self, k: int, name: str) -> frozenset[str]:
         """Without whom a neighbour would make the sum in round k again."""
         return frozenset(self._votes.get((k, name), ()))
-
-    def is_complete(self, k: int, name: str) -> bool:
-        """Whether a neighbour has said that it has all words of the last sum, in round k."""
-        return self._complete.get(name) == k
 
     async def news(self, seconds: float) -> None:
         """Wait until a notice comes, for so long at most."""
@@ -263,8 +254,6 @@ class Board:
         elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
             watcher.noticed(name, f"waits for others in round {notice.round}")
-        elif notice.about is About.COMPLETE:
-            self._complete[name] = notice.round
         elif notice.about is About.GONE:
             about = self._agreement.names[notice.site]
             watcher.noticed(name, f"goes on without {about} since round {notice.round}")
@@ -331,6 +320,10 @@ class Policy(ABC):
         and are awaited for what they have to say of others.
         """
 
+    async def late(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
+        """The same, where nobody is gone on without, and all that hangs on it is whether to wait any longer."""
+        return await self.lost(k, silences, voting)
+
     async def drop(self, k: int, name: str) -> None:  # noqa: B027
         """It was decided, and written down, to go on without this neighbour."""
 
@@ -381,16 +374,18 @@ class GoesOn(Policy):
         self._board.check()
 
     async def lost(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
+        late = await self.late(k, silences, voting)
+        self._refuse_torn(k, late)
+        return late
+
+    async def late(self, k: int, silences: Mapping[str, Silence], voting: Collection[str] = ()) -> list[str]:
+        """Of those that are awaited in round k, the ones that have been silent for too long, whatever follows."""
         self._board.check()
         for name, silence in silences.items():
             # Whoever has spoken in this round may still wait in it for others.
             self._excuse((k - 1, k) if name in voting else (k - 1,), name, silence)
         await self._say_that_we_wait(k, max(silence.total for silence in silences.values()))
-        if k <= self._first:
-            return []
-        late = [name for name, silence in silences.items() if self._late(silence)]
-        self._refuse_torn(k, late)
-        return late
+        return [name for name, silence in silences.items() if k > self._first and self._late(silence)]
 
     async def drop(self, k: int, name: str) -> None:
         self._absent.add(name)

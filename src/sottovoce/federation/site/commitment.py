@@ -54,7 +54,7 @@ def software() -> str:
     """
     from threadpoolctl import threadpool_info
 
-    names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy"))
+    names = " ".join(f"{name} {version(name)}" for name in ("sottovoce", "numpy", "scipy", "numba", "llvmlite"))
     # The library that sums, its version, and for which processor it was chosen.
     blas = sorted(
         {
@@ -63,7 +63,15 @@ def software() -> str:
             if library["user_api"] == "blas"
         }
     )
-    return f"{names} {', '.join(blas)} python {platform.python_version()} {platform.machine()}"
+    return f"{names} {', '.join(blas)} python {platform.python_version()} {platform.machine()} {_instructions()}"
+
+
+def _instructions() -> str:
+    """The vector instructions that numpy has found in this processor and uses: exp and its like differ with them in a
+    last bit.
+    """
+    built = cast(dict[str, Any], np.show_config(mode="dicts"))
+    return "+".join(sorted(built.get("SIMD Extensions", {}).get("found", []))) or "baseline"
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -7,6 +7,7 @@ not stop it.
 
 import json
 import logging
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,7 +33,7 @@ class Facts:
     site: str
     neighbours: tuple[str, ...]
     rounds: int
-    done: int  # rounds that were finished before
+    done: int  # rounds that were finished before; of masked sums, those that were read
     policy: str
     wait_seconds: float
     epsilon: float  # of this run, as agreed
@@ -63,13 +64,16 @@ class Taken:
         heard: digests of the messages of this round, the site's own among them, by sender, in hexadecimal.
         size: the norm of what was opened, noise and all: with masked sums of the gradient of the mean loss over all
             rows, otherwise of the mean of the site's own and its neighbours' models. None where it is neither, as of
-            second moments.
+            second moments, and where a sum was given up.
+        given_up: masked sums that were given up until then. Their rounds read nothing, and do not count among those
+            that were agreed.
     """
 
     way: str
     transcript: str
     heard: Mapping[str, str]
     size: float | None
+    given_up: int = 0
 
 
 MASKED, OWN_NOISE = "masked sums", "own noise"
@@ -285,7 +289,15 @@ class JsonLines(logging.Formatter):
             "time": time, "level": record.levelname, "logger": record.name, "event": record.getMessage(),
         }  # fmt: skip
         fields = record.__dict__.get("fields", {})
-        return json.dumps(line | {key: value for key, value in fields.items() if key not in line}, default=str)
+        found = {key: _finite(value) for key, value in fields.items() if key not in line}
+        return json.dumps(line | found, default=str, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    """The same, with None for numbers that JSON does not know."""
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @final

@@ -261,6 +261,11 @@ class Journal:
         return self._round
 
     @property
+    def wound_up(self) -> bool:
+        """Whether the run was ended for good: its seed is gone, and nothing can be said any more."""
+        return self._seed is None
+
+    @property
     def seed(self) -> Seed:
         """The secret of this run, from its first moment to its end."""
         if self._seed is None:

@@ -2,7 +2,7 @@
 
     model    binding (32) | of every site, in order: round and flags (4), digest (32) | the vector, 8 bytes a number
     sum      binding (32) | of every site, as above | release (4) | attempt (4) | digests of U, of the notices, of the
-             transcript and of the whole context (32 each) | the masked words, 8 bytes each
+             transcript and of the whole context (32 each) | the masked words, 8 bytes each; none behind the last sum
     notice   about (1) | round (8) | site (4) | nonce (32) | data set (32)
     answer   nonce (32) | round (8) | digest (32) | what the asker has said of its books, see `heads`
 
@@ -128,7 +128,9 @@ def _expect_news(testimony: Testimony, k: int) -> None:
 
 @final
 class Heading(NamedTuple):
-    """What a masked message says, in the clear, of the context that it was made in."""
+    """What a masked message says, in the clear, of the context that it was made in. Behind the last sum, where no words
+    follow, it stands for what was heard until then, and has no context.
+    """
 
     release: int
     attempt: int
@@ -233,7 +235,6 @@ class About(IntEnum):
     GONE = 1
     WAITING = 2  # "I am alive, and still wait for others in that round": do not count me as lost
     QUESTION = 3  # "what did you last hear of me?"
-    COMPLETE = 4  # "I have everyone's words of the last sum": what a later message would show, where none follows
 
 
 @final

@@ -6,13 +6,22 @@ told in signed notices, it only grows, and it ends with the turn. A site
 
     completes    the sum, if it has everyone's words and V_i is empty,
     gives up     the sum, and drops V_i, if everyone outside of V_i has said that it would go on without all of V_i,
-    follows      a site outside of V_i that did either, as that one's next message shows.
+    follows      a site j outside of V_i that did either, as j's next message shows; whom j dropped must be in V_i.
 
-Formal guarantees: two honest sites of which neither drops the other end a turn alike. Let i drop D = V_i and k drop
-E = V_k, i outside of E and k outside of D. i has heard k, so V_k holds D; k has heard i, so V_i holds E; so D = E. If k
-has completed the sum, V_k is empty and holds no D. Whoever follows does so outside of its own V, so nobody who heard it
-could have dropped the one that it follows, and the same holds of that one. Two groups that drop each other would need
-2 u sites among n and the c who may play both parts, and 2 u > n + c.
+The message behind the last sum holds no words. By it a site that has completed that sum says so, with a digest of all
+that it has heard, once it is written down; and it is done only when u sites in all have said the same (`confirm`).
+
+Formal guarantees: two honest sites of which neither drops the other, and which follow honest ones only, end a turn
+alike. Let i drop D = V_i and k drop E = V_k, i outside of E and k outside of D. i has heard k, so V_k holds D; k has
+heard i, so V_i holds E; so D = E. If k has completed the sum, V_k is empty and holds no D. Whoever follows an honest j
+does so outside of its own V, so nobody who heard it could have dropped j, and the same holds of j. An honest j that
+drops E has heard from i that V_i holds E, so i loses nothing by asking for it; and whatever a bad j shows, i drops
+nobody that it has not given up on itself. A bad j can part those who follow it from the others. Then they speak in
+different contexts, and stop: in the next turn, or at the end.
+
+At most c sites being bad, all honest sites that finish do so with the same model, whomever they followed. One that
+finishes has u sites that hold the same last sum after the same words. Two sets of u share more than c, as
+2 u > n + c, so an honest one; and that holds one sum for good, as it was on its disk before it said so.
 
 It may not end: sites that suspect different ones, and of which each was suspected by somebody, wait for each other and
 stop. That takes several who are late by about the agreed time in one turn, or a relay that wants it.
@@ -23,16 +32,21 @@ opens (docs/proofs/masked.md). What a sum costs that is made again was paid for 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import NamedTuple, cast, final
+from typing import NamedTuple, TypeAlias, cast, final
 
+import numpy as np
+
+from sottovoce.errors import SottovoceError
 from sottovoce.federation.site.absent import Board, Policy, Silence, spare_of
-from sottovoce.federation.site.letters import SumWords
+from sottovoce.federation.site.letters import Heading, SumWords
 from sottovoce.federation.site.mail import Answer, Letter, Mail
 from sottovoce.federation.site.masks import Turn, masked_terms, members_digest
 from sottovoce.federation.site.seat import Seat
-from sottovoce.federation.site.stops import LostNeighbourError
-from sottovoce.federation.site.witness import left_behind
-from sottovoce.federation.transport.wire import BadMessageError
+from sottovoce.federation.site.stops import ForkedError, LostNeighbourError
+from sottovoce.federation.site.witness import Witness, left_behind
+from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Slot
+
+Hearing: TypeAlias = Callable[[Collection[str]], Awaitable[dict[str, Answer[Letter]]]]
 
 
 class Outcome(NamedTuple):
@@ -47,11 +61,93 @@ class Outcome(NamedTuple):
 class Hands(NamedTuple):
     """What a turn needs of the process that it is a part of."""
 
-    hear: Callable[[Collection[str]], Awaitable[dict[str, Answer[Letter]]]]  # asks these once for their words
+    hear: Hearing  # asks these once for their words
     ask: Callable[
         [frozenset[str]], Awaitable[None]
     ]  # asks all but these what they last heard of us, if it was not done
     dropped: Callable[[str], None]  # tells whoever watches
+
+
+def end_of_run(seat: Seat, witness: Witness) -> SumWords:
+    """What a site says, where the message behind the last sum would be: that it holds this sum, after just these words
+    of everyone, and will not make it again. It is made of no row.
+    """
+    t = seat.journal.round + 1
+    members, notices = members_digest(seat.members(t)), seat.notices(t)
+    heading = Heading(*seat.turn(t), members, notices, witness.chain, bytes(DIGEST_BYTES))
+    return SumWords(np.zeros(0, dtype=np.uint64), heading, seat.binding, witness.testimony)
+
+
+async def confirm(seat: Seat, witness: Witness, mail: Mail, board: Board, policy: Policy, hear: Hearing) -> None:
+    """Say that this site holds the run's last sum, and wait until u sites, itself among them, have said the same.
+
+    Args:
+        seat: the site, which has taken in the last sum.
+        witness: all that it has heard until then.
+        mail: how it speaks.
+        board: what others say of the run.
+        policy: how long the silent are waited for.
+        hear: asks these once how the last sum ended for them.
+
+    Raises:
+        LeftBehindError: the others have made the sum again without this site.
+        ForkedError: others hold another sum, and too few hold this one.
+        LostNeighbourError: too few have spoken.
+    """
+    t, clock, ours = seat.journal.round, asyncio.get_running_loop().time, end_of_run(seat, witness)
+    least = masked_terms(seat.agreement).members(len(seat.agreement.sites))
+    # On the disk before it is said: a process that had forgotten it could vote to make the sum again.
+    seat.journal.settle()
+    place = mail.slot(t + 1, seat.site)
+    await mail.deliver(place, mail.seal(place, ours.to_bytes()))
+    ends = {seat.site: ours.heading}
+    silences = {name: Silence() for name in seat.members(t) if name != seat.site}
+    while (same := sum(end == ours.heading for end in ends.values())) < least:
+        refuse_left_behind(seat, board, t)
+        began = clock()
+        answers = await hear(silences)
+        for name, answer in answers.items():
+            if answer.content is None:
+                silences[name].add(clock() - began, answer)
+            else:
+                ends[name] = cast(SumWords, answer.content.words).heading
+                del silences[name]
+        if silences:
+            mail.watcher.waiting(t, {name: silence.total for name, silence in silences.items()})
+        late = await policy.late(t, silences, silences.keys()) if silences else []
+        same = sum(end == ours.heading for end in ends.values())
+        if same + len(silences) - len(late) < least:
+            raise _not_confirmed(seat, {n for n, end in ends.items() if end != ours.heading}, set(late), same, least)
+
+
+def open_end(seat: Seat, mail: Mail, slot: Slot, data: bytes) -> Letter:
+    """What a site says behind the last sum, or `BadMessageError`; stops if it goes on without this one instead."""
+    try:
+        return mail.open_letter(slot, data)
+    except BadMessageError:
+        # Words for a sum that is made again are longer.
+        words = mail.open_letter(slot, data, seat.turn(slot.number).release - 1).words
+        if words.testimony[seat.agreement.index(seat.site)].left:
+            raise left_behind(seat.site, slot.site, slot.number - 1) from None
+        raise
+
+
+def _not_confirmed(seat: Seat, parted: set[str], late: set[str], same: int, least: int) -> SottovoceError:
+    """Why a site that holds the last sum does not finish: some hold another, or too few have spoken."""
+    expected = (
+        f"Expected word from at least {least} sites that they hold the same last sum, in round={seat.journal.round}"
+    )
+    if parted:
+        return ForkedError(
+            f"{expected}, got it from {same}, and from {', '.join(sorted(parted))} that they hold one of another "
+            "transcript. They, this site, or somebody whom both heard was told something else, or does not keep to the "
+            "agreement. Do not use this run's model; ask them."
+        )
+    return LostNeighbourError(
+        f"{expected}, got it from {same}, and nothing from {', '.join(sorted(late))}. Without it, they may have made "
+        f"the sum again without site={seat.site!r}, and end with another model. When they are back, or the server "
+        "shows what they said, run the same command again."
+    )
 
 
 def refuse_left_behind(seat: Seat, board: Board, t: int) -> None:
@@ -98,8 +194,6 @@ class Gathering:
             await self.board.tell_vote(self.t, name)
         while (outcome := await self._settled()) is None:
             await self._listen()
-        if not outcome.dropped and self.seat.drops and self.t == self.seat.last_number:
-            await self.board.tell_complete(self.t)
         return outcome
 
     # -- how it ends --------------------------------------------------------------------------------------------------
@@ -137,10 +231,11 @@ class Gathering:
             self.hands.dropped(name)
 
     async def _follow(self) -> None:
-        """Do as somebody outside of V has done, whose next message, or word that none follows, is there."""
+        """Do as somebody outside of V has done, whose next message is there."""
         for name in sorted(self._left()):
             ended = await self._end_of(name)
-            if ended is None:
+            # An honest site that drops somebody has heard that we would: nobody else is dropped on one site's word.
+            if ended is None or not ended <= self.votes:
                 continue
             if ended:
                 self._give_up(ended)
@@ -149,8 +244,6 @@ class Gathering:
 
     async def _end_of(self, name: str) -> frozenset[str] | None:
         """How a site has ended this turn: whom it dropped, nobody if it completed the sum; None if it is not shown."""
-        if self.board.is_complete(self.t, name):
-            return frozenset()
         slot, turn = self.mail.slot(self.t + 1, name), self.seat.turn(self.t)
         data = await self.mail.look(slot)
         # Which of the two it is for is what we want to know; messages for different releases may differ in length.

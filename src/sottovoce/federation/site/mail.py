@@ -180,10 +180,12 @@ def spoken(agreement: Agreement) -> Kind:
 
 
 def payload_size(agreement: Agreement, q: int) -> int:
-    """Bytes of the payload of a message of round q; of masked sums, of release q."""
+    """Bytes of the payload of a message of round q; of masked sums, of release q. Behind the last sum a message holds
+    no words.
+    """
     sites, a = len(agreement.sites), agreement.algorithm
     if isinstance(a, MaskedNewton):
-        return sum_size(sites, a.numbers(q, agreement.features))
+        return sum_size(sites, a.numbers(q, agreement.features) if q <= a.opened else 0)
     return words_size(sites, agreement.model_size)
 
 

@@ -132,11 +132,10 @@ def bits(point: Array) -> bytes:
 
 
 class Past(NamedTuple):
-    """What a site knows of the run when it is asked to speak."""
+    """What a site has said in the run when it is asked to speak."""
 
     said: Turn = Turn(0, 0)  # the last that it has spoken for
     context: bytes = b""  # the digest of the context that it spoke in
-    heard: Turn = Turn(0, 0)  # the last that it knows of others to have spoken for
 
 
 def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -> None:
@@ -144,13 +143,13 @@ def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -
 
     The site is in U, U is within the agreement and holds at least u sites, releases and attempts are as many as were
     paid for, and (release, attempt) only ever rises. For one that it has spoken for there is one context, in which it
-    may say the same words again. A site that was left behind answers for nothing that is past.
+    may say the same words again.
 
     Args:
         agreement: of masked sums.
         site: which this is.
         context: in which it is to speak.
-        past: what it has said, from its journal, and what it knows of others.
+        past: what it has said, from its journal.
 
     Formal guarantees: whatever a site is told, it speaks for at most `rounds` + `spare` different turns, and for each
     in one context that it is a part of, with at least u sites. Nothing here depends on rows.
@@ -166,8 +165,6 @@ def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -
     _rule(not context.turn.is_behind(past.said), f"a turn after {tuple(past.said)}", turn=tuple(context.turn))
     same = context.turn != past.said or context.digest() == past.context
     _rule(same, f"the one context in which {tuple(past.said)} was spoken for", context=context.digest().hex())
-    _rule(not context.turn.is_behind(past.heard), f"nothing before {tuple(past.heard)}, where others are by now",
-          turn=tuple(context.turn))  # fmt: skip
 
 
 def _rule(kept: bool, expected: str, **came: object) -> None:

@@ -30,9 +30,9 @@ from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.letters import Heading, Sighting, SumWords, Words, norm_of
-from sottovoce.federation.site.lost import Gathering, Hands, Outcome, refuse_left_behind
+from sottovoce.federation.site.lost import Gathering, Hands, Hearing, Outcome, confirm, open_end, refuse_left_behind
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
-from sottovoce.federation.site.masks import Context, Past, Turn
+from sottovoce.federation.site.masks import Context, Past
 from sottovoce.federation.site.seat import Seat, as_message
 from sottovoce.federation.site.shown import taken
 from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
@@ -158,8 +158,10 @@ class _Run:
             async with self.board:
                 policy = policy_for(self.agreement, seat.site, self.board)
                 await policy.begin(self.journal.absent)
-                while not seat.over:  # a sum that is given up adds a round
+                while not seat.done:  # a sum that is given up adds a round
                     after = await self._round(self.journal.round + 1, after, policy)
+                if seat.confirms:
+                    await self._confirm(after.witness, policy)
         self.journal.finish()
         self.watcher.finished(self.algorithm.rounds, self.journal.absent)
         return _result(seat, after)
@@ -185,7 +187,9 @@ class _Run:
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
         senders = self.seat.site, *letters
-        self.watcher.round_done(k, self.seat.spending(), taken(self.agreement, k, senders, after))
+        opened = None if dropped else self.seat.turn(k).release
+        shown = taken(self.agreement, opened, senders, after, self.seat.turn(k + 1).attempt)
+        self.watcher.round_done(k, self.seat.spending(), shown)
         return after
 
     async def _release(self, k: int, before: Snapshot, policy: Policy) -> tuple[bytes, Any]:
@@ -241,8 +245,7 @@ class _Run:
     async def _masked(self, k: int, before: Snapshot) -> SumWords:
         """This site's masked words for sum k."""
         seat, witness = self.seat, before.witness
-        heard = max(sighting.round for sighting in witness.testimony)
-        past = self._past()._replace(heard=seat.turn(heard) if heard else Turn(0, 0))
+        past = self._past()
 
         def speak() -> SumWords:
             with one_thread():
@@ -303,10 +306,18 @@ class _Run:
                     "forgotten our messages or hides them. Nothing was drawn. Put the newest state folder back, or "
                     f"leave the run.{to_book}"
                 )
+            said = self.journal.said(last)
+            if heard.round == last and said is not None and heard.digest != digest_of(said.message):
+                raise UsedTwiceError(
+                    f"Expected site={name!r} to have heard what we said in round={last}, got word of another message "
+                    f"in our name. Another process runs with this key, or {name} does not tell the truth. Find out "
+                    f"which before going on.{to_book}"
+                )
         if behind is not None:
             raise behind
-        # Once a process: from now on everything that is said passes through its own outbox.
-        self.asked = True
+        # Once a process: from now on everything that is said passes through its own outbox. Whoever was left out may
+        # still know more, and is asked before the next new words if it takes part in them.
+        self.asked = not but
 
     async def _refuse_unasked(self, k: int, name: str) -> None:
         """Stop: whoever does not answer may be the one who knows more of us than we do."""
@@ -348,6 +359,29 @@ class _Run:
 
     async def _settle(self, k: int, policy: Policy, read: Callable[[Slot, bytes], Letter]) -> Outcome:
         """The same for a masked sum, which all who take part read, or give up together."""
+
+        async def ask(but: frozenset[str]) -> None:
+            if not self.asked:
+                await self._ask(k, policy, but)
+
+        def dropped(name: str) -> None:
+            self.probe("dropped", k)
+            self.watcher.dropped(k, name)
+
+        hands = Hands(self._hearing(k, read), ask, dropped)
+        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, self._slice).settle()
+
+    async def _confirm(self, witness: Witness, policy: Policy) -> None:
+        """Of the last sum: wait until enough others hold it too."""
+
+        def read(slot: Slot, data: bytes) -> Letter:
+            return open_end(self.seat, self.mail, slot, data)
+
+        hear = self._hearing(self.journal.round + 1, read)
+        await confirm(self.seat, witness, self.mail, self.board, policy, hear)
+
+    def _hearing(self, k: int, read: Callable[[Slot, bytes], Letter]) -> Hearing:
+        """Asks some once, side by side, for their messages of round k; stops if the server is away for too long."""
         away, seconds = 0.0, self._slice
 
         async def hear(names: Collection[str]) -> dict[str, Answer[Letter]]:
@@ -358,16 +392,7 @@ class _Run:
             self._check_server(away, k)
             return dict(zip(asked, found, strict=True))
 
-        async def ask(but: frozenset[str]) -> None:
-            if not self.asked:
-                await self._ask(k, policy, but)
-
-        def dropped(name: str) -> None:
-            self.probe("dropped", k)
-            self.watcher.dropped(k, name)
-
-        hands = Hands(hear, ask, dropped)
-        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, seconds).settle()
+        return hear
 
     async def _gather(
         self,

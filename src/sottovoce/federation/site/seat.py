@@ -52,7 +52,9 @@ def room_for(agreement: Agreement) -> Room:
     """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
     a, sites = agreement, len(agreement.sites)
     # One model a round and site, and for every sum that may be made again; and notices with their answers.
-    models, small = sites * (a.algorithm.rounds + spare_of(a)), sites * most_notices(a) + most_answers(a)
+    # One more says that a site holds the last sum.
+    ends = int(isinstance(a.algorithm, MaskedNewton))
+    models, small = sites * (a.algorithm.rounds + spare_of(a) + ends), sites * most_notices(a) + most_answers(a)
     size = max(largest_message(a), largest_notice(a))
     return Room(models + small, size, models * size + small * largest_notice(a))
 
@@ -295,9 +297,20 @@ class Seat:
         return self.agreement.algorithm.rounds + len(self._partings())
 
     @property
-    def over(self) -> bool:
-        """Whether the run is at its end."""
+    def done(self) -> bool:
+        """Whether all rounds were taken in."""
         return self.journal.round >= self.last_number
+
+    @property
+    def confirms(self) -> bool:
+        """Whether others could have made the last sum again, so that a site must hear from them that they did not."""
+        first = self.agreement.lost_neighbour.go_on_after_round or 0
+        return self.masked and self.drops and self.last_number > first
+
+    @property
+    def over(self) -> bool:
+        """Whether the run is at its end: all rounds were taken in, and the last sum was confirmed if it must be."""
+        return self.done and (self.journal.wound_up or not self.confirms)
 
     # -- what it costs ------------------------------------------------------------------------------------------------
 
@@ -353,9 +366,9 @@ class Seat:
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""
-        a = self.agreement
+        a, done = self.agreement, self.turn(self.journal.round + 1).release - 1
         return Facts(
-            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, self.journal.round,
+            a.run, a.digest().hex(), self.site, self.neighbours, a.algorithm.rounds, done,
             a.lost_neighbour.policy, a.lost_neighbour.wait_seconds, a.algorithm.epsilon, a.algorithm.delta,
         )  # fmt: skip
 

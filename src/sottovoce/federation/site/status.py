@@ -31,7 +31,7 @@ class Status:
     Args:
         run, site: which.
         rounds: how many there are.
-        done: rounds that were taken in.
+        done: rounds that were taken in; of masked sums, those that were read.
         doing: in words.
         waiting: by neighbour whose message of the next round is missing, the seconds for which it has been silent.
         absent: neighbours that the site goes on without, each with the first round without it.
@@ -40,6 +40,8 @@ class Status:
         spent, cap: of all runs on these rows, at `cap_delta`; spent is None if no epsilon is large enough.
         left: the epsilon, at `cap_delta`, of the largest run that would still fit.
         cap_delta: of the ledger.
+        colluding: against how many colluding sites `spent` and `left` hold; None: against everybody.
+        given_up: masked sums that were made again, beside those that are done.
         process: its number, while it runs; None once it has ended.
         time: when this was written, in UTC.
     """
@@ -59,6 +61,8 @@ class Status:
     time: str
     waiting: dict[str, float] = field(default_factory=dict)
     absent: dict[str, int] = field(default_factory=dict)
+    colluding: int | None = None
+    given_up: int = 0
 
 
 @final
@@ -96,8 +100,8 @@ class StatusFile(Watcher):
         if self._now is not None:
             self._write(absent=self._now.absent | {site: k})
 
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:  # noqa: ARG002
-        self._write(done=k, waiting={}, **_spending(spending))
+    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
+        self._write(done=k - taken.given_up, given_up=taken.given_up, waiting={}, **_spending(spending))
 
     def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
         self._write(done=rounds, doing="finished", waiting={}, absent=dict(absent), process=None)
@@ -123,7 +127,10 @@ class StatusFile(Watcher):
 def _spending(spending: Spending) -> dict[str, Any]:
     """The fields about the ledger."""
     spent = spending.epsilon if math.isfinite(spending.epsilon) else None
-    return {"spent": spent, "cap": spending.cap, "left": spending.left, "cap_delta": spending.delta}
+    return {
+        "spent": spent, "cap": spending.cap, "left": spending.left, "cap_delta": spending.delta,
+        "colluding": spending.colluding,
+    }  # fmt: skip
 
 
 def read_status(folder: Path) -> Status | None:

@@ -87,7 +87,8 @@ class Summing:
         """The grid of release q, from public numbers."""
         a, n = self._among(members), len(self.agreement.sites)
         sensitivity = float(a.sensitivity(q, state, self.oracle).item())
-        return grid_for(a.multipliers(n)[q - 1], sensitivity, a.honest(n), a.numbers(q, self.agreement.features))
+        sites, numbers = min(self.agreement.unit.sites, n), a.numbers(q, self.agreement.features)
+        return grid_for(a.multipliers(n)[q - 1], sensitivity, a.honest(n), numbers, sites)
 
 
 class _Everyone(Inbox):
