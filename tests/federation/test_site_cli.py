@@ -46,7 +46,7 @@ from sottovoce.federation.site.events import (
     Watcher,
     Watchers,
 )
-from sottovoce.federation.site.seat import room_for
+from sottovoce.federation.site.seat import booked_as, room_for
 from sottovoce.federation.transport import transport
 from sottovoce.federation.transport.jetstream import create_stream
 from sottovoce.federation.transport.server import Hosting, server_config
@@ -152,7 +152,8 @@ def test_three_sites_from_rows_to_models(world, tmp_path, capfd, caplog):
     assert not np.array_equal(learnt["berlin"].weights, learnt["rome"].weights)
 
     with Ledger.open(tmp_path / "rome" / "rows.ledger") as ledger:
-        assert [(r.run, r.round) for r in ledger.reservations()] == [(f"{run_folder}/rome", k) for k in (1, 2, 3, 4)]
+        booked = booked_as(world.agreement, "rome")
+        assert [(r.run, r.round) for r in ledger.reservations()] == [(booked, k) for k in (1, 2, 3, 4)]
         assert ledger.header.data_digest.startswith("hmac-sha256:")
         assert 0 < ledger.total() <= 2.0
 

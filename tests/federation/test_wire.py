@@ -24,6 +24,7 @@ from sottovoce.federation.site.letters import (
     words_size,
 )
 from sottovoce.federation.transport.wire import (
+    BOOKS_BYTES,
     MOST_NUMBER,
     NO_BOOKS,
     BadMessageError,
@@ -68,7 +69,7 @@ def signed(body):
 
 def test_the_bytes_are_as_described():
     body = b"SVM3m" + bytes([5, 5, 0]) + struct.pack("<QI", 12, 24) + DIGEST + b"run-7" + b"north" + PAYLOAD
-    assert signed(body + bytes(700)) == MESSAGE
+    assert signed(body + bytes(BOOKS_BYTES)) == MESSAGE
     books = bytes(range(7)) * 100
     assert signed(body + books) == seal(PLACE, PAYLOAD, KEY, books)
     assert len(MESSAGE) == PLACE.size == sealed_size("run-7", SLOT, 24)
@@ -86,7 +87,7 @@ def test_words_are_known_apart_from_the_books_that_come_with_them():
     assert (books_of(later), books_of(MESSAGE)) == (books, NO_BOOKS)
     assert digest_of(changed(payload=PAYLOAD[:-1] + b"x")) != digest_of(MESSAGE)
     assert digest_of(changed(number=13)) != digest_of(MESSAGE)
-    with pytest.raises(InputError, match="700 bytes of books, got bytes=3"):
+    with pytest.raises(InputError, match=f"{BOOKS_BYTES} bytes of books, got bytes=3"):
         seal(PLACE, PAYLOAD, KEY, b"abc")
 
 
@@ -317,6 +318,6 @@ def test_notices_and_answers_come_back_as_they_were():
         assert read_notice(notice.to_bytes()) == notice
     with pytest.raises(BadMessageError, match="expected a notice, got one about=9"):
         read_notice(b"\x09" + Notice(About.GONE, 1).to_bytes()[1:])
-    for books in ((), (b"x" * 700,), (b"x" * 700, b"y" * 700)):
+    for books in ((), (b"x" * BOOKS_BYTES,), (b"x" * BOOKS_BYTES, b"y" * BOOKS_BYTES)):
         heard = Heard(DIGEST, 7, bytes(32), books)
         assert read_answer(heard.to_bytes()) == heard

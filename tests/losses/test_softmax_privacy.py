@@ -135,6 +135,7 @@ def test_all_classes_share_one_budget():
         rng = np.random.default_rng(1)
         sites = sv.Sites([rng.normal(size=(20, 3)) / 10] * 2, [rng.integers(classes, size=20).astype(float)] * 2)
         algorithm = sv.IPADMM(loss=Softmax(classes), epsilon=0.7, rounds=5, local_steps=2, diameter=1.0)
-        statement = algorithm.statement(algorithm.oracle(sites, sv.graphs.complete(2)))
+        oracle = algorithm.oracle(sites, sv.graphs.complete(2))
+        statement = algorithm.statement(oracle)
         assert 0.699 < statement.epsilon <= 0.7
-        assert statement.sigma == sv.IPADMM(epsilon=0.7, rounds=5, local_steps=2).sigma(None)
+        assert statement.sigma == sv.IPADMM(epsilon=0.7, rounds=5, local_steps=2).sigma(oracle)

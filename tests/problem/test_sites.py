@@ -30,7 +30,7 @@ def test_features_must_be_finite(bad, sparse):
 
 
 def test_labels_must_be_finite_and_in_the_loss_s_set():
-    with pytest.raises(sv.InputError, match="finite labels, got nan at site 0, row 2"):
+    with pytest.raises(sv.InputError, match="finite labels, got NaN or infinity at site 0, row 2"):
         sites(labels=[[1.0, -1.0, math.nan], [1.0]])
     wrong = sites(labels=[[1.0, 0.0, 1.0], [1.0]])
     with pytest.raises(sv.InputError, match="labels -1 or \\+1"):

@@ -75,6 +75,9 @@ def _accountant_around() -> bool:
 class _PrivateLinearModel(BaseEstimator, ABC):
     """A linear model, learnt with (epsilon, delta)-differential privacy for every single row."""
 
+    # Groups are also what splitters go by: with metadata routing they come to a fit if it asks for them, and else not.
+    __metadata_request__fit: ClassVar[Mapping[str, bool]] = {"groups": False}
+
     coef_: Floats
     intercept_: Any
     loss_: Loss
