@@ -28,6 +28,14 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)  # none is expected to fail
+def expected(estimator):
+    """What cannot pass: it gives weights of 1,000 and 1/10,000 to classes that nobody has declared. Weights are public
+    numbers about public classes here, and a row takes as many times the noise as it weighs.
+    """
+    why = "weights are for declared classes"
+    return {"check_class_weight_classifiers": why} if "class_weight" in estimator.get_params() else {}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected)
 def test_scikit_learn(estimator, check):
     check(estimator)

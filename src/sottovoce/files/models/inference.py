@@ -205,8 +205,9 @@ def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
     else:
         yield "Nothing is identified at this budget, so there is no table: a larger epsilon or more rows would help."
     yield "=" * _WIDTH
-    if table.unidentified:
-        yield f"Not identified at this budget, so nothing is said of them: {', '.join(table.unidentified)}."
+    hidden = (*table.unidentified, *(line.name for line in table.figures if not line.identified))
+    if hidden:
+        yield f"Not identified at this budget, so nothing is said of them: {', '.join(hidden)}."
     yield from table.notes
 
 
@@ -220,11 +221,10 @@ def _numbers(table: Inference, wide: int) -> Iterator[str]:
     )
     yield "-" * _WIDTH
     yield from (_row(line, wide, ratio is not None) for line in table.lines if line.identified)
-    if table.figures:
+    figures = [line for line in table.figures if line.identified]
+    if figures:
         yield "-" * _WIDTH
-        yield from (_row(line, wide, ratio=False) for line in table.figures if line.identified)
-        drowned = [line.name for line in table.figures if not line.identified]
-        yield from (f"{name}: not identified at this budget." for name in drowned)
+        yield from (_row(line, wide, ratio=False) for line in figures)
 
 
 def _ends(table: Inference) -> tuple[str, str]:
