@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint docs reproduce audit mutants bench unseen federation clean
+.PHONY: train test test-all lint docs reproduce audit mutants bench unseen federation clean
 
 train: .venv/.cli
 	$(BIN)/sottovoce train --rounds 100 --local-steps 10 --rho 0.001 --beside masked
 
 test: .venv/.dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-all: .venv/.dev lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

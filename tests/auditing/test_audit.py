@@ -123,6 +123,7 @@ def test_the_noise_of_every_round_is_as_large_as_these_rows_need(name):
     assert found.noise.size == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 @pytest.mark.parametrize("name", ["ipadmm", "masked"])
 def test_most_of_a_claim_is_shown_with_ten_thousand_runs(name, epsilon):

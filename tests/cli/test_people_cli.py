@@ -135,6 +135,7 @@ def test_a_budget_for_people(cli, rows, tmp_path):
     assert code == 0, err
 
 
+@pytest.mark.slow
 def test_plans_know_of_people(cli, tmp_path, rows):
     def foretold(*more):
         shape = ("--sites", 4, "--rows", 2000, "--base-rate", 0.3, "--predictability", "well", "--json")

@@ -89,6 +89,7 @@ def expect_same_bytes_everywhere(scene, rounds):
     np.testing.assert_allclose(total, 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_eight_sites_and_the_server_are_killed_again_and_again():
     rounds = 100
     algorithm = IPADMM(**STEPS, rounds=rounds)

@@ -37,6 +37,7 @@ class FarWorld:
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_starts_and_ends_over_1200_milliseconds(tmp_path):
     """More than once a site looks into a mailbox and must know whether it is empty."""
     federation = federation_of(TWO, sv.graphs.complete(2), ALGORITHM, {})

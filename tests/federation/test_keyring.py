@@ -176,6 +176,7 @@ def test_too_few_keys_are_refused_by_whoever_reads_the_agreement(nine, monkeypat
 # -- what cancels -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_masks_of_210_sites_cancel_and_again_without_one_that_is_lost():
     names = tuple(f"site-{i}" for i in range(210))
     _, seeds, sites = masked_members(names, (3,) * 210)
