@@ -107,7 +107,7 @@ def test_other_settings_too(terms):
 
 @pytest.mark.parametrize(
     ("n", "d", "numbers"),
-    [(40, 5, 15), (10, 500, 125_250), (3, 10_000, 10_000)],
+    [pytest.param(40, 5, 15, marks=pytest.mark.slow), (10, 500, 125_250), (3, 10_000, 10_000)],
     ids=["forty sites", "moments of 500 features", "the diagonal of 10,000"],
 )
 def test_many_sites_and_wide_tables(n, d, numbers):
