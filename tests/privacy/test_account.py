@@ -276,6 +276,12 @@ def test_rounds_after_those_that_were_caught_up_are_never_free(make):
         book(ledger, "one", 10, first=6)
     assert new.total() == pytest.approx(whole.total(), rel=1e-9)
     assert new.total() >= whole.total() * (1 - 1e-12)
+    # Nor for a third ledger, which hears of all ten from the second.
+    third = make("third")
+    third.catch_up(through_bytes(new.account()), new.height)
+    assert third.total() == pytest.approx(whole.total(), rel=1e-9)
+    assert third.total() >= whole.total() * (1 - 1e-12)
+    assert new.account().lacking(through_bytes(whole.account())) == ()
 
 
 def test_rounds_are_booked_one_after_the_other(make):

@@ -360,7 +360,8 @@ class Ledger:
                 found[mark_of(run)] = record_of(run, self._last[run], listed, rule, _colluding(costs))
             for run_mark, (record, book) in self._caught.items():
                 here = self._read(record, book, self._cap)
-                found[run_mark] = larger(found[run_mark], here) if run_mark in found else here
+                own = found.get(run_mark)
+                found[run_mark] = here if own is None else _together(own, here, self._same(run_mark, here), rule)
             first = 0.0 if self._first_cost is None else self._first_cost.divergence
             # Those last that were last booked: what is added up first are runs that are over.
             records = sorted(found.values(), key=lambda record: self._touched[record.run])
@@ -583,13 +584,17 @@ class Ledger:
         """All that would count with these rounds of one run on top, by number; under this cap or another."""
         wanted = self._booked + Counter(more.values())
         for run_mark, (record, book) in self._caught.items():
-            # Later rounds than those that were caught up are others, whatever they cost.
-            own = {r.round: r.cost for r in self._rounds.values() if mark_of(r.run) == run_mark}
-            own |= more if mark_of(run) == run_mark else {}
-            same = [cost for k, cost in own.items() if k <= record.rounds]
+            same = self._same(run_mark, record)
+            same += [cost for k, cost in more.items() if k <= record.rounds] if mark_of(run) == run_mark else []
             extra = _rest(self._read(record, book, cap or self._cap), same, self._rule(wanted).filter)
             wanted = wanted + Counter(extra)
         return wanted
+
+    def _same(self, run_mark: bytes, caught: Record) -> list[Cost]:
+        """What was booked here of the rounds that were caught up. Later ones are others, whatever they cost."""
+        known = (name for name in self._runs if mark_of(name) == run_mark)
+        places = ((name, k) for name in known for k in range(1, min(caught.rounds, self._last[name]) + 1))
+        return [self._rounds[place].cost for place in places if place in self._rounds]
 
     def _known(self, run: str, round_: int, cost: Cost) -> Reservation | None:
         """The reservation of this round, if there is one; `PrivacyError` if it was made with another cost."""
@@ -709,6 +714,15 @@ def _rest(caught: Record, own: Sequence[Cost], rule: Filter) -> dict[Cost, int]:
     if not weight > 0:
         return {Cost(Gaussian(1e150), divergence): 1} if divergence > 0 else {}
     return {Cost(Gaussian(max(_DOWN / sqrt(weight), 1e-150)), divergence): 1}
+
+
+def _together(own: Record, caught: Record, same: Sequence[Cost], rule: Filter) -> Record:
+    """What a run has taken here and elsewhere; `same` are the rounds of the one that are among the other's."""
+    rest = record_of("", 0, ((c.event, c.divergence, n) for c, n in _rest(caught, same, rule).items()), rule)
+    return Record(
+        own.run, max(own.rounds, caught.rounds), own.weight + rest.weight, own.divergence + rest.divergence,
+        own.plain and caught.plain, fewest((own.colluding, caught.colluding)),
+    )  # fmt: skip
 
 
 def _record_body(record: Record) -> dict[str, object]:
