@@ -15,8 +15,8 @@ anything. It is raised to that floor, so the step stops short there, and the mod
 direction: supposed as large as it is along the others in the mean. That is one more variance.
 
 **Calibration.** All this is to first order in the noise of H. How far off it is for each coefficient, a parametric
-bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched to
-what is found, or shrunk half as far, since the bootstrap does not know the remainder of the Newton step.
+bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched or
+shrunk to what is found. What it does not know, the remainder of the Newton step, is added after it.
 
 **Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
 the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, if at most `HIDDEN` of its variance is
@@ -205,8 +205,7 @@ def _stretch(e: Evidence, step: _Step, contrasts: Floats, size: float) -> Floats
     again = _newton(e, hessians, gradients, size)
     seen, hidden = _variances(e, again, contrasts, size)
     errors = np.sqrt(np.maximum(seen + hidden, np.finfo(np.float64).tiny))
-    found = np.quantile(np.abs((again.d - d) @ contrasts.T) / errors, LEVEL, axis=0) / CRITICAL
-    stretch: Floats = np.where(found < 1, (1 + found) / 2, found)
+    stretch: Floats = np.quantile(np.abs((again.d - d) @ contrasts.T) / errors, LEVEL, axis=0) / CRITICAL
     return stretch
 
 

@@ -69,7 +69,9 @@ MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in e
 # With inference, the parts of it for moments, all gradients of the descent, the Hessian and the last gradient.
 INFERENCE = (0.05, 0.25, 0.30, 0.40)
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
-SHORT_STEP = 1.0  # alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up
+# alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up. And with inference, where
+# they are many and must end at the optimum: swings along one direction would carry the model too far along others.
+SHORT_STEP = 1.0
 LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
 RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
 MEMORY, LEAST_BEND = 0.5, 0.2
@@ -336,7 +338,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         filled = bend * s.values + np.maximum(bend, LEAST_BEND) * tau
         scale = self._curvature(site) * filled + penalty
         gradient = heard + penalty * y
-        alpha = SHORT_STEP if self.loss.fully_curved else STEP
+        alpha = SHORT_STEP if self.loss.fully_curved or self.inference else STEP
         step = alpha * self._divided(s, site, gradient, np.maximum(scale, np.finfo(np.float64).tiny))
         w = y - step + self._growth(k, s, site, gradient, step, bend) * y
         moved = s._replace(
