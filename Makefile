@@ -11,7 +11,7 @@ test: .venv/.dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: .venv/.dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "" --new-draws
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

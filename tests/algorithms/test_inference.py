@@ -80,7 +80,7 @@ def test_orthogonal_rows_at_the_zero_model_attain_the_sensitivity_of_hessians():
 unit = st.floats(-1, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @drawn(st.tuples(unit, unit), st.tuples(unit, unit), st.tuples(st.floats(-50, 50), st.floats(-50, 50)))
 def test_no_row_moves_the_sum_of_hessians_further(a, other, w):
     a, other = (np.asarray(x) / max(1.0, float(np.linalg.norm(x)) * (1 + 1e-12)) for x in (a, other))

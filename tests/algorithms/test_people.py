@@ -108,7 +108,7 @@ def test_the_bound_is_attained_with_all_rows_at_all_sites(name, where):
 
 
 @examples(st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_no_gradient_moves_by_more_than_all_rows_of_a_person(seed):
     """Random rows, labels, models, losses: k replaced rows of a node, or all if it has fewer; unequal weights too."""
     rng = np.random.default_rng(seed)

@@ -58,7 +58,7 @@ def random_state(algorithm, site, rng):
 
 @pytest.mark.parametrize("name", ADDITIVE)
 @given(st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_additive_release_moves_by_more_than_declared(name, seed):
     rng = np.random.default_rng(seed)
     loss = every.SMOOTH[rng.integers(len(every.SMOOTH))]
@@ -74,7 +74,7 @@ def test_no_additive_release_moves_by_more_than_declared(name, seed):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_objective_perturbation_shift_and_jacobian(seed):
     """At any model, b moves by at most 2 c1 / m, and the determinant by a factor of at most 1 + kappa."""
     rng = np.random.default_rng(seed)
@@ -116,7 +116,7 @@ def test_pvps_bound_is_nearly_attained():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_curators_average_moves_by_at_most_its_share(seed):
     rng = np.random.default_rng(seed)
     algorithm = al.TrustedCurator(**COMMON, diameter=5.0)

@@ -48,7 +48,7 @@ def test_it_grows_from_one_to_two():
     assert found.max() <= 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**31), st.floats(0, 20), st.integers(2, 6))
 def test_no_pair_of_softmax_gradients_is_further_apart(seed, reach, classes):
     rng, loss = np.random.default_rng(seed), Softmax(classes)

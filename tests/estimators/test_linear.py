@@ -54,7 +54,7 @@ def test_orthogonal_rows_with_labels_attain_the_sensitivity():
 part = st.floats(-1, 1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.tuples(part, part, st.floats(-5, 5)), st.tuples(part, part, st.floats(-5, 5)))
 def test_no_row_moves_the_sum_further_even_with_a_label_out_of_bounds(first, other):
     inside = [(*(np.array(x[:2]) / max(1.0, np.hypot(*x[:2]) * (1 + 1e-12))), x[2]) for x in (first, other)]

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.algorithms import MaskedNewton
@@ -97,7 +97,7 @@ def replayed(ours, theirs, algorithm, kind):
 
 @pytest.mark.filterwarnings(SEEDED)
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
     odd=st.sampled_from([*ODD_ROWS, "any"]),

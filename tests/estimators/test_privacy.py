@@ -35,7 +35,7 @@ def inner_model(model, norm):
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.floats(-9, 9), st.sampled_from([0.0, CONSTANT]))
 def test_no_row_is_longer_than_one_and_short_rows_keep_their_meaning(seed, magnitude, constant):
     rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def test_a_row_beyond_all_bounds_is_still_bounded():
 
 
 @pytest.mark.filterwarnings(SEEDED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.floats(-2, 6), st.sampled_from(CLASSES))
 def test_another_row_moves_a_step_by_no_more_than_the_noise_is_made_for(seed, magnitude, label):
     rng = np.random.default_rng(seed)

@@ -162,7 +162,7 @@ def broken(content, edits):
 EDITS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(EDITS, st.integers(0, 100), st.booleans())
 def test_damaged_arrays(tmp_path_factory, edits, cut, plain):
     file = io.BytesIO()
@@ -174,7 +174,7 @@ def test_damaged_arrays(tmp_path_factory, edits, cut, plain):
         rows_of(AGREED, path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.binary(max_size=300))
 def test_any_bytes_with_and_without_a_schema(tmp_path_factory, content):
     schema = Schema.loads(SCHEMA)

@@ -11,6 +11,7 @@ import sottovoce as sv
 from federation.test_masked_run import made, said_by
 from federation.test_summing import FIVE, GO_ON, SPARING, Sums, run
 from helpers.federations import masked_agreement
+from helpers.laws import assert_standard
 from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import dies
 from sottovoce.federation.site.mail import largest_message, payload_size
@@ -31,15 +32,16 @@ def test_all_sites_read_the_evaluation_of_a_simulation_with_the_same_noise(terms
     sums = run(Sums({"rounds": 5, "evaluate": 0.3, "epsilon": 20.0} | terms))
     algorithm = replace(sums.agreement.algorithm, total_rows=None)
     state = algorithm.start(oracle := algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5)), 1)
+    z = []
     for q, noise in enumerate(sums.noise, 1):
         if algorithm.kind(q) == "places":
             # From here on from the sites' own model: rounding apart, it is the simulation's.
             np.testing.assert_allclose(state.w, sums.state["rome"].w, rtol=1e-6, atol=1e-6)
             state = state._replace(w=sums.state["rome"].w)
-        unit = float(algorithm.share_std(q, state, oracle)) * np.sqrt(5)
-        assert 0.2 < np.sqrt(np.mean(noise**2)) / unit < 2.5
+        z.append(noise / (float(algorithm.share_std(q, state, oracle)) * np.sqrt(5)))
         total = algorithm.exact(q, state, oracle) + noise.reshape(1, -1, 1)
         state = algorithm.absorb(q, state, oracle, _Everyone(total))
+    assert_standard(np.concatenate(z))
     (simulated,) = algorithm.evaluated(algorithm.rounds, state, oracle)
     found = [
         site.algorithm.evaluated(algorithm.rounds, sums.state[name], site.oracle) for name, site in sums.site.items()

@@ -71,7 +71,7 @@ def fed(frames, pieces):
     return [frame for piece in pieces for frame in frames.feed(piece)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(MESSAGES | OTHERS, max_size=8), st.lists(st.integers(1, 40), min_size=1))
 def test_however_the_bytes_come(parts, sizes):
     data, pieces, at = b"".join(parts), [], 0
@@ -85,7 +85,7 @@ def test_however_the_bytes_come(parts, sizes):
     assert told == library(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=60) | OTHERS | MESSAGES | st.sampled_from([b"MSG a 1 ", b"HMSG ", b"\r\n"])))
 def test_any_bytes_are_frames_or_refused(pieces):
     frames = Frames(LARGEST)

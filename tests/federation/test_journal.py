@@ -255,7 +255,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)
 finite = arrays(np.float64, st.tuples(st.just(1), st.integers(1, 6), st.just(1)), elements=numbers)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(finite, finite)
 def test_states_come_back_bit_by_bit(w, gamma):
     state = State(w, gamma)
@@ -298,7 +298,7 @@ def test_other_arrays_are_refused():
         unpack_arrays(buffer.getvalue(), {"a": (1,)})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_damaged_bytes_never_come_back_as_other_numbers(place, flip):
     values = np.arange(6.0).reshape(1, 6, 1)

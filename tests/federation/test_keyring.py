@@ -10,6 +10,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import masked_agreement, masked_members
+from helpers.laws import assert_standard
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import Died, Federation, dying
 from sottovoce.algorithms import MaskedNewton
@@ -67,7 +68,7 @@ def assert_opens(masks, ctx):
     values = {name: np.arange(float(ctx.numbers)) + i for i, name in enumerate(ctx.members)}
     said = {name: masks[name].words(ctx, values[name], SCALE, Past()) for name in ctx.members}
     noise = open_sum(ctx, said, 2**60) - sum(values.values()) / GRID
-    assert 0.2 < np.std(noise) / (SCALE * np.sqrt(len(said))) < 3  # a mask that is left over would be 2^33 times that
+    assert_standard(noise / (SCALE * np.sqrt(len(said))))  # a mask that is left over would be 2^33 times that
     return said
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from contextlib import ExitStack
 
 import numpy as np
@@ -358,7 +357,8 @@ def last_sum_hidden(patience):
         behind = reader == "wien" != slot.site and slot.kind is Kind.SUM and slot.number > 4
         if data is None or not (votes or words or behind):
             return data
-        return None if time.monotonic() < first.setdefault((reader, slot), time.monotonic()) + patience else data
+        now = asyncio.get_running_loop().time()
+        return None if now < first.setdefault((reader, slot), now) + patience else data
 
     return shows
 

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import shutil
-import socket
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from helpers.network_server import NatsServer
+from helpers.network_server import NatsServer, free_port
 from helpers.network_worlds import JetStreamWorld, LyingWorld, MemoryWorld, play
 from helpers.site_runs import FIVE, QUICK, Backup, Federation, dies, meanwhile
 from sottovoce.cli import main
@@ -412,10 +411,7 @@ def test_more_epsilon_means_a_model_nearer_to_the_optimum():
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
     """Three sites in one folder, from keys to models, over TLS; what their programs ended with."""
-    place = tmp_path_factory.mktemp("masked")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    place, port = tmp_path_factory.mktemp("masked"), free_port()
     names, r = FIVE[:3], np.random.default_rng(1)
     given = ["--algorithm=masked", "--colluding=1", "--rounds=6", "--epsilon=2", "--delta=1e-4", "--features=4",
              "--data-norm=1", "--policy=stop", "--wait-seconds=60", "--evaluate=0.3"]  # fmt: skip

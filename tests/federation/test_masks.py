@@ -15,6 +15,7 @@ from scipy import stats
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members
+from helpers.laws import NEVER
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed, hkdf
@@ -39,7 +40,6 @@ from sottovoce.noise.secure import Grid, grid_for, on_grid
 
 SCALE, GRID = 2**30, 2.0**-20
 FRESH = Past()
-NEVER = 1e-9  # the chance with which a statistical test may fail by itself
 
 
 @cache

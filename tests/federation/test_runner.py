@@ -401,7 +401,7 @@ def test_a_server_that_comes_back_is_waited_for(federation):
     async def scene():
         async def outage():
             while Slot(2, "oslo") not in world.post._held:
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0)
             world.post.stop()
             await asyncio.sleep(0.5)
             world.post.start()

@@ -8,6 +8,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import masked_agreement, masked_members
+from helpers.laws import assert_standard
 from helpers.problems import lists
 from helpers.site_runs import FIVE
 from sottovoce.errors import PrivacyError, UnsupportedError
@@ -92,12 +93,12 @@ def test_all_sites_learn_the_model_of_a_simulation_with_the_same_noise(terms):
     algorithm = replace(sums.agreement.algorithm, total_rows=None)
     sites = sv.Sites(sums.features, sums.labels)
     state = algorithm.start(oracle := algorithm.oracle(sites, sv.graphs.complete(5)), 1)
+    z = []
     for q, noise in enumerate(sums.noise, 1):
         total = algorithm.exact(q, state, oracle) + noise.reshape(1, -1, 1)
-        unit = float(algorithm.share_std(q, state, oracle)) * np.sqrt(5)
-        # As much noise as a simulation draws for a sum: neither a share less nor a factor more.
-        assert 0.2 < np.sqrt(np.mean(noise**2)) / unit < 2.5
+        z.append(noise / (float(algorithm.share_std(q, state, oracle)) * np.sqrt(5)))
         state = algorithm.absorb(q, state, oracle, _Everyone(total))
+    assert_standard(np.concatenate(z))  # as much noise as a simulation draws for its sums
     own = sums.state["rome"]
     assert np.abs(own.w).max() > 0.01
     np.testing.assert_allclose(own.w, state.w, rtol=1e-6, atol=1e-6)
@@ -114,7 +115,9 @@ def test_the_noise_of_many_sums_is_that_of_a_simulation():
         seen.append(sums.noise[0] / (std * np.sqrt(5)))
     z = np.concatenate(seen)
     assert len(z) == 40 * 21
-    assert abs(np.mean(z**2) - 1) < 6 * np.sqrt(2 / len(z))  # two thirds of it would be 0.44, a missing share 0.8
+    assert_standard(z)
+    with pytest.raises(AssertionError):
+        assert_standard(2 / 3 * z)  # two thirds of it are found out
     assert abs(np.mean(z)) < 6 / np.sqrt(len(z))
 
 

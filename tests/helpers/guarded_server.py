@@ -23,7 +23,7 @@ from sottovoce.federation.transport.jetstream import JetStreamTransport
 from sottovoce.federation.transport.server import Hosting, server_config
 from sottovoce.federation.transport.wire import Slot
 
-LONG = 10.0
+LONG = 60.0  # seconds: ample, even on a busy machine
 D = 5  # of the federations here
 
 
@@ -119,7 +119,7 @@ def started(federation, name, server, folder):
 def ended(program):
     """Its exit code and its last words, once it has ended."""
     try:
-        words = program.communicate(timeout=120)[0].splitlines()[-1]
+        words = program.communicate(timeout=600)[0].splitlines()[-1]
     finally:
         end(program)
     return program.returncode, words

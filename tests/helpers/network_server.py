@@ -7,11 +7,17 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-STARTING, STOPPING = 15.0, 5.0
+STARTING, STOPPING = 120.0, 30.0  # seconds, after which it hangs
+# Below what systems hand out by themselves, which begins at 32,768 or later; every process of tests has its own.
+_EACH = 64
+_OWN = 10_000 + os.getpid() % 350 * _EACH
+_numbers = count()
 
 
 def binary():
@@ -24,9 +30,15 @@ def binary():
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port at which nobody listens. Systems give these to nobody by themselves, neither to another test's server nor
+    to a connection that goes out: it is still free when a server starts there, and starts there again.
+    """
+    while True:
+        port = _OWN + next(_numbers) % _EACH
+        with socket.socket() as listener, suppress(OSError):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 class NatsServer:

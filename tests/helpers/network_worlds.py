@@ -3,20 +3,22 @@
 import asyncio
 from itertools import count
 
+from helpers.clock import Clock
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.memory import MemoryTransport, Post
 from sottovoce.federation.transport.transport import PutOutcome, PutResult
 from sottovoce.federation.transport.wire import Kind, Slot
 
 LARGEST = 4000  # bytes of a message
-LONG = 10.0  # seconds: ample, even on a busy machine
+LONG = 60.0  # seconds: ample, even on a busy machine
 SHORT = 0.2
 _numbers = count(1)
 
 
 def play(scene):
-    """Run a scene to its end; one that hangs fails."""
-    return asyncio.run(asyncio.wait_for(scene, 90.0))
+    """Run a scene to its end; one that hangs fails. Without real connections, nothing is waited for: see `Clock`."""
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        return runner.run(asyncio.wait_for(scene, 600.0))
 
 
 async def get_many(transport, k, names, timeout):

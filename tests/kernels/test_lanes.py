@@ -163,7 +163,7 @@ def test_rows_of_zeros(sparse):
     far=st.floats(-3, 4),
     seed=st.integers(0, 10**6),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_result_is_certified(loss, runs, d, sizes, curvature, far, seed):
     case = Case(loss, runs, d, sizes, curvature=10.0**curvature, seed=seed)
     case.start *= 10.0**far

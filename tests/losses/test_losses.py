@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.special
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import hinge_loss, mean_absolute_error, mean_pinball_loss
 
@@ -166,7 +166,6 @@ def test_lipschitz_and_smoothness_in_w(loss):
 
 
 @each
-@settings(deadline=None)
 @given(
     z=st.floats(-50, 50),
     y=st.floats(-50, 50),

@@ -55,7 +55,7 @@ def test_derivatives_by_differences():
 
 
 @given(predictions, st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_bounds_hold_everywhere(z, data):
     b = float(data.draw(st.integers(0, len(z) - 1)))
     loss = Softmax(len(z))
@@ -68,7 +68,7 @@ def test_bounds_hold_everywhere(z, data):
 
 
 @given(predictions, st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_slope_is_lipschitz_and_the_loss_convex(z, data):
     y = np.array(data.draw(st.lists(st.floats(-40, 40), min_size=len(z), max_size=len(z))))
     b = float(data.draw(st.integers(0, len(z) - 1)))

@@ -34,7 +34,7 @@ def one_step(algorithm, sites, k, state):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.sampled_from([None, 0.3]), st.floats(0.1, 10))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_no_step_moves_by_more_than_the_declared_sensitivity(seed, classes, clip, norm):
     rng = np.random.default_rng(seed)
     m, k = int(rng.integers(1, 6)), int(rng.integers(1, 20))

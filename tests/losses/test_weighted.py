@@ -34,7 +34,7 @@ def table(rows=20_000, rate=0.01):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_no_two_records_are_further_apart_than_the_spread(seed):
     draws = np.random.default_rng(seed)
     loss = WeightedLogistic(float(10 ** draws.uniform(-2, 2)))

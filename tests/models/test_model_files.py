@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as to_bytes
 from scipy import sparse
@@ -188,7 +188,7 @@ def test_a_header_that_claims_to_be_huge_costs_nothing(tmp_path):
         load(path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_still_means_the_same(data, tmp_path):
     path = tmp_path / "model.safetensors"

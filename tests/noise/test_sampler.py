@@ -98,7 +98,7 @@ EDGES = [0, 1, 2, 2**63, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**64 - 2**47]
 
 
 @given(st.data(), st.sampled_from([1, 2, 3, 5, 2**30 + 7, 3 * 2**46, 2**48 - 59, 2**48]))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_words_at_the_edges_decide_as_described(data, s):
     near = st.sampled_from(EDGES) | st.integers(0, 2**64 - 1) | st.integers(-3, 3).map(lambda i: -(2**64 % s) + i)
     words = [w % 2**64 for w in data.draw(st.lists(near, min_size=1, max_size=60))]

@@ -81,7 +81,7 @@ def test_coordinates_and_steps_are_independent():
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([8, 12, 30]), st.sampled_from([0.01, 1.0, 30.0]))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_no_release_moves_by_more_than_the_noise_pays_for(seed, bits, norm):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(1, 6))
@@ -311,7 +311,6 @@ ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.
 
 
 @given(st.lists(ANY_FLOAT, min_size=D, max_size=D))
-@settings(deadline=None)
 def test_no_gradient_is_refused(values):
     gradient, noise = np.array(values).reshape(1, D, 1), SecureNoise(KEY, D, 5)
     with np.errstate(all="raise"):  # whatever the caller's settings are

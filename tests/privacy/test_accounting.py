@@ -79,7 +79,7 @@ def test_bad_arguments_are_refused():
 SCHEMES = st.sampled_from(["poisson", "replacement"])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(SCHEMES, st.integers(1, 40), st.floats(0.8, 20), st.integers(1, 200), st.sampled_from([1e-9, 1e-5, 1e-2]))
 def test_prices_move_the_right_way(scheme, batch, sigma, times, target):
     def price(sigma=sigma, batch=batch, times=times, target=target):

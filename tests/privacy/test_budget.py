@@ -46,7 +46,7 @@ def test_a_new_budget_is_whole():
     assert repr(accountant) == "BudgetAccountant(epsilon=1.0, delta=1e-05, events=0)"
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.floats(2.0, 60), st.integers(1, 40)), min_size=1, max_size=6))
 def test_fits_compose_exactly_and_not_by_adding_up(fits):
     accountant = BudgetAccountant(inf, DELTA)
@@ -94,7 +94,7 @@ def test_a_fit_calibrated_to_the_whole_budget_fits_once():
         accountant.check(Gaussian(100.0))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.floats(0.01, 8),
     st.sampled_from([1e-9, 1e-5, 1e-3]),

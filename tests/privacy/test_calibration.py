@@ -3,7 +3,7 @@
 from math import log, sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError
@@ -17,7 +17,6 @@ def test_the_known_values():
     assert sigma_for(1.0, 1e-5, 1, "paper") == pytest.approx(4.8448, abs=5e-5)
 
 
-@settings(deadline=None)
 @given(st.floats(0.01, 100), st.sampled_from([1e-12, 1e-5, 0.01]), st.integers(1, 10**6))
 def test_exact_never_overshoots_and_is_tight(target, delta, steps):
     sigma = sigma_for(target, delta, steps)

@@ -267,7 +267,7 @@ COST = st.tuples(
 
 
 @given(st.lists(COST, max_size=10), st.sampled_from([0.3, 1.0]))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_cap_is_never_passed(tmp_path_factory, costs, cap):
     path = tmp_path_factory.mktemp("cap") / "rows.ledger"
     booked = {}

@@ -67,7 +67,7 @@ KINDS = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.sampled_from(list(KINDS)), st.floats(0.1, 20), st.sampled_from([1e-10, 1e-5, 1e-2]), st.integers(1, 50))
 def test_never_past_the_target_and_tight(kind, target, goal, steps):
     def event_of(x):
@@ -78,7 +78,7 @@ def test_never_past_the_target_and_tight(kind, target, goal, steps):
     assert epsilon(event_of(x * (1 - 1e-6)), goal) > target
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(list(KINDS)), st.floats(0.3, 200), st.integers(1, 300), st.sampled_from([1e-9, 1e-5, 1e-2]))
 def test_prices_move_the_right_way(kind, x, steps, goal):
     def price(x=x, steps=steps, goal=goal):
@@ -92,7 +92,7 @@ def test_prices_move_the_right_way(kind, x, steps, goal):
 
 
 @given(st.floats(0.5, 100), st.floats(0, 2), st.floats(0, 2), st.sampled_from([1e-9, 1e-5, 1e-2]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_more_curvature_costs_more(x, one, other, goal):
     low, high = sorted((one, other))
     for kind in (lambda k: GaussianObjective(x, k), lambda k: NormLaplaceObjective(x, 5, k)):

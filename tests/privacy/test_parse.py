@@ -4,7 +4,7 @@ import json
 from math import inf, nan
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sottovoce.errors import InputError
@@ -73,7 +73,6 @@ def test_every_kind_of_event_is_among_those_drawn_here():
     assert set(concrete(Event)) == drawn
 
 
-@settings(deadline=None)
 @given(EVENTS)
 @example(Repeated(SampledGaussian(2.0, Sampling("poisson", 100, 10)), 0))
 @example(RepeatAndSelect(Gaussian(2.0), PoissonRuns(3.0)))
@@ -89,7 +88,6 @@ JUNK = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(EVENTS, st.randoms(use_true_random=False), JUNK)
 def test_whatever_is_changed_is_refused_or_is_another_event(event, random, junk):
     """One value somewhere in the tree becomes junk. Never another error than InputError, never a lie."""

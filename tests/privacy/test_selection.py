@@ -94,7 +94,6 @@ def test_k_comes_from_the_system_unless_a_test_brings_its_own():
     assert repetitions(LAWS[1], Random(1)) == repetitions(LAWS[1], Random(1))
 
 
-@settings(deadline=None)
 @given(st.floats(1, 1e5), st.floats(-0.9, 20))
 def test_gamma_is_found_for_a_mean(mean, eta):
     assert NegativeBinomialRuns(eta, gamma_for(mean, eta)).mean == pytest.approx(mean, rel=1e-9)
@@ -160,7 +159,7 @@ def test_the_price_holds_for_mean_scores_and_is_nearly_attained(sigma, runs):
         assert max(hockey_stick(P, Q, eps) for P, Q in found) <= delta(search, eps)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.sampled_from(LAWS), st.floats(0.01, 3), st.integers(2, 12), st.integers(0, 2**32))
 def test_no_pure_mechanism_and_no_score_beats_the_price(runs, each, outcomes, seed):
     draw = np.random.default_rng(seed)
@@ -296,7 +295,7 @@ def test_nothing_costs_nothing_and_no_noise_costs_everything():
         assert delta(RepeatAndSelect(NonPrivate(), runs), 3.0) == 1
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.floats(0.5, 50), st.floats(1.1, 200), st.floats(-0.5, 5), st.sampled_from([1e-9, 1e-5, 1e-2]))
 def test_prices_move_the_right_way(sigma, mean, eta, target):
     here = search_epsilon(Gaussian(sigma), target, mean, eta)
@@ -355,7 +354,7 @@ def test_a_score_is_paid_for():
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(0.05, 3), st.floats(0, 2), st.floats(1, 20), st.integers(2, 300), st.floats(0.1, 1.5))
 def test_a_table_and_its_masses_lie_above_the_profile(mu, shift, factor, points, share):
     """A crude bound on a true profile, as the theorem gives it, tabulated, and the pair of laws made of that."""

@@ -55,11 +55,11 @@ def test_complete_sum_does_not_drift_in_single_precision():
 
 
 def test_large_graphs_are_quick():
-    started = time.perf_counter()
+    started = time.process_time()
     assert graphs.complete(100_000).edge_count == 4_999_950_000
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     regular = graphs.random_regular(100_000, 4, seed=3)
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
     assert np.all(regular.degrees == 4)
 
 

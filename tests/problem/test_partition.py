@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import InputError, PrivacyError
@@ -101,7 +101,6 @@ def test_dirichlet_shares_have_the_right_moments():
     assert shares.var() == pytest.approx(variance, rel=0.2)
 
 
-@settings(deadline=None)
 @given(
     alpha=st.floats(1e-3, 1e3),
     nodes=st.integers(1, 20),

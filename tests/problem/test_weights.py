@@ -167,7 +167,7 @@ def declared(algorithm, site, weights, k):
 
 @pytest.mark.parametrize("name", ADDITIVE)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(WEIGHTS))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_release_moves_by_more_than_declared(name, seed, weights):
     rng = np.random.default_rng(seed)
     loss = [sv.losses.Logistic(), sv.losses.SmoothedHinge(), sv.losses.Huber()][rng.integers(3)]

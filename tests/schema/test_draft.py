@@ -6,7 +6,7 @@ import string
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import InputError, PrivacyError
@@ -132,7 +132,7 @@ def test_round_bounds_hold_the_range_and_round_edges_lie_within(one, other, bins
 CELL = st.text(string.ascii_letters + "0123456789.-? é", max_size=6)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(CELL, CELL, st.sampled_from(["1", "0", "?"])), min_size=1, max_size=20),
     st.sampled_from([None, 4]),

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schema.samples import FILE, HEADER, ROWS, SCHEMA, encode
 from sottovoce.errors import InputError
 from sottovoce.files.schema import ClassLabel, NumberLabel, Numeric, Schema, files, reading
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=60)
 
 
 def compare(path, text, schema):
@@ -94,7 +94,7 @@ def summed(row, order):
     return math.sqrt(total)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     columns=st.integers(1, 60),
     norm=st.sampled_from(["bound"]) | st.floats(1e-3, 20),

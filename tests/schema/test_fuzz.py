@@ -5,7 +5,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schema.samples import FILE, SCHEMA
@@ -13,7 +13,7 @@ from sottovoce.errors import InputError
 from sottovoce.files.schema import Schema, files
 from sottovoce.files.schema.draft import draft
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=150)
 
 
 def refusal(act, *arguments):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sottovoce as sv
@@ -90,7 +90,6 @@ def test_a_row_that_is_dropped_anyway_is_nobody_s_first(written):
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(1, 4), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_nobody_s_presence_changes_what_is_kept_of_others(whose, most, seed):
     """Replace all rows of one person by those of others, or take them out: what is kept of everybody else stays."""
     whose = np.array(whose)
@@ -112,7 +111,6 @@ def test_nobody_s_presence_changes_what_is_kept_of_others(whose, most, seed):
 
 
 @given(st.lists(st.integers(0, 30), min_size=12, max_size=60), st.integers(1, 4), st.integers(0, 100))
-@settings(deadline=None)
 def test_people_stay_together_when_rows_are_dealt_out(whose, nodes, seed):
     codes = people.numbered(whose)
     count = int(codes.max()) + 1

@@ -96,7 +96,7 @@ def test_plain(name, csr):
     loss = LOSSES[name]
 
     @given(problems(loss))
-    @settings(deadline=None, max_examples=120)
+    @settings(max_examples=120)
     def holds(problem):
         w, *rest = problem
         site = oracle(Oracle, loss, *rest, csr)
@@ -111,7 +111,7 @@ def test_compiled(name):
     loss = LOSSES[name]
 
     @given(problems(loss))
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     def holds(problem):
         w, *rest = problem
         site = oracle(CompiledOracle, loss, *rest, True)

@@ -50,7 +50,7 @@ def steps(w, noise, sigma=0.0, batch=None):
 
 @pytest.mark.parametrize("loss", BETTER, ids=lambda loss: f"{loss.name}-{loss.outputs}")
 @given(st.floats(0, 3000))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_the_table_is_above_the_spread_and_close(loss, reach):
     said = Spread(1.0, knots_of(loss)).at(np.full((1, 1, 1), reach)).item()
     assert loss.spread(np.array(reach)) * (1 - 1e-14) <= said <= loss.spread(np.array(reach)) * 1.002
@@ -103,7 +103,7 @@ def pair(rng, loss, norm, m, d=3):
 @pytest.mark.parametrize("kind", [Oracle, CompiledOracle])
 @pytest.mark.parametrize("loss", BETTER, ids=lambda loss: f"{loss.name}-{loss.outputs}")
 @given(st.integers(0, 2**32 - 1), st.sampled_from([None, 0.3, 0.8]), st.floats(0.1, 10))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_no_step_moves_by_more_than_the_bound_at_its_model(kind, loss, seed, clip, norm):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(1, 5))

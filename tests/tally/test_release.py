@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.laws import NEVER
 from sottovoce.errors import BudgetError, InputError
 from sottovoce.noise import sources
 from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.privacy.unit import Unit
 from sottovoce.tally import Terms, TwoClasses, evaluate, release
-
-NEVER = 1e-9  # the chance with which a statistical test may fail by itself
 
 
 def rows(count, seed=0):

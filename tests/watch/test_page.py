@@ -166,9 +166,9 @@ def test_what_is_sent_to_a_live_page_is_escaped_too():
 
 def test_a_log_of_absurd_numbers_is_drawn_at_once():
     story = told(began(rounds=10**9, spent=1e300, cap=1e-300), *(done(10**k, size=10.0 ** (33 * k)) for k in range(10)))
-    started = time.monotonic()
+    started = time.process_time()
     html = page([story], None, NOW, live=False, remarks=[])
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert "nan" not in html
     assert "inf" not in words(html).split()
 
