@@ -768,6 +768,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "Take fewer columns, or wider groups of categories", features=site.sites.d,
         )  # fmt: skip
         _expect(
+            not self.inference or site.sites.factors.weights is None, "rows that count alike with inference",
+            "How sure a coefficient is depends on what weights stand for, and on their squares, which nobody releases: "
+            "leave inference or the weights out", weights=True,
+        )  # fmt: skip
+        _expect(
             self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",
             "Give the number of all rows", sites_here=site.sites.n,
         )  # fmt: skip
