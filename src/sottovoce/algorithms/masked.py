@@ -62,7 +62,7 @@ from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.sites import Weights
-from sottovoce.tally.evaluation import Tallied
+from sottovoce.tally.evaluation import COUNTED_ALIKE, Tallied
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
@@ -703,7 +703,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _notes(self, site: Oracle) -> tuple[str, ...]:
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
-        flattered = () if self.evaluate is None else (evaluating.FLATTERED,)
+        weighed = site.sites.factors.weights is not None
+        flattered = () if self.evaluate is None else (evaluating.FLATTERED, *((COUNTED_ALIKE,) if weighed else ()))
         if n == 1:
             alone = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
             return alone, *flattered

@@ -132,7 +132,7 @@ def _within(what: str, values: Any, bound: float) -> Floats:
     bad = np.flatnonzero(~((found > 0) & (found <= bound)))
     if bad.size:
         raise InputError(
-            f"Expected every {what} above 0 and at most {what}_bound={bound:g}, got another in row={int(bad[0])}. "
+            f"Expected every {what} above zero and at most {what}_bound={bound:g}, got another in row={int(bad[0])}. "
             f"Leave out rows that should not count, cut {what}s to the bound, or declare a larger one, which costs as "
             "much more noise."
         )

@@ -24,6 +24,7 @@ from sottovoce.problem.losses import Poisson
 from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms
+from sottovoce.tally.evaluation import COUNTED_ALIKE
 
 ROW, PREDICTION = "row", "prediction"
 
@@ -187,7 +188,8 @@ def evaluate_privately(
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),
     )  # fmt: skip
-    return replace(found, model=weights_digest(model))
+    privacy = found.privacy if schema.weight is None else found.privacy.noting(COUNTED_ALIKE)
+    return replace(found, model=weights_digest(model), privacy=privacy)
 
 
 def _score_range(model: Model, schema: Schema) -> dict[str, float]:
