@@ -191,7 +191,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         )  # fmt: skip
         algorithm, plan = self._choose(target.loss, delta, problem)
         for leak in leaks:
-            warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=2)
+            warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=3)
 
         solved = training.train(problem, algorithm, accountant, draws, self.device)
         self.privacy_, self.plan_ = solved.result.privacy, plan
