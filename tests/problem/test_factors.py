@@ -416,6 +416,15 @@ def test_what_does_not_fit_is_refused_and_not_quoted(make, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_fit_that_fails_leaves_nothing_and_weights_are_not_shown():
+    known = {"epsilon": 1.0, "data_norm": 1.8, "classes": [0, 1], "weight_bound": BOUND}
+    model = PrivateLogisticRegression(**known).fit(X, Y, sample_weight=V)
+    with pytest.raises(InputError):
+        model.fit(X, Y, sample_weight=-V)
+    assert not hasattr(model, "coef_")
+    assert repr(Factors.of(weights=V, weight_bound=BOUND)) == "Factors(weights)"
+
+
 def test_nothing_is_paid_for_what_is_refused():
     accountant = sv.privacy.BudgetAccountant(1.0, 1e-4)
     for bad in ({"sample_weight": with_value(9.0)}, {"inference": True}):

@@ -164,10 +164,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         A fit that fails leaves the estimator unfitted. What it has charged to an accountant stays charged.
         """
+        forget(self)
         return self._fit(X, y, sites, groups, Factors.of(weights=sample_weight, weight_bound=self.weight_bound))
 
     def _fit(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors) -> Self:
-        forget(self)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
         leaks: list[Leak] = []
         draws, accountant = draws_of(self.random_state), self._payer("a second fit", "fit a clone")
@@ -216,7 +216,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
         evidence = solved.result.evidence[0]
-        return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)))
+        answers = solved.problem.answers
+        offset = answers.model(np.zeros(1))[1] if answers.counts else 0.0
+        return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)), offset)
 
     def summary(self) -> "Inference":
         """The coefficients with standard errors that hold the privacy noise, intervals, z, p and odds ratios; printed,

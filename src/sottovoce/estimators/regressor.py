@@ -17,7 +17,7 @@ from sklearn.utils import column_or_1d
 from sottovoce.algorithms.inference import infer
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
-from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
+from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState
 from sottovoce.estimators.scaling import Linear, Scale
 from sottovoce.estimators.squares import LeastSquares, explained
@@ -205,6 +205,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         least_sites: int | None = None,
         spare: int | None = None,
         worst_case_epsilon: float | None = None,
+        inference: bool | None = None,
         lam: float = 1e-5,
         max_grad_norm: float | None = None,
         accountant: BudgetAccountant | None = None,
@@ -232,6 +233,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
             exposure: for each row how long, or how much, it was observed, above 0 and at most `exposure_bound`: the
                 expected count is in proportion to it. It is as private as the rest of the row. None: the same for all.
         """
+        forget(self)
         if (exposure is None) != (self.exposure_bound is None):
             came = f"exposure_bound={self.exposure_bound!r} and {'no ' if exposure is None else ''}exposure"
             raise InputError(
@@ -340,15 +342,23 @@ class PrivateLinearRegression(_PrivateRegressor):
         return Chosen(LeastSquares(epsilon=self.epsilon, delta=delta, lam=self.lam, **given), None)
 
     def _inferred(self, solved: Solved, scale: Scale) -> "Inference":
-        from sottovoce.files.models.inference import CUT, ERRORS, INTERCEPT, by_unit, line_of, of_people, tabulate
+        from sottovoce.files.models.inference import (
+            CUT,
+            ERRORS,
+            INTERCEPT,
+            by_unit,
+            line_of,
+            moved,
+            of_people,
+            tabulate,
+        )
 
         (evidence, *_), answers = solved.result.evidence, solved.problem.answers
         matrix, names = answers.scale * by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
         found = infer(evidence, matrix)
-        shift = np.array([answers.offset if name == INTERCEPT and scale.constant else 0.0 for name in names])
-        found = found._replace(values=found.values + shift)
+        found = moved(found, names, answers.offset if scale.constant else 0.0)
         if solved.problem.sites.factors.weights is None:
             shares, variance = [line_of("R^2", *explained(evidence, scale.constant / scale.longest))], "of one variance"
         else:

@@ -35,6 +35,7 @@ from sottovoce.problem.sites import NORM_SLACK, Sites
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 # Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
 _SHORTEST = 1e-150
+VARIATION = 0.5  # how much the variation of counts is told beside the Hessian: more would blur that
 
 
 class Batch(NamedTuple):
@@ -400,6 +401,29 @@ class Oracle:
         bound = self.loss.smoothness_bound
         assert bound is not None
         return bound * self.moments_sensitivity(rows)
+
+    def variation_sum(self, w: Array) -> Array:
+        """Of counts, two sums over all rows at one public model: of (count - mean)^2 / most^2, times `VARIATION`, and
+        of mean / most, both times L B^2, so that they go with `hessian_sum` into one release: (1, d, runs) ->
+        (1, 2, runs).
+        """
+        assert isinstance(self.loss, Poisson)  # whoever asks has checked
+        z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
+        off = self.loss.slope(z, self._labels, self.loss.theta) / self.loss.most
+        rows = np.stack([VARIATION * off**2, self.loss.predict(z) / self.loss.most])
+        unit = self.loss.smoothness_bound * self.sites.data_norm**2
+        sums: Array = unit * rows.sum(axis=1)
+        return sums[None]
+
+    def varied_hessian_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `hessian_sum` and `variation_sum` together, in l2: 1.5 L B^2
+        (docs/proofs/inference.md, Lemma 3), for a person's rows as many times that; and rounding.
+        """
+        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
+        rounding = 3 * rows * float(summation_error(np.asarray(float(rows))))
+        bound = self.loss.smoothness_bound
+        assert bound is not None
+        return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)
 
 
 def half(matrix: Floats) -> Floats:

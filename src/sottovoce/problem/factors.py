@@ -22,7 +22,7 @@ AnyArray = TypeVar("AnyArray", bound=Array)
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Factors:
     """Of some rows, relative to public bounds. Made by `of`.
 
@@ -64,6 +64,9 @@ class Factors:
         # Of a quotient that vanishes there would be no logarithm.
         shifts = None if e is None else np.minimum(np.log(e) - np.log(exposure_bound), 0.0)
         return cls(None if v is None else v / weight_bound, shifts)
+
+    def __repr__(self) -> str:
+        return f"Factors({', '.join(self.told)})"  # what they are is private, and texts end up in logs
 
     @property
     def plain(self) -> bool:

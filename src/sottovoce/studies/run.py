@@ -283,6 +283,7 @@ class Trained:
         if not evidence:
             return None
         assert isinstance(algorithm, MaskedNewton)  # no other leaves evidence
+        offset = self.problem.answers.model(np.zeros(1))[1] if self.problem.answers.counts else 0.0
         if schema is None:
             names, matrix = self.problem.features, np.eye(len(self.problem.features))
             return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
@@ -290,7 +291,7 @@ class Trained:
         names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
         if not matrix[-1].any():
             matrix, names = matrix[:-1], names[:-1]
-        return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
+        return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]), offset)
 
     def _provenance(self) -> dict[str, Any]:
         from sottovoce import __version__
