@@ -33,6 +33,7 @@ from .files import schema as schema
 from .problem import graphs as graphs
 from .problem import losses as losses
 from .problem import regularisers as regularisers
+from .problem.factors import Factors as Factors
 from .problem.sites import Sites as Sites
 from .simulation.engine import Result as Result
 from .simulation.engine import simulate as simulate

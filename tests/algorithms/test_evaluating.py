@@ -10,6 +10,7 @@ import sottovoce as sv
 from sottovoce.algorithms import evaluating, registry
 from sottovoce.errors import InputError
 from sottovoce.privacy.unit import Unit
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Exchanged
 
 LOSSES = {"logistic": sv.losses.Logistic(), "softmax": sv.losses.Softmax(3), "huber": sv.losses.Huber()}
@@ -111,6 +112,27 @@ def test_it_counts_right():
     assert found.answer.figures["accuracy"].value == pytest.approx(right, abs=1e-9)
     assert found.answer.figures["positive"].value == pytest.approx(float((labels > 0).mean()), abs=1e-9)
     assert algorithm.evaluated(11, state, oracle) == ()
+
+
+@pytest.mark.parametrize("exposed", [False, True])
+def test_of_counts_means_are_compared_with_counts_and_weights_play_no_part(exposed):
+    """Not the logarithms of means; and of each row the mean of its own exposure."""
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-0.5, 0.5, size=(4000, 3))
+    rows[:, 2] = 0.7
+    exposures, weights = rng.uniform(0.2, 1, 4000), rng.uniform(0.01, 1, 4000)
+    means = np.exp(rows @ [1.0, -1.0, -2.0]) * (exposures if exposed else 1.0)
+    labels = np.minimum(rng.poisson(20 * means) / 20, 1.0)
+    factors = Factors.of(weights=weights, exposures=exposures if exposed else None)
+    algorithm = sv.MaskedNewton(rounds=12, epsilon=20.0, evaluate=0.2, loss=sv.losses.Poisson())
+    result = sv.simulate(
+        algorithm, sv.Sites([rows], [labels], factors=[factors]), sv.graphs.complete(1), seed=1
+    )  # fmt: skip
+    predicted = np.minimum(np.exp(factors.shifted(rows @ result.consensus[0])), 1.0)
+    told = result.evaluated[0].answer.figures["mean_absolute_error"]
+    assert told.value == pytest.approx(np.abs(predicted - labels).mean(), rel=0.02)
+    noted = any("whatever its weight" in note for note in result.privacy.notes)
+    assert noted
 
 
 @pytest.mark.parametrize("name", ["ipadmm", "dp-dsgd"])

@@ -226,9 +226,9 @@ def test_the_same_numbers_give_the_same_table_in_any_unit():
 def test_what_has_no_standard_errors_is_refused():
     with pytest.raises(InputError, match="rounds >= 4 with inference"):
         sv.MaskedNewton(inference=True, rounds=3)
-    with pytest.raises(InputError, match="loss='logistic' with inference"):
+    with pytest.raises(InputError, match="loss='logistic' or 'poisson' with inference"):
         sv.MaskedNewton(inference=True, loss=sv.losses.Huber())
-    with pytest.raises(InputError, match="loss='logistic' with inference"):
+    with pytest.raises(InputError, match="loss='logistic' or 'poisson' with inference"):
         sv.MaskedNewton(inference=True, loss=sv.losses.Softmax(3))
     with pytest.raises(InputError, match="no max_grad_norm"):
         sv.MaskedNewton(inference=True, max_grad_norm=0.5)

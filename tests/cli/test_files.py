@@ -114,9 +114,9 @@ NOT_COUNTED = {
     "an exposure": (
         "counts = true",
         'counts = true\nexposure = "days"',
-        "a label without exposure, got exposure=",
+        "a label without exposure, got exposure='days'. Say it in a table of its own, [exposure], with column and",
     ),
-    "a weight": ("counts = true", 'counts = true\nweight = "w"', "a label without weight, got weight="),
+    "a weight": ("counts = true", 'counts = true\nweight = "w"', "Say it in a table of its own, [weight], with"),
     "classes": ("bounds = [0, 20]", 'classes = ["a", "b"]', "counts"),
 }
 

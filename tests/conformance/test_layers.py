@@ -14,6 +14,7 @@ LAYERS = [
         "problem.regularisers",
         "problem.graphs",
         "problem.dataset",
+        "problem.factors",
         "problem.people",
         "privacy",
         "files.schema",

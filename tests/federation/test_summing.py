@@ -25,15 +25,18 @@ GO_ON = LostNeighbour(policy="go-on", go_on_after_round=0)
 class Sums:
     """Five sites that make sums side by side, without a network."""
 
-    def __init__(self, algorithm=None, data_norm=1.0, **changes):
+    def __init__(self, algorithm=None, data_norm=1.0, factors=None, **changes):
         _, self.seeds, sites = masked_members(FIVE, SIZES)
         self.agreement = masked_agreement(sites, algorithm=algorithm, features=D, data_norm=data_norm, **changes)
         self.features, self.labels = lists(np.random.default_rng(5), SIZES, D)
         self.loss = self.agreement.algorithm.loss
         if self.loss.outputs > 1:
             self.labels = [np.arange(m) % self.loss.outputs for m in SIZES]
-        self.rows = {name: sv.Sites([f], [b], data_norm=data_norm) for name, f, b in
-                     zip(FIVE, self.features, self.labels, strict=True)}  # fmt: skip
+        if isinstance(self.loss.labels, sv.losses.Counts):
+            self.labels = [(1 + b) / 3 for b in self.labels]
+        beside = [None] * len(FIVE) if factors is None else [[one] for one in factors]
+        self.rows = {name: sv.Sites([f], [b], data_norm=data_norm, factors=own) for name, f, b, own in
+                     zip(FIVE, self.features, self.labels, beside, strict=True)}  # fmt: skip
         self.site = {name: Summing(self.agreement, self.agreement.oracle_for(name, rows))
                      for name, rows in self.rows.items()}  # fmt: skip
         self.masks = {name: Masks(self.agreement, name, self.seeds[name]) for name in FIVE}

@@ -52,7 +52,8 @@ def arguments(
     given = p.z.astype(dtype) if noise else np.empty((0, 0, 0, 0), dtype)
     weights = np.empty((0, 0, 0), dtype) if weights is None else weights.astype(dtype)
     draws = Draws(GIVEN if noise else NONE, p.std, np.uint64(0), np.uint64(0), 0, 0, 0, 0, given, weights)
-    data = Data(p.offsets, p.labels.astype(dtype), cap.astype(dtype), np.diff(p.offsets).astype(np.float64))
+    none, counts = np.empty(0, dtype=dtype), np.diff(p.offsets).astype(np.float64)
+    data = Data(p.offsets, p.labels.astype(dtype), cap.astype(dtype), counts, none, none)
     return (
         rows_of(p, dtype, dense), data, loss,
         Penalty(l1, l2, radius), draws, p.eta, p.curvature, p.w.astype(dtype), p.pull.astype(dtype),

@@ -17,7 +17,7 @@ from typing import final
 import numpy as np
 
 from sottovoce.arrays import Floats
-from sottovoce.problem.losses import Loss
+from sottovoce.problem.losses import Loss, Reals
 from sottovoce.problem.sites import Sites
 from sottovoce.tally.evaluation import Tallied, ask, counting
 from sottovoce.tally.questions import FURTHEST, PLACING, Numbers, Placed, Question
@@ -103,7 +103,9 @@ class Asked:
         return question.bins_of(noisy[: len(question.borders) + 1])
 
     def _outputs(self, sites: Sites) -> Floats:
-        return sites.rows.pooled().predict(self.weights[None]).astype(np.float64, copy=False)
+        z = sites.factors.shifted(sites.rows.pooled().predict(self.weights[None]).astype(np.float64, copy=False))
+        # Of counts, z is the logarithm of what is predicted.
+        return self.loss.predict(z).astype(np.float64) if isinstance(self.loss.labels, Reals) else z
 
     def _filled(self, k: int, numbers: Floats) -> Floats:
         return np.concatenate((numbers, np.zeros(room(self.loss)[k] - len(numbers))))

@@ -60,11 +60,12 @@ class Evidence:
         hessian_noise: and in every number of the half of the Hessian, off-diagonals times sqrt(2).
         rows: N.
         dispersion: what the covariance of one row's gradient is over the Hessian: 1 if the model is a true likelihood,
-            the variance of the residuals for squares.
+            the variance of the residuals for squares; of counts, as it was released.
         squares: of squares alone: the mean of b^2, with noise.
         hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
         moments: the mean of a a^T, with noise; needed beside a point.
         longest: the bound on the norm of rows.
+        exponential: whether the logarithm of phi'' is z itself, as of counts.
         together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
             the variance of single rows.
     """
@@ -81,6 +82,7 @@ class Evidence:
     moments: Floats | None = None
     longest: float = 1.0
     together: int = 1
+    exponential: bool = False
 
     @property
     def sampled(self) -> float:
@@ -131,7 +133,7 @@ def _bent(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
     The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
     cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
     over the rows that a combination rests on follows from x^T H x / x^T M x with x = H^-1 c. How far z moves does not:
-    a column is taken to be as large as in rows that have all of theirs alike.
+    a column is taken to be as large as in rows that have all of theirs alike. Of counts it changes by 1 everywhere.
     """
     if e.hessian_point is None or e.moments is None:
         return np.zeros(len(contrasts))
@@ -140,7 +142,7 @@ def _bent(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
     x = (contrasts @ step.vectors[0] / step.values[0]) @ step.vectors[0].T
     told = np.maximum(np.einsum("ci,ij,cj->c", x, e.moments, x), np.finfo(np.float64).tiny)
     second = np.clip(np.einsum("ci,ij,cj->c", x, e.hessian, x) / told, 0.0, 0.25)
-    bent: Floats = (1 - 4 * second) * along * e.longest / math.sqrt(len(e.point))
+    bent: Floats = (1.0 if e.exponential else 1 - 4 * second) * along * e.longest / math.sqrt(len(e.point))
     return bent
 
 

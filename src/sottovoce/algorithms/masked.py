@@ -26,6 +26,8 @@ With `inference`, the last two of the exchanges are
     exchange T - 1  its share of  H(w) = sum of all records' Hessians at the public point w              sqrt(2) L B^2
     exchange T      its share of  G(w'), at a better point w' that the Hessian and the gradients so far say
 
+(of counts, H(w) goes with two numbers more, of how much counts vary beside what a Poisson count does: 1.5 L B^2)
+
 and coefficients have standard errors that know the noise: `sottovoce.algorithms.inference`. With `evaluate`, two more
 after them count how good the model is: `sottovoce.algorithms.evaluating`.
 
@@ -38,6 +40,7 @@ state is held once for all nodes here: (1, ..., runs). rho plays no part. Privac
 """
 
 import math
+from collections.abc import Callable
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -54,15 +57,15 @@ from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import Oracle, whole
+from sottovoce.oracle.plain import VARIATION, Oracle, whole
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import RELAY, Observer, Sight, assumed, expect_members, keys_each, seen, shares_left
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
-from sottovoce.problem.losses import Logistic
+from sottovoce.problem.losses import Logistic, Poisson
 from sottovoce.problem.sites import Weights
-from sottovoce.tally.evaluation import Tallied
+from sottovoce.tally.evaluation import COUNTED_ALIKE, Tallied
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
 MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in equal parts to the gradients
@@ -119,6 +122,7 @@ class State(NamedTuple):
     points: Array  # (1, d, runs) sum of the points of the later half; later, the Hessian's point; with inference alone
     gradients: Array  # (1, d, runs) and of the gradients there
     hessian: Array  # (1, p (p + 1) / 2, runs) the half of the Hessian of the mean loss; with inference alone
+    variation: Array  # (1, 2, runs) of counts, what came with it
     places: Array  # (1, numbers, runs) the first sum of the evaluation; with `evaluate` alone, as the next two
     counts: Array  # (1, numbers, runs) and the second
     asked: Array  # (1, 2, runs) how many rows were in each; 0 before
@@ -142,7 +146,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         weights: always "rows": a sum over all sites counts every row the same.
         total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
         inference: whether coefficients are to have standard errors. It takes `INFERENCE` of the budget, and a loss that
-            is a likelihood: logistic.
+            is a likelihood: logistic, or Poisson, of which it is learnt how much more counts vary.
         evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is on these very
             rows. None: it is not evaluated.
     """
@@ -223,7 +227,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         wanted += ", and two of the evaluation" if self._judging else ""
         expect(self.rounds is None or self.rounds >= least, wanted, rounds=self.rounds)
         _expect(
-            isinstance(self.loss, Logistic), "loss='logistic' with inference", "Standard errors need a likelihood; "
+            isinstance(self.loss, Logistic | Poisson), "loss='logistic' or 'poisson' with inference",
+            "Standard errors need a likelihood; "
             "leave inference out, or, for a label that is a number, use PrivateLinearRegression", loss=self.loss.name,
         )  # fmt: skip
         _expect(
@@ -249,6 +254,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         p, full = site.sites.d, self._full(site)
         sizes = {"values": p, "trace": 1, "basis": p * p * full, "bent": 1, "bound": 1}
         sizes |= {"hessian": p * (p + 1) // 2} if self.inference else {"points": 0, "gradients": 0, "hessian": 0}
+        sizes |= {"variation": self._varied}
         places, counts = self._tallies if self._judging else (0, 0)
         sizes |= {"places": places, "counts": counts, "asked": self._judging}
         zeros = {name: np.zeros((1, sizes.get(name, site.d), runs)) for name in State._fields}
@@ -269,7 +275,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if self.kind(k) == "moments":
             return np.repeat(site.moments(self._full(site))[None, :, None], state.w.shape[2], axis=2)
         if self.kind(k) == "hessian":
-            return site.hessian_sum(self._point(state))
+            point = self._point(state)
+            varied = [site.variation_sum(point)] if self._varied else []
+            return np.concatenate((site.hessian_sum(point), *varied), axis=1)
         if self.kind(k) in _EVALUATION:
             return self._counted(k, state, site)
         return site.gradient_sum(self._point(state)).astype(np.float64)
@@ -304,7 +312,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
     @property
     def draws_per_round(self) -> int:
         """Enough for the largest matrix, where p features need (p + 1) / 2, and for counts about one feature."""
-        return max((WIDEST_MATRIX + 1) // 2, max(self._tallies) if self._judging else 0)
+        return max((WIDEST_MATRIX + 1) // 2 + self._varied, max(self._tallies) if self._judging else 0)
 
     def _point(self, state: State) -> Array:
         """y: where the next gradient is taken."""
@@ -362,8 +370,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """The Hessian, and one Newton step with it on all late gradients: those are free, and where the last gradient
         is taken should be near the optimum.
         """
-        state, count = state._replace(hessian=heard), len(self._late())
-        h = whole(heard[0].T)
+        numbers = state.hessian.shape[1]
+        state = state._replace(hessian=heard[:, :numbers], variation=heard[:, numbers:])
+        h, count = whole(state.hessian[0].T), len(self._late())
         way = (state.w - state.points / count)[0].T
         gradient = state.gradients / count + np.einsum("rij,rj->ri", h, way).T[None]
         w = self._stepped(state, site, gradient)
@@ -398,10 +407,30 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 hessian=hessians[run], hessian_point=state.points[0, :, run].astype(np.float64),
                 gradient_noise=float(noise[0, 0, run]), hessian_noise=self._matrix_noise(k - 1, site),
                 rows=self._rows(site), moments=self._second_moments(state, run), longest=site.sites.data_norm,
-                together=site.sites.unit.changed * site.sites.unit.sites,
+                together=site.sites.unit.changed * site.sites.unit.sites, dispersion=self._dispersion(state, site, run),
+                exponential=bool(self._varied),
             )
             for run in range(runs)
         )  # fmt: skip
+
+    @property
+    def _varied(self) -> int:
+        """How many numbers go with the Hessian."""
+        return 2 if self.inference and isinstance(self.loss, Poisson) else 0
+
+    def _dispersion(self, state: State, site: Oracle, run: int) -> float:
+        """What the covariance of a record's gradient is over the Hessian: 1 for a logistic model that is true. Of
+        counts, the mean of (count - mean)^2 over that of means, which for Poisson counts is 1 / Y in the unit that they
+        are learnt in; each a standard deviation of its noise on the safe side.
+        """
+        if not self._varied:
+            return 1.0
+        unit = self._curvature(site) * site.sites.data_norm**2
+        squares, means = (state.variation[0, :, run] / unit).tolist()
+        noise, rows = self._matrix_noise(self.learning - 1, site) / unit, self._rows(site)
+        most = max(squares / VARIATION, 0.0) + noise / VARIATION
+        least = max(means - noise, noise, np.finfo(np.float64).tiny)
+        return float(self._curvature(site) * most / least * rows / max(rows - site.sites.d, 1))
 
     def _second_moments(self, state: State, run: int) -> Floats:
         """M^ of one run; where only its diagonal was asked for, what bounds it."""
@@ -517,7 +546,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def _matrix_noise(self, k: int, site: Oracle) -> float:
         """The standard deviation of the noise in each number of the half of a matrix, over N."""
         rows, sigma = self._rows(site), self.sigmas(site)[k - 1]
-        exact = site.moments_sensitivity if self.kind(k) == "moments" else site.hessian_sum_sensitivity
+        exact = site.moments_sensitivity if self.kind(k) == "moments" else self._hessian_sensitivity(site)
         return sigma * exact(rows) / rows * math.sqrt(site.n / self.honest(site.n)) if sigma else 0.0
 
     # -- noise ----------------------------------------------------------------------------------------------------
@@ -539,11 +568,14 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if self.kind(k) == "moments":
             return np.full((1, 1, 1), site.moments_sensitivity(rows))
         if self.kind(k) == "hessian":
-            return np.full((1, 1, 1), site.hessian_sum_sensitivity(rows))
+            return np.full((1, 1, 1), self._hessian_sensitivity(site)(rows))
         if self.kind(k) in _EVALUATION:
             moved = evaluating.moved_by(self.loss)[0 if self.kind(k) == "places" else 1]
             return np.full((1, 1, 1), site.changed_in_sum(rows) * moved)
         return site.gradient_sum_sensitivity(self._point(state), rows)
+
+    def _hessian_sensitivity(self, site: Oracle) -> Callable[[int], float]:
+        return site.varied_hessian_sensitivity if self._varied else site.hessian_sum_sensitivity
 
     def largest_part(self, k: int, site: Oracle) -> float:
         """What one row adds at most to a number of `exact`, in size."""
@@ -696,7 +728,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def released(self) -> str:
         """What is seen by whoever looks on."""
         gradients = self.learning - 1 - self.inference
-        hessian = ", at one of them of their Hessians too" if self.inference else ""
+        varied = ", of how far counts are from their means, and of those" if self._varied else ""
+        hessian = f", at one of them of their Hessians too{varied}" if self.inference else ""
         return (
             "the noisy sum over all sites of the second moments of their rows, and then, at each of "
             f"{gradients} public models, of their records' gradients{hessian}"
@@ -705,7 +738,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _notes(self, site: Oracle) -> tuple[str, ...]:
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
-        flattered = () if self.evaluate is None else (evaluating.FLATTERED,)
+        weighed = site.sites.factors.weights is not None
+        flattered = () if self.evaluate is None else (evaluating.FLATTERED, *((COUNTED_ALIKE,) if weighed else ()))
         if n == 1:
             alone = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
             return alone, *flattered
@@ -748,11 +782,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return self._tallies[0 if self.kind(k) == "places" else 1]
         if self.kind(k) in _GRADIENTS:
             return features * self.loss.outputs
-        return features * (features + 1) // 2 if features <= WIDEST_MATRIX else features
+        varied = self._varied if self.kind(k) == "hessian" else 0
+        return varied + (features * (features + 1) // 2 if features <= WIDEST_MATRIX else features)
 
     def most_numbers(self, features: int) -> int:
         """How many the largest message holds: exchanges of one kind are alike."""
-        return max(*(self.numbers(k, features) for k in (1, 2)), *(self._tallies if self._judging else ()))
+        learnt = self.numbers(1, features) + self._varied, self.numbers(2, features)
+        return max(*learnt, *(self._tallies if self._judging else ()))
 
     def _check(self, site: Oracle) -> None:
         """Refuse what cannot be kept, before a row is touched."""
@@ -768,6 +804,11 @@ class MaskedNewton(PrivateAlgorithm[State]):
         _expect(
             not self.inference or self._full(site), f"at most {WIDEST_MATRIX} features with inference",
             "Take fewer columns, or wider groups of categories", features=site.sites.d,
+        )  # fmt: skip
+        _expect(
+            not self.inference or site.sites.factors.weights is None, "rows that count alike with inference",
+            "How sure a coefficient is depends on what weights stand for, and on their squares, which nobody releases: "
+            "leave inference or the weights out", weights=True,
         )  # fmt: skip
         _expect(
             self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",

@@ -167,7 +167,7 @@ def one_by_one(site: Oracle) -> list[Oracle]:
     alone = []
     for i, (first, last) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
         held = Sites([rows.block(first, last)], [labels[first:last]], data_norm=site.sites.data_norm,
-                     private=site.sites.private)  # fmt: skip
+                     private=site.sites.private, factors=[site.sites.factors[first:last]])  # fmt: skip
         importances = site.importance[i : i + 1, 0, 0]
         alone.append(
             type(site)(held, site.degrees[i : i + 1], site.n, site.loss, site.regulariser, site.lam,

@@ -76,6 +76,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         f"What everyone knows: {', '.join(privacy.public)}.",
         f"Data: {agreement.features} features, rows of norm at most {exactly(agreement.data_norm)}, {schema}.",
         *_people(agreement),
+        *_factors(agreement),
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
         *_evaluation(agreement),
@@ -110,6 +111,20 @@ def _people(agreement: Agreement) -> list[str]:
         f"People: column {schema.person.column!r} says whose a row is, and stays at its site. Whoever has more than "
         f"{schema.person.rows} rows at a site {surplus}. That nobody has rows at more than "
         f"{agreement.sites_per_person} of the sites is what the sites assure each other: no site can check it."
+    ]
+
+
+def _factors(agreement: Agreement) -> list[str]:
+    """What rows bring besides features and labels, and what a site refuses of it."""
+    schema = agreement.encoding
+    if schema is None:
+        return []
+    told = (("Weights", schema.weight, "how much a row counts"), ("Exposures", schema.exposure, "of what a row counts"))
+    return [
+        f"{name}: column {factor.column!r} says {what}, and stays at its site. A site whose file has one that is not "
+        f"above 0 and at most {exactly(factor.bound)} does not start."
+        for name, factor, what in told
+        if factor is not None
     ]
 
 

@@ -163,7 +163,8 @@ def _remarks(trained: Trained) -> list[Text]:
     """What the table means, and whether the model is any good."""
     loss, judged = trained.solved.algorithm.loss, trained.tested or trained.learnt
     lines = [Text(f"{name}: {_words(trained, name)}.") for name in _lines(trained, trained.learnt)]
-    lines.append(Text(f"The {loss.name} loss is a mean over rows, in {trained.loss_unit}."))
+    over = "rows" if trained.problem.sites.factors.weights is None else "rows by their weights"
+    lines.append(Text(f"The {loss.name} loss is a mean over {over}, in {trained.loss_unit}."))
     if trained.learnt.rare is not None:
         lines.append(
             Text(f"{trained.learnt.rare!r} is rare: accuracy would say little, so average precision is shown.")

@@ -168,6 +168,12 @@ def _show_schema(schema: "Schema") -> None:
         lines.add_row(plain(column.name), column.kind(), str(column.width), column.missing)
     shown.print(lines)
     say(shown, f"Label: {schema.label.column}, {schema.label.meaning()}.")
+    if schema.person is not None:
+        say(shown, f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.")
+    if schema.weight is not None:
+        say(shown, f"Weights: column {schema.weight.column}, above 0 and at most {schema.weight.bound:g}.")
+    if schema.exposure is not None:
+        say(shown, f"Exposures: column {schema.exposure.column}, above 0 and at most {schema.exposure.bound:g}.")
     say(shown, f"Intercept: {f'{schema.intercept:g}' if schema.intercept else 'none'}.")
     say(shown, f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.")
     say(shown, f"Digest: {schema.digest()}")

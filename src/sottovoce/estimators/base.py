@@ -23,12 +23,13 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
-from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
+from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
 from sottovoce.estimators import scaling, training
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement, Unit
 from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import Surplus
@@ -111,6 +112,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     rows_per_person: int | None
     sites_per_person: int
     surplus: Surplus
+    weight_bound: float
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` as they came, under their names: what is wrong with them a fit says."""
@@ -147,7 +149,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     # -- scikit-learn's methods ---------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn from private rows.
 
         Args:
@@ -157,17 +159,24 @@ class _PrivateLinearModel(BaseEstimator, ABC):
                 of that name says.
             groups: for each row whose it is, as scikit-learn calls it; needed, and allowed, with rows_per_person. Equal
                 values are one person. It is compared, held against rows_per_person and sites_per_person, and forgotten.
+            sample_weight: for each row how much it counts, above 0 and at most `weight_bound`: others are refused. It
+                is as private as the rest of the row. None: all count alike.
 
         A fit that fails leaves the estimator unfitted. What it has charged to an accountant stays charged.
         """
         forget(self)
+        return self._fit(X, y, sites, groups, Factors.of(weights=sample_weight, weight_bound=self.weight_bound))
+
+    def _fit(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors) -> Self:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
         leaks: list[Leak] = []
         draws, accountant = draws_of(self.random_state), self._payer("a second fit", "fit a clone")
         unit = self._unit(groups)
+        factors.expect_rows(len(y))
         people = None if groups is None else scaling.people_of(groups, len(y))
         if people is not None:
-            X, y, sites, people = scaling.without_surplus(X, y, sites, people, unit, self.surplus)
+            kept, sites = scaling.without_surplus(sites, people, unit, self.surplus)
+            X, y, people, factors = X[kept], y[kept], people[kept], factors[kept]
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = (
             scaling.at_random(self.sites, len(y), draws, people) if sites is None else scaling.by_labels(sites, len(y))
@@ -178,11 +187,11 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         problem = Problem.from_arrays(
             scale.bounded(X), target.labels, parts, partial(training.graph_of, self.graph),
             private=self.random_state is None, answers=target.answers, notes=tuple(leak.note for leak in leaks),
-            unit=unit, people=people,
+            unit=unit, people=people, factors=factors,
         )  # fmt: skip
         algorithm, plan = self._choose(target.loss, delta, problem)
         for leak in leaks:
-            warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=2)
+            warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=3)
 
         solved = training.train(problem, algorithm, accountant, draws, self.device)
         self.privacy_, self.plan_ = solved.result.privacy, plan
@@ -207,7 +216,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
         evidence = solved.result.evidence[0]
-        return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)))
+        answers = solved.problem.answers
+        offset = answers.model(np.zeros(1))[1] if answers.counts else 0.0
+        return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)), offset)
 
     def summary(self) -> "Inference":
         """The coefficients with standard errors that hold the privacy noise, intervals, z, p and odds ratios; printed,
@@ -225,7 +236,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     def evaluate_privately(
         self, X: Any, y: Any, *, epsilon: float, delta: float | None = None, threshold: float | None = None,
-        colluding: int | None = None, sites: int = 1,
+        colluding: int | None = None, sites: int = 1, exposure: Any = None,
     ) -> "PrivateEvaluation":  # fmt: skip
         """How good the fitted model is on private rows, from noisy sums over them: it may be handed on.
 
@@ -239,6 +250,9 @@ class _PrivateLinearModel(BaseEstimator, ABC):
                 which decision value on. None: where `predict` decides.
             colluding: of several sites: how many may collude. None: fewer than half of them, but at least one.
             sites: whose rows these are together, simulated.
+            exposure: of counts, for each row its exposure, as for `fit`.
+
+        Every row counts alike, whatever its weight was in the fit.
 
         Formal guarantees: (epsilon, delta)-differentially private for the replacement of one of these rows, or of a
         person's where the fit protects people: that nobody has more rows here than there is taken on trust. Noise is
@@ -246,7 +260,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         """
         from sottovoce import tally
 
-        z = self._outputs(X)
+        z = self._exposed(self._outputs(X), exposure)
         z = z if z.ndim > 1 else z[:, None]
         labels = self._known_labels(column_or_1d(y))
         check_consistent_length(z, labels)
@@ -393,6 +407,13 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         z: Floats = np.asarray(X @ self.coef_.T) + self.intercept_
+        return z
+
+    def _exposed(self, z: Floats, exposure: Any) -> Floats:
+        """The same of rows with these exposures."""
+        expect(
+            exposure is None, "no exposure but of counts, with PrivatePoissonRegressor", estimator=type(self).__name__
+        )
         return z
 
     def _names(self) -> tuple[str, ...]:

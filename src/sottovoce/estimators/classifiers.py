@@ -147,6 +147,9 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             The noise grows with it. None: single rows are protected.
         sites_per_person: the most sites that a person has rows at.
         surplus: people with more rows at a site: "refuse" them, or "drop" all but their first ones.
+        weight_bound: the most that a row may count, of sample_weight in `fit`: a public number. What is minimised is
+            the sum of weights times losses over rows times weight_bound, beside lam: rows that count less than the
+            bound say less, and the noise stays the same.
 
     Attributes:
         coef_: (1, features), or (classes, features).
@@ -197,6 +200,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         rows_per_person: int | None = None,
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
+        weight_bound: float = 1.0,
     ) -> None:
         self._keep(locals())
 
@@ -272,6 +276,7 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         rows_per_person: int | None = None,
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
+        weight_bound: float = 1.0,
     ) -> None:
         self._keep(locals())
 

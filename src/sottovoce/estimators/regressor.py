@@ -7,8 +7,8 @@ Labels are clipped to public bounds and scaled to -1..1, about their middle if t
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, final, get_args
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, final, get_args
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -16,14 +16,15 @@ from sklearn.utils import column_or_1d
 
 from sottovoce.algorithms.inference import infer
 from sottovoce.arrays import Floats
-from sottovoce.errors import expect
-from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel
+from sottovoce.errors import InputError, expect
+from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState
 from sottovoce.estimators.scaling import Linear, Scale
 from sottovoce.estimators.squares import LeastSquares, explained
 from sottovoce.estimators.training import AlgorithmChoice, Chosen
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import Surplus
@@ -146,6 +147,7 @@ class PrivateRobustRegressor(_PrivateRegressor):
         rows_per_person: int | None = None,
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
+        weight_bound: float = 1.0,
     ) -> None:
         self._keep(locals())
 
@@ -162,14 +164,15 @@ class PrivatePoissonRegressor(_PrivateRegressor):
     """Poisson regression of counts, private for every single row: the logarithm of the mean is linear in the features.
 
     Counts are clipped to 0..y_max, and no mean is larger: `sottovoce.problem.losses.Poisson` says what is minimised. It
-    is the likelihood itself where the means lie below y_max. There is always an intercept. Every row counts alike and
-    is of the same exposure: there are no weights and no offset. The logarithm of an exposure may be a feature, whose
-    coefficient is then learnt.
+    is the likelihood itself where the means lie below y_max. There is always an intercept. With exposures (`fit`), the
+    mean is the exposure times a rate whose logarithm is linear in the features.
 
     Args:
         y_max: the largest count, known without looking at them; larger ones are clipped to it. None reads it off y,
             with a `PrivacyLeakWarning`. Noise grows with it: a count that hardly any row exceeds is best.
         lam: weight of the regulariser beside the mean loss over y_max.
+        exposure_bound: the largest exposure, a public number; larger ones are refused. It costs no noise. None: rows
+            have no exposures.
 
     All other parameters are those of `PrivateLogisticRegression`.
 
@@ -182,6 +185,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
 
     fit_intercept = True
     y_max: float | None
+    exposure_bound: float | None
 
     def __init__(
         self,
@@ -201,6 +205,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         least_sites: int | None = None,
         spare: int | None = None,
         worst_case_epsilon: float | None = None,
+        inference: bool | None = None,
         lam: float = 1e-5,
         max_grad_norm: float | None = None,
         accountant: BudgetAccountant | None = None,
@@ -209,8 +214,50 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         rows_per_person: int | None = None,
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
+        weight_bound: float = 1.0,
+        exposure_bound: float | None = None,
     ) -> None:
         self._keep(locals())
+
+    def fit(
+        self, X: Any, y: Any, sites: Any = None, groups: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
+        """Learn from private rows.
+
+        Args:
+            X: as of `PrivateLogisticRegression.fit`, and so are the next four.
+            y: one count for each row.
+            sites: for each row the label of its site.
+            groups: for each row whose it is.
+            sample_weight: for each row how much it counts.
+            exposure: for each row how long, or how much, it was observed, above 0 and at most `exposure_bound`: the
+                expected count is in proportion to it. It is as private as the rest of the row. None: the same for all.
+        """
+        forget(self)
+        if (exposure is None) != (self.exposure_bound is None):
+            came = f"exposure_bound={self.exposure_bound!r} and {'no ' if exposure is None else ''}exposure"
+            raise InputError(
+                f"Expected exposure in fit together with exposure_bound, or neither, got {came}. Give the largest "
+                "exposure that there may be, a public number, and one exposure for each row."
+            )
+        factors = Factors.of(
+            weights=sample_weight, weight_bound=self.weight_bound, exposures=exposure,
+            exposure_bound=1.0 if self.exposure_bound is None else self.exposure_bound,
+        )  # fmt: skip
+        return self._fit(X, y, sites, groups, factors)
+
+    def predict(self, X: Any, exposure: Any = None) -> Floats:
+        """The mean for each row, of its exposure; None: of one unit of it."""
+        z = self._exposed(self._outputs(X), exposure)
+        return np.asarray(self.loss_.predict(z), dtype=np.float64)
+
+    def _exposed(self, z: Floats, exposure: Any) -> Floats:
+        if exposure is None:
+            return z
+        e = np.asarray(exposure, dtype=np.float64)
+        fine = e.shape == z.shape and bool(np.all((e > 0) & (e < inf)))
+        expect(fine, f"exposure as a finite number > 0 for each of {len(z)} rows", shape=e.shape)
+        return z + np.log(e)
 
     def _loss(self) -> Loss:
         return losses.Poisson()
@@ -218,7 +265,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         counts = np.asarray(y, dtype=np.float64)
         losses.Poisson().labels.check(counts)
-        answers = Answers.counting(self._most(counts, leaks))
+        answers = Answers.counting(self._most(counts, leaks), self.exposure_bound or 1.0)
         learnt = answers.learnt(np.minimum(counts, answers.scale))
         return Target(self._loss(), learnt, answers, {"y_bounds_": (0.0, answers.scale)})
 
@@ -282,6 +329,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         rows_per_person: int | None = None,
         sites_per_person: int = 1,
         surplus: Surplus = "refuse",
+        weight_bound: float = 1.0,
     ) -> None:
         self._keep(locals())
 
@@ -294,15 +342,29 @@ class PrivateLinearRegression(_PrivateRegressor):
         return Chosen(LeastSquares(epsilon=self.epsilon, delta=delta, lam=self.lam, **given), None)
 
     def _inferred(self, solved: Solved, scale: Scale) -> "Inference":
-        from sottovoce.files.models.inference import CUT, ERRORS, INTERCEPT, by_unit, line_of, of_people, tabulate
+        from sottovoce.files.models.inference import (
+            CUT,
+            ERRORS,
+            INTERCEPT,
+            by_unit,
+            line_of,
+            moved,
+            of_people,
+            tabulate,
+        )
 
         (evidence, *_), answers = solved.result.evidence, solved.problem.answers
         matrix, names = answers.scale * by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
         found = infer(evidence, matrix)
-        shift = np.array([answers.offset if name == INTERCEPT and scale.constant else 0.0 for name in names])
-        found = found._replace(values=found.values + shift)
-        share = line_of("R^2", *explained(evidence, scale.constant / scale.longest))
-        notes = (ERRORS, "Residuals are taken for independent and of one variance.", CUT, *of_people(evidence))
-        return tabulate(found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, (share,), notes)
+        found = moved(found, names, answers.offset if scale.constant else 0.0)
+        if solved.problem.sites.factors.weights is None:
+            shares, variance = [line_of("R^2", *explained(evidence, scale.constant / scale.longest))], "of one variance"
+        else:
+            # How sure R^2 is depends on how unequal weights are, which nobody has told.
+            shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not told"
+        notes = (ERRORS, f"Residuals are taken for independent and {variance}.", CUT, *of_people(evidence))
+        return tabulate(
+            found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, tuple(shares), notes
+        )

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from sottovoce.arrays import Floats, Ints
+from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import expect
 from sottovoce.estimators.draws import Draws
 from sottovoce.privacy import Unit
@@ -49,15 +49,15 @@ def _is_missing(owner: Any) -> bool:
         return True
 
 
-def without_surplus(
-    X: Any, y: Any, sites: Any, people: Ints, unit: Unit, surplus: Surplus
-) -> tuple[Any, Any, Any, Ints]:
-    """The rows that are learnt from: of every person at most as many as was declared, at each site if it is told."""
+def without_surplus(sites: Any, people: Ints, unit: Unit, surplus: Surplus) -> tuple[Bools, Any]:
+    """Which rows are learnt from, and their sites: of every person at most as many as was declared, at each site if it
+    is told.
+    """
     labels = None if sites is None else column_or_1d(sites)
     kept = people_module.kept(
         people, unit, surplus, None if labels is None else _numbers(labels, len(people), "a site")
     )
-    return X[kept], y[kept], None if labels is None else labels[kept], people[kept]
+    return kept, None if labels is None else labels[kept]
 
 
 def at_random(sites: Any, rows: int, draws: Draws, people: Ints | None = None) -> list[Ints]:

@@ -42,11 +42,12 @@ from sottovoce.privacy import (
 from sottovoce.privacy import epsilon as price
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.strength import default_delta, no_delta, no_epsilon, refusal
+from sottovoce.problem.factors import Factors
 
 # What the search sets itself, and what all candidates must share for their scores to mean the same.
 RESERVED = (
     "epsilon", "delta", "accountant", "random_state", "classes", "y_bounds", "rows_per_person", "sites_per_person",
-    "surplus",
+    "surplus", "weight_bound", "exposure_bound",
 )  # fmt: skip
 _ROUNDING = 1e-9
 
@@ -125,8 +126,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.accountant = accountant
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None) -> Self:
-        """Search. Arguments as for the estimators."""
+    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Search. Arguments as for the estimators. Fits go by the weights; in scores every row counts alike."""
         forget(self)
         grid, draws = self._grid(), draws_of(self.random_state)
         unit = self.estimator._unit(groups)
@@ -134,8 +135,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             # Scores are summed over the very rows that are learnt from: of nobody more than was declared.
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=None)
             people = scaling.people_of(groups, len(y))
-            X, y, sites, groups = scaling.without_surplus(X, y, sites, people, unit, self.estimator.surplus)
+            kept, sites = scaling.without_surplus(sites, people, unit, self.estimator.surplus)
+            X, y, groups = X[kept], y[kept], people[kept]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
         check_X_y(X, y, accept_sparse="csr")  # before anything is paid for
+        Factors.of(weights=sample_weight, weight_bound=self.estimator.weight_bound).expect_rows(len(y))
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
@@ -144,7 +148,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         best: Run | None = None
         for _ in range(repetitions(costs.event.runs, random)):
             candidate = grid[random.randrange(len(grid))]
-            run = self._run(candidate, costs, draws.child(), random, (X, y, sites, groups), unit)
+            run = self._run(candidate, costs, draws.child(), random, (X, y, sites, groups, sample_weight), unit)
             best = run if best is None or (run.score, run.tie) > (best.score, best.tie) else best
         assert best is not None  # the law never says 0
         self.best_estimator_, self.best_params_ = best.estimator, best.params
@@ -202,7 +206,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def _run(
         self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any, unit: Unit
     ) -> Run:
-        X, y, sites, groups = data
+        X, y, sites, groups, sample_weight = data
         # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
         books = BudgetAccountant(math.inf, costs.delta)
         share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, costs.delta)
@@ -211,7 +215,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)  # said once, when the search is over
-            estimator.fit(X, y, sites=sites, groups=groups)
+            estimator.fit(X, y, sites=sites, groups=groups, sample_weight=sample_weight)
         mu = plain_mu(estimator.privacy_.event)
         if mu is None or mu > 1 / costs.fit_sigma:
             raise PrivacyError(

@@ -25,7 +25,7 @@ _SINGLE = 100.0
 
 @final
 @dataclass(frozen=True, eq=False)
-class CompiledOracle(Oracle, vector_predictions=True):
+class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
     """Kernels in single or double precision."""
 
     @cached_property
@@ -45,7 +45,11 @@ class CompiledOracle(Oracle, vector_predictions=True):
         most = np.finfo(self.dtype).max
         cap = np.full(len(self.sites.labels), most) if self._slope_cap is None else self._slope_cap[:, 0]
         labels, cap = self.sites.labels.astype(self.dtype), np.minimum(cap, most).astype(self.dtype)
-        return kernel.Data(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1))
+        none, factors = np.empty(0, dtype=self.dtype), self.sites.factors
+        weights, shifts = (
+            none if part is None else part.astype(self.dtype) for part in (factors.weights, factors.shifts)
+        )
+        return kernel.Data(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1), weights, shifts)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         if steps.sigma > 0 and not steps.noise.gives_normals:
@@ -92,7 +96,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
         )  # fmt: skip
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
-        if self.loss.outputs > 1:
+        if self.loss.outputs > 1 or not self.sites.factors.plain:
             return super().argmin(pull, curvature, start, tolerance)
         return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
@@ -101,7 +105,7 @@ class CompiledOracle(Oracle, vector_predictions=True):
         return float(self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models).max(initial=0.0)))
 
     def score(self, models: Array) -> Scores:
-        if self.loss.outputs > 1:
+        if self.loss.outputs > 1 or not self.sites.factors.plain:
             return super().score(models)
         count = len(self.sites.labels)
         kind = np.float32 if self._farthest(models) <= _SINGLE else self.dtype

@@ -237,7 +237,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         cp = cupy()
         on_card = cp.asarray(models, dtype=self.dtype)
         risk, accuracy = evaluate(
-            self._dense_block, self._on_card(self.sites.labels), self.loss, on_card, _SCORED_AT_ONCE
+            self._dense_block, self._on_card(self.sites.labels), self.loss, on_card, block_size=_SCORED_AT_ONCE
         )
         return Scores(cp.asnumpy(risk), cp.asnumpy(accuracy))
 

@@ -2,12 +2,14 @@
 
 An algorithm never touches a row. It asks for the risk, a gradient, the l noisy linearised steps, or an argmin, of
 
-    L_i(w) = (n omega_i / m_i) sum_j loss(<w, a_ij>, b_ij) + lam phi(w),
+    L_i(w) = (n omega_i / m_i) sum_j u_ij loss(<w, a_ij> + o_ij, b_ij) + lam phi(w),
 
-where omega_i is the site's weight (`problem.sites.importances`): equal ones are 1/n, so n omega_i = 1. The mean of
-all L_i is the weighted mean of the sites' mean losses plus lam phi(w), however many sites there are. All this is on
-arrays (nodes, d, runs). A real site is a stack of one node and one run. Where the loss has several outputs, w is a flat
-(d, outputs) matrix and <w, a> a vector. This class is the plain NumPy form, which every faster one is tested against.
+where u_ij <= 1 is the row's weight over its public bound and o_ij what its exposure adds (`problem.factors`): 1 and 0
+where rows have none. m_i counts rows, whatever they weigh: what is divided by is public. omega_i is the site's weight
+(`problem.sites.importances`): equal ones are 1/n, so n omega_i = 1. The mean of all L_i is the weighted mean of the
+sites' mean losses plus lam phi(w), however many sites there are. All this is on arrays (nodes, d, runs). A real site is
+a stack of one node and one run. Where the loss has several outputs, w is a flat (d, outputs) matrix and <w, a> a
+vector. This class is the plain NumPy form, which every faster one is tested against.
 """
 
 from collections.abc import Callable
@@ -19,20 +21,21 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.errors import InputError, PrivacyError, expect
+from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.argmin.plain import Objective, objective_of, refuse_unsupported
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread, knots_of
 from sottovoce.privacy import Scheme
 from sottovoce.privacy.accounting.gaussian import UNIT
 from sottovoce.problem.evaluation import Scores, evaluate
-from sottovoce.problem.losses import Loss, expect_one_output
+from sottovoce.problem.losses import Loss, Poisson, expect_one_output
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 # Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
 _SHORTEST = 1e-150
+VARIATION = 0.5  # how much the variation of counts is told beside the Hessian: more would blur that
 
 
 class Batch(NamedTuple):
@@ -90,11 +93,12 @@ class Oracle:
 
     # Said by each class for itself, so that a new one refuses what it was not made for.
     _vectors: ClassVar[bool] = True
+    _weighs: ClassVar[bool] = True
 
-    def __init_subclass__(cls, vector_predictions: bool = False) -> None:
-        """A subclass takes losses of several outputs only if it says so."""
+    def __init_subclass__(cls, vector_predictions: bool = False, row_factors: bool = False) -> None:
+        """A subclass takes losses of several outputs, and rows with weights or exposures, only if it says so."""
         super().__init_subclass__()
-        cls._vectors = vector_predictions
+        cls._vectors, cls._weighs = vector_predictions, row_factors
 
     def __post_init__(self) -> None:
         if not self._vectors:
@@ -110,6 +114,7 @@ class Oracle:
             expect(0 < self.max_grad_norm < np.inf, "max_grad_norm > 0", max_grad_norm=self.max_grad_norm)
         if self.sites.private:
             refuse_single(self.dtype.name)
+        self._expect_factors()
         self.loss.labels.check(self.sites.labels)
         expect(
             self.importance.shape == self.m.shape and bool(np.all((self.importance > 0) & (self.importance < np.inf))),
@@ -120,6 +125,18 @@ class Oracle:
             raise InputError(
                 f"Expected a bound on every record's gradient, got data_norm={self.sites.data_norm} and no "
                 "max_grad_norm. Declare a finite data_norm, or clip gradients with max_grad_norm."
+            )
+
+    def _expect_factors(self) -> None:
+        if not (self._weighs or self.sites.factors.plain):
+            raise UnsupportedError(
+                f"Expected rows that count alike for {type(self).__name__}, got rows with "
+                f"{' and '.join(self.sites.factors.told)}. Use device='cpu' or 'plain'."
+            )
+        if self.sites.factors.shifts is not None and not isinstance(self.loss, Poisson):
+            # Of other losses, a tight sensitivity rests on how large predictions can be.
+            raise InputError(
+                f"Expected loss='poisson' with exposures, got loss={self.loss.name!r}. Leave them out, or learn counts."
             )
 
     # -- public numbers, shaped to broadcast against (nodes, d, runs) -------------------------------------------------
@@ -216,8 +233,8 @@ class Oracle:
 
     @cached_property
     def _share(self) -> Floats:
-        """n omega_i / m_i for every row."""
-        return np.repeat(1.0 / self.divisor[:, 0, 0], self.sites.counts)[:, None]
+        """u_ij n omega_i / m_i for every row."""
+        return self.sites.factors.weighed(np.repeat(1.0 / self.divisor[:, 0, 0], self.sites.counts)[:, None])
 
     @cached_property
     def _slope_cap(self) -> Floats | None:
@@ -228,9 +245,11 @@ class Oracle:
             return (self.max_grad_norm / np.maximum(self.sites.rows.norms(), _SHORTEST))[:, None]
 
     def _predictions(self, w: Array) -> Array:
-        """<w, a> for every row: (rows, runs), and the outputs on a last axis where there are several."""
+        """<w, a> for every row, and its exposure's part: (rows, runs), and the outputs on a last axis where there are
+        several.
+        """
         rows, outputs = self.sites.rows, self.loss.outputs
-        return rows.predict(w) if outputs == 1 else rows.predict_vectors(w, outputs)
+        return self.sites.factors.shifted(rows.predict(w)) if outputs == 1 else rows.predict_vectors(w, outputs)
 
     def risk(self, w: Array) -> Array:
         """L_i(w_i): (nodes, d, runs) -> (nodes, runs)."""
@@ -239,7 +258,7 @@ class Oracle:
         return means + self.lam * self.regulariser.value(w)
 
     def gradient(self, w: Array, weights: Array | None = None) -> Array:
-        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of n omega_i / m_i.
+        """grad L_i(w_i), or its stochastic form with `weights` (rows, runs) in place of u n omega_i / m_i.
 
         Formal guarantees: whatever w is, every record's part is finite and no longer than c1 (1 + 1e-12).
         """
@@ -277,10 +296,10 @@ class Oracle:
         return Inner(last=w, mean=mean / len(steps.eta), total=total)
 
     def batch_weights(self, k: int, r: int, batch: Batch, noise: Noise) -> Array:
-        """How often each row is drawn in step r of round k, times n omega_i, over the batch size: (rows, runs)."""
+        """How often each row is drawn in step r of round k, times u n omega_i, over the batch size: (rows, runs)."""
         counts = noise.draws(k, r, self.sites.rows.offsets, batch.size, batch.scheme)
         weights: Array = counts / np.repeat(self.batch_divisor(batch.size)[:, 0, 0], self.sites.counts)[:, None]
-        return weights
+        return self.sites.factors.weighed(weights)
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
         """argmin_w L_i(w) - <pull_i, w> + (curvature_i / 2) ||w||^2, node by node.
@@ -296,8 +315,10 @@ class Oracle:
         return w
 
     def score(self, models: Array) -> Scores:
-        """Mean loss and accuracy of models, given as columns (d, models), on all rows. For simulations only."""
-        return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models)
+        """Mean loss and accuracy of models, given as columns (d, models), on all rows, each by its weight. For
+        simulations only.
+        """
+        return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models, self.sites.factors)
 
     @cached_property
     def _objectives(self) -> list[Objective]:
@@ -305,7 +326,7 @@ class Oracle:
         return [
             objective_of(
                 self.loss, self.sites.rows.block(int(first), int(last)), self.sites.labels[first:last],
-                self._share[first:last, 0],
+                self._share[first:last, 0], self.sites.factors[first:last].shifts,
             )
             for first, last in parts
         ]  # fmt: skip
@@ -321,8 +342,8 @@ class Oracle:
 
     def gradient_sum(self, w: Array) -> Array:
         """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
-        ones = np.ones((len(self.sites.labels), 1))
-        total: Array = self._together.gradient(w.astype(np.float64, copy=False), ones)
+        counted = self.sites.factors.weighed(np.ones((len(self.sites.labels), 1)))
+        total: Array = self._together.gradient(w.astype(np.float64, copy=False), counted)
         return total.astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
@@ -333,12 +354,11 @@ class Oracle:
         return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
 
     def moments(self, full: bool) -> Floats:
-        """M = sum of a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
+        """M = sum of u a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
         are those of matrices; or only its diagonal.
         """
-        if not full:
-            return self.sites.rows.squares()
-        return half(self.sites.rows.moments())
+        rows, weights = self.sites.rows, self.sites.factors.weights
+        return half(rows.moments(weights)) if full else rows.squares(weights)
 
     def moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, for a person's rows as many times that;
@@ -348,10 +368,11 @@ class Oracle:
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def cross_moments(self) -> Floats:
-        """The sum of (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
+        """The sum of u (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
         rows, labels = self.sites.rows.pooled(), np.clip(self.sites.labels, -1.0, 1.0)
-        crossed = rows.adjoint(labels[:, None])[0]
-        return half(np.block([[rows.moments(), crossed], [crossed.T, np.array([[labels @ labels]])]]))
+        counted = self.sites.factors.weighed(labels)
+        crossed, moments = rows.adjoint(counted[:, None])[0], rows.moments(self.sites.factors.weights)
+        return half(np.block([[moments, crossed], [crossed.T, np.array([[labels @ counted]])]]))
 
     def cross_moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), for a person's rows as many
@@ -361,7 +382,7 @@ class Oracle:
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def hessian_sum(self, w: Array) -> Array:
-        """The sum of all records' Hessians phi'' a a^T at one public model, its half as in `moments`: (1, d, runs) ->
+        """The sum of all records' Hessians u phi'' a a^T at one public model, its half as in `moments`: (1, d, runs) ->
         (1, d (d + 1) / 2, runs). For losses of one output whose curvature is bounded.
 
         Formal guarantees: whatever w is, 0 <= phi'' <= L as computed, the smoothness of the loss.
@@ -372,13 +393,37 @@ class Oracle:
         with np.errstate(over="ignore", invalid="ignore"):
             z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
         curvature = np.clip(np.nan_to_num(self.loss.curvature(z, self._labels, self.loss.theta)), 0.0, most)
-        return np.stack([half(self.sites.rows.moments(of_run)) for of_run in curvature.T], axis=1)[None]
+        counted = self.sites.factors.weighed(curvature)
+        return np.stack([half(self.sites.rows.moments(of_run)) for of_run in counted.T], axis=1)[None]
 
     def hessian_sum_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `hessian_sum`, in l2: L times as much as `moments`."""
         bound = self.loss.smoothness_bound
         assert bound is not None
         return bound * self.moments_sensitivity(rows)
+
+    def variation_sum(self, w: Array) -> Array:
+        """Of counts, two sums over all rows at one public model: of (count - mean)^2 / most^2, times `VARIATION`, and
+        of mean / most, both times L B^2, so that they go with `hessian_sum` into one release: (1, d, runs) ->
+        (1, 2, runs).
+        """
+        assert isinstance(self.loss, Poisson)  # whoever asks has checked
+        z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
+        off = self.loss.slope(z, self._labels, self.loss.theta) / self.loss.most
+        rows = np.stack([VARIATION * off**2, self.loss.predict(z) / self.loss.most])
+        unit = self.loss.smoothness_bound * self.sites.data_norm**2
+        sums: Array = unit * rows.sum(axis=1)
+        return sums[None]
+
+    def varied_hessian_sensitivity(self, rows: int) -> float:
+        """By how much replacing one row moves `hessian_sum` and `variation_sum` together, in l2: 1.5 L B^2
+        (docs/proofs/inference.md, Lemma 3), for a person's rows as many times that; and rounding.
+        """
+        square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
+        rounding = 3 * rows * float(summation_error(np.asarray(float(rows))))
+        bound = self.loss.smoothness_bound
+        assert bound is not None
+        return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)
 
 
 def half(matrix: Floats) -> Floats:

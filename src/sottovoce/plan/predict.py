@@ -99,7 +99,7 @@ def draw(task: Task, stand_in: Dataset | None, rows: int, seed: int) -> Dataset:
     if stand_in is None:
         return table(rows, task.d, task.loss, data_norm=task.loss_norm, seed=seed, belief=task.belief)
     chosen = np.random.default_rng(seed).permutation(len(stand_in))[:rows]
-    return replace(stand_in, features=stand_in.features[chosen], labels=stand_in.labels[chosen], n_train=len(chosen))
+    return replace(stand_in.taken(chosen), n_train=len(chosen))
 
 
 def tables(task: Task, effort: Effort, stand_in: Dataset | None) -> list[Dataset]:

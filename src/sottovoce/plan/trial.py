@@ -50,7 +50,7 @@ def thinned(data: Dataset, sizes: Sequence[int], rows: int, seed: int) -> Thinne
     counts: Ints = np.maximum(np.floor(wanted * share), 1).astype(np.int64)
     if counts.sum() > len(data):  # more sites than rows: every site needs one, so rows are used again
         picked = np.random.default_rng(seed).integers(len(data), size=int(counts.sum()))
-        data = replace(data, features=data.features[picked], labels=data.labels[picked], n_train=0)
+        data = data.taken(picked)
     sites = Sites.split(data, len(counts), seed, partition=BySizes(counts.tolist()), clip=True)
     return Thinned(sites, float(counts.sum() / wanted.sum()))
 

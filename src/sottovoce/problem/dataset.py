@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from sottovoce.arrays import Floats, Ints
+from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import expect
 from sottovoce.privacy.unit import ROW, Unit
+from sottovoce.problem.factors import ALIKE, Factors
 
 if TYPE_CHECKING:
     Features: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]] | Floats
@@ -27,6 +28,8 @@ class Dataset:
 
     `unit` is what is to be protected: rows, or people of whom each has at most so many. `people` says whose each row
     is, as a number that means nothing else; None where it is not known, and the unit is taken on trust.
+
+    `factors` are the rows' weights and exposures, relative to their public bounds.
     """
 
     features: "Features"  # (rows, d)
@@ -38,6 +41,7 @@ class Dataset:
     private: bool = False
     unit: Unit = ROW
     people: Ints | None = None
+    factors: Factors = ALIKE
 
     def __post_init__(self) -> None:
         expect(self.features.ndim == 2, "features of shape (rows, d)", shape=self.features.shape)
@@ -48,6 +52,7 @@ class Dataset:
         expect(0 < self.data_norm <= inf, "data_norm > 0", data_norm=self.data_norm)
         told = None if self.people is None else len(self.people)
         expect(told in (None, rows), f"one person for each of {rows} rows", people=told)
+        self.factors.expect_rows(rows)
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -60,16 +65,20 @@ class Dataset:
     @property
     def train(self) -> "Dataset":
         """The training rows."""
-        return self._slice(slice(0, self.n_train), self.n_train)
+        return replace(self.taken(slice(0, self.n_train)), n_train=self.n_train)
 
     @property
     def test(self) -> "Dataset":
         """The other rows."""
-        return self._slice(slice(self.n_train, len(self)), 0)
+        return self.taken(slice(self.n_train, len(self)))
 
-    def _slice(self, rows: slice, n_train: int) -> "Dataset":
+    def taken(self, rows: slice | Ints | Bools) -> "Dataset":
+        """These rows with all that belongs to them; which of them are for training is left to whoever asks."""
         people = None if self.people is None else self.people[rows]
-        return replace(self, features=self.features[rows], labels=self.labels[rows], n_train=n_train, people=people)
+        return replace(
+            self, features=self.features[rows], labels=self.labels[rows], n_train=0, people=people,
+            factors=self.factors[rows],
+        )  # fmt: skip
 
     def values(self, column: str) -> Floats:
         """One column, dense."""

@@ -1,4 +1,4 @@
-"""How good models are on all rows: the mean loss (no regulariser) and the accuracy.
+"""How good models are on all rows: the mean loss (no regulariser) and the accuracy, of rows by their weights.
 
 This reads every row without noise. It is for simulations on data that the analyst may see; no result of it is part of
 what a site releases.
@@ -10,10 +10,10 @@ from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Array, Bools, Floats
+from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
@@ -28,8 +28,9 @@ class Scores(NamedTuple):
 
 
 def evaluate(
-    block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE
-) -> Scores:
+    block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, factors: Factors = ALIKE,
+    block_size: int = IN_CACHE,
+) -> Scores:  # fmt: skip
     """Score models, given as columns, on all rows.
 
     Args:
@@ -37,6 +38,7 @@ def evaluate(
         labels: of all rows.
         loss: whose value is averaged.
         models: (d * outputs, models), on the device that `block` and `labels` are on.
+        factors: weights and exposures of all rows.
         block_size: rows times models to work on at a time.
     """
     count, outputs = len(labels), loss.outputs
@@ -49,10 +51,12 @@ def evaluate(
         z = block(first, first + step) @ columns
         if outputs > 1:
             z = z.reshape(len(z), outputs, -1).swapaxes(1, 2)
-        b = labels[first : first + step, None]
-        risk = risk + loss.value(z, b, loss.theta).sum(axis=0, dtype=float)
-        hits = hits + loss.labels.hits(z, b).sum(axis=0, dtype=float)
-    return Scores(risk / count, hits / count)
+        b, own = labels[first : first + step, None], factors[first : first + step]
+        z = own.shifted(z)
+        risk = risk + own.weighed(loss.value(z, b, loss.theta)).sum(axis=0, dtype=float)
+        hits = hits + own.weighed(loss.labels.hits(z, b)).sum(axis=0, dtype=float)
+    whole = count if factors.weights is None else float(factors.weights.sum())
+    return Scores(risk / whole, hits / whole)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -88,41 +92,49 @@ def predictions(block: Callable[[int, int], Any], count: int, loss: Loss, model:
     return z if loss.outputs > 1 else z[:, 0]
 
 
-def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0) -> Figures:
-    """Of predictions z. `scale` is how many units of the label make 1 of what was learnt."""
-    risk = float(np.mean(loss.value(z, labels, loss.theta)))
+def mean(values: Array | Bools, weights: Floats | None = None) -> float:
+    """Of rows that count so much, or alike."""
+    return float(np.average(values, weights=weights))
+
+
+def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: Floats | None = None) -> Figures:
+    """Of predictions z, exposures counted in. `scale` is how many units of the label make 1 of what was learnt."""
+    risk = mean(loss.value(z, labels, loss.theta), weights)
     if isinstance(loss.labels, Reals):
         error = loss.predict(z) - labels
-        spread = float(np.sum((labels - labels.mean()) ** 2))
-        r2 = 1 - float(np.sum(error**2)) / spread if spread > 0 else None
-        return Figures(risk, mean_absolute_error=scale * float(np.mean(np.abs(error))), r2=r2)
-    accuracy = float(np.mean(loss.labels.hits(z, labels)))
+        spread = mean((labels - mean(labels, weights)) ** 2, weights)
+        r2 = 1 - mean(error**2, weights) / spread if spread > 0 else None
+        return Figures(risk, mean_absolute_error=scale * mean(np.abs(error), weights), r2=r2)
+    accuracy = mean(loss.labels.hits(z, labels), weights)
     log_loss = risk if isinstance(loss, Logistic | Softmax) else None
     if loss.outputs > 1:
         return Figures(risk, accuracy, log_loss)
     positive = labels > 0
-    rarer, sign = (positive, 1.0) if positive.mean() <= 0.5 else (~positive, -1.0)
-    return Figures(risk, accuracy, log_loss, auc(z, positive), average_precision(sign * z, rarer))
+    rarer, sign = (positive, 1.0) if mean(positive, weights) <= 0.5 else (~positive, -1.0)
+    return Figures(risk, accuracy, log_loss, auc(z, positive, weights), average_precision(sign * z, rarer, weights))
 
 
-def constant(loss: Loss, learnt: Floats) -> Floats:
+def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
     """What to predict of every row by someone who knows the labels learnt from and looks at no feature: (outputs,).
 
     The best constant by the loss; in regression the median, or the quantile that is asked for, which people can name;
-    of counts the mean.
+    of counts the mean, of a unit of exposure.
     """
+    weights = factors.weights
     if isinstance(loss.labels, Counts):
-        return np.array([max(log(max(float(learnt.mean()), np.finfo(np.float64).tiny)), -_FURTHEST)])
+        exposed = 1.0 if factors.shifts is None else mean(np.exp(factors.shifts), weights)
+        return np.array([max(log(max(mean(learnt, weights) / exposed, np.finfo(np.float64).tiny)), -_FURTHEST)])
     if isinstance(loss.labels, Reals):
-        return np.array([float(np.quantile(learnt, loss.theta if isinstance(loss, Quantile) else 0.5))])
+        return np.array([quantile(learnt, loss.theta if isinstance(loss, Quantile) else 0.5, weights)])
     if loss.outputs > 1:
-        counts = np.bincount(learnt.astype(np.int64), minlength=loss.outputs)
-        shares: Floats = np.log(np.maximum(counts, 0.5) / len(learnt))  # a class that is not there is still possible
+        counts = np.bincount(learnt.astype(np.int64), weights, minlength=loss.outputs)
+        whole = len(learnt) if weights is None else float(weights.sum())
+        shares: Floats = np.log(np.maximum(counts, 0.5) / whole)  # a class that is not there is still possible
         return shares
-    ends, share = np.array([-1.0, 1.0]), float(np.mean(learnt > 0))
-    weights = np.array([1 - share, share])
+    ends, share = np.array([-1.0, 1.0]), mean(learnt > 0, weights)
+    rates = np.array([1 - share, share])
     best = optimize.minimize_scalar(
-        lambda c: float(weights @ loss.value(np.full(2, c), ends, loss.theta)), bounds=(-_FURTHEST, _FURTHEST),
+        lambda c: float(rates @ loss.value(np.full(2, c), ends, loss.theta)), bounds=(-_FURTHEST, _FURTHEST),
         method="bounded", options={"xatol": 1e-9},
     )  # fmt: skip
     if isinstance(loss, WeightedLogistic):
@@ -131,11 +143,24 @@ def constant(loss: Loss, learnt: Floats) -> Floats:
     return np.array([abs(best.x) if share >= 0.5 else -abs(best.x)])
 
 
-def no_model(loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0) -> Figures:
-    """The figures on `labels` of the constant that the labels learnt from suggest."""
-    answer = constant(loss, learnt)
-    z = np.broadcast_to(answer, (len(labels), len(answer)))
-    return figures(loss, z if loss.outputs > 1 else z[:, 0], labels, scale)
+def no_model(
+    loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0, known: Factors = ALIKE, factors: Factors = ALIKE
+) -> Figures:
+    """The figures on `labels` of the constant that the labels learnt from suggest. `known` are the factors of those,
+    `factors` of the others.
+    """
+    answer = constant(loss, learnt, known)
+    z = factors.shifted(np.broadcast_to(answer, (len(labels), len(answer))))
+    return figures(loss, z if loss.outputs > 1 else z[:, 0], labels, scale, factors.weights)
+
+
+def quantile(values: Floats, level: float, weights: Floats | None = None) -> float:
+    """That quantile; of rows with weights, the smallest value up to which at least `level` of the weight lies."""
+    if weights is None:
+        return float(np.quantile(values, level))
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    return float(values[order][min(int(np.searchsorted(below, level * below[-1])), len(values) - 1)])
 
 
 def rare_class(loss: Loss, labels: Floats) -> int | None:
@@ -146,24 +171,30 @@ def rare_class(loss: Loss, labels: Floats) -> int | None:
     return None if min(share, 1 - share) >= RARE else int(share < RARE)
 
 
-def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
+def auc(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
     """Area under the ROC curve: ties count half. None where one class is missing."""
     many = int(positive.sum())
     others = len(positive) - many
     if not many or not others:
         return None
+    if weights is not None:
+        _, place = np.unique(scores, return_inverse=True)
+        level = np.bincount(place, weights * ~positive)
+        lower = (np.cumsum(level) - level / 2)[place]
+        return float(np.sum((weights * lower)[positive]) / (weights[positive].sum() * weights[~positive].sum()))
     _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(times) - (times - 1) / 2)[place]
     return float((ranks[positive].sum() - many * (many + 1) / 2) / (many * others))
 
 
-def average_precision(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
+def average_precision(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
     """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
-    many = int(positive.sum())
+    u = np.ones(len(scores)) if weights is None else weights
+    many = float(u[positive].sum())
     if not many:
         return None
     order = np.argsort(-scores, kind="stable")
     # Rows of one score are called at one threshold: only the last of them is a point of the curve.
     last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    found = np.cumsum(positive[order])[last]
-    return float(np.sum(np.diff(found, prepend=0) * (found / (last + 1))) / many)
+    found, called = np.cumsum((u * positive)[order])[last], np.cumsum(u[order])[last]
+    return float(np.sum(np.diff(found, prepend=0) * (found / called)) / many)

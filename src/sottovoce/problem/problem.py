@@ -17,6 +17,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import losses
 from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Reals
 from sottovoce.problem.partition import Partition, even
@@ -37,13 +38,15 @@ class Answers:
     depend on its unit. A model of what was learnt is scale * weights, and offset is added to its output.
 
     A count is learnt as label / scale, in [0, 1], by the logarithm of its mean: the model is the weights themselves,
-    and ln(scale) is added to its output.
+    and ln(scale) is added to its output. Where rows have exposures, learnt over their public bound, it is the mean of
+    one unit of exposure, and ln(scale / bound) is added.
     """
 
     classes: tuple[str, ...] | None = ("-1", "+1")  # None: the label is a number
     offset: float = 0.0
     scale: float = 1.0
     counts: bool = False  # whether the label is a count
+    exposure: float = 1.0  # of counts: the bound on exposures
 
     @classmethod
     def of(cls, schema: "Schema | None", outputs: int = 1) -> "Answers":
@@ -55,12 +58,13 @@ class Answers:
         label = schema.label
         if not isinstance(label, NumberLabel):
             return cls(schema.classes)
-        return cls.counting(label.bounds[1]) if label.counts else cls.between(*label.bounds)
+        exposed = 1.0 if schema.exposure is None else schema.exposure.bound
+        return cls.counting(label.bounds[1], exposed) if label.counts else cls.between(*label.bounds)
 
     @classmethod
-    def counting(cls, most: float) -> "Answers":
-        """Counts up to a public bound."""
-        return cls(None, 0.0, losses.Poisson(most).most, counts=True)
+    def counting(cls, most: float, exposure: float = 1.0) -> "Answers":
+        """Counts up to a public bound, of exposures up to another."""
+        return cls(None, 0.0, losses.Poisson(most).most, counts=True, exposure=exposure)
 
     @classmethod
     def between(cls, low: float, high: float, *, centred: bool = True) -> "Answers":
@@ -74,11 +78,16 @@ class Answers:
 
     def model(self, weights: Floats) -> tuple[Floats, float]:
         """A model of what was learnt as one of labels in their own unit: its weights, and what its output is off by."""
-        return (weights, log(self.scale)) if self.counts else (self.scale * weights, self.offset)
+        return (weights, self._log_unit) if self.counts else (self.scale * weights, self.offset)
+
+    @property
+    def _log_unit(self) -> float:
+        """Of counts: what the logarithm of the mean of one unit of exposure is over the output that was learnt."""
+        return log(self.scale) - log(self.exposure)
 
     def outputs(self, z: Floats) -> Floats:
         """Outputs of that model as those of what was learnt."""
-        return z - log(self.scale) if self.counts else self.learnt(z)
+        return z - self._log_unit if self.counts else self.learnt(z)
 
     def loss_of(self, loss: Loss) -> Loss:
         """What that model's outputs mean: the loss that was learnt with, and for counts the one in their own unit."""
@@ -255,17 +264,19 @@ class Problem:
         apart = [(path, schema) for path in paths.values()] + [(test, replace(schema, person=None))]
         *data, tested = (replace(encoded(path, known)[0], private=False) for path, known in apart)
         held = [part.features for part in data], [part.labels for part in data]
-        sites, answers = Sites(*held, data_norm=schema.data_norm, unit=schema.unit), Answers.of(schema)
+        factors = [part.factors for part in data]
+        sites = Sites(*held, data_norm=schema.data_norm, unit=schema.unit, factors=factors)
+        answers = Answers.of(schema)
         return cls(sites, graph, tuple(paths), schema.feature_names, answers, schema, tested, title=tested.name)
 
     @classmethod
     def from_arrays(
         cls, features: Any, labels: Floats, parts: list[Ints], graph: GraphOf, *, private: bool, unit: Unit = ROW,
-        people: Ints | None = None, **about: Any,
+        people: Ints | None = None, factors: Factors = ALIKE, **about: Any,
     ) -> "Problem":  # fmt: skip
         """Rows in memory, cut to norm 1 where they are longer; part i holds the numbers of site i's."""
         names = tuple(f"x{i}" for i in range(features.shape[1]))
-        data = Dataset(features, labels, names, len(labels), 1.0, "arrays", private, unit, people)
+        data = Dataset(features, labels, names, len(labels), 1.0, "arrays", private, unit, people, factors)
         sites, n = Sites.dealt(data, parts, clip=True), len(parts)
         return cls(sites, graph(n), _numbered(n), names, title=data.name, **about)
 

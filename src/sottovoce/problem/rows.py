@@ -75,7 +75,7 @@ class Rows(ABC):
         """Sum of a a^T over all rows, each times its weight (rows,), if there are any: (d, d)."""
 
     @abstractmethod
-    def squares(self) -> Floats:
+    def squares(self, weights: Floats | None = None) -> Floats:
         """Its diagonal, without the rest: (d,)."""
 
     @abstractmethod
@@ -136,8 +136,9 @@ class DenseRows(Rows):
             total += part.T @ (weights[first : first + _BLOCK, None] * part)
         return total
 
-    def squares(self) -> Floats:
-        squares: Floats = np.einsum("jd,jd->d", self.values, self.values)
+    def squares(self, weights: Floats | None = None) -> Floats:
+        by = () if weights is None else (weights,)
+        squares: Floats = np.einsum("jd,jd->d" if weights is None else "jd,jd,j->d", self.values, self.values, *by)
         return squares
 
     def block(self, first: int, last: int) -> Matrix:
@@ -189,9 +190,10 @@ class SparseRows(Rows):
         moments: Floats = (self.matrix.T @ other).toarray()
         return moments
 
-    def squares(self) -> Floats:
+    def squares(self, weights: Floats | None = None) -> Floats:
         squares: Floats = np.zeros(self.d)
-        np.add.at(squares, self.matrix.indices, self.matrix.data**2)
+        by = 1.0 if weights is None else np.repeat(weights, np.diff(self.matrix.indptr))
+        np.add.at(squares, self.matrix.indices, by * self.matrix.data**2)
         return squares
 
     def block(self, first: int, last: int) -> Matrix:

@@ -12,6 +12,8 @@ from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import people as people_module
 from sottovoce.problem import rows as rows_module
 from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.factors import ALIKE, Factors
+from sottovoce.problem.factors import stacked as below
 from sottovoce.problem.partition import Partition, even, refuse_reading
 from sottovoce.problem.rows import Matrix, Rows
 
@@ -59,8 +61,10 @@ class Sites:
             promise that the noise is calibrated on.
         people: for each node, whose each of its rows is; equal values are the same person, at all nodes. Held against
             the unit, then forgotten. None: the unit is taken on trust.
+        factors: for each node, weights and exposures of its rows (`Factors.of`); None: rows count alike.
 
-    Formal guarantees: every row held has norm at most data_norm (1 + 1e-12), every number is finite, no node is empty.
+    Formal guarantees: every row held has norm at most data_norm (1 + 1e-12) and counts at most once, every number is
+    finite, no node is empty.
     Labels are checked against the loss's label set when the two meet, before anything is computed.
 
     | input | what happens |
@@ -81,6 +85,7 @@ class Sites:
         private: bool = False,
         unit: Unit = ROW,
         people: Sequence[Sequence[object]] | None = None,
+        factors: Sequence[Factors] | None = None,
     ) -> None:
         expect(
             len(features) == len(labels),
@@ -97,7 +102,11 @@ class Sites:
             lengths = [len(part) for part in people]
             expect(lengths == stacked.counts.tolist(), "a person for every row of every site", people=lengths[:5])
             self._expect_people(people_module.numbered(np.concatenate([np.asarray(part) for part in people])), stacked)
-        self._hold(stacked, np.concatenate(vectors), data_norm, clip)
+        if factors is not None:
+            expect(len(factors) == stacked.nodes, "factors for every site", sites=stacked.nodes, factors=len(factors))
+            for part, m in zip(factors, stacked.counts, strict=True):
+                part.expect_rows(int(m))
+        self._hold(stacked, np.concatenate(vectors), data_norm, clip, ALIKE if factors is None else below(factors))
 
     @classmethod
     def split(
@@ -126,7 +135,7 @@ class Sites:
         labels, rows = np.asarray(data.labels, dtype=np.float64)[dealt], rows_module.take(data.features, parts)
         if data.people is not None:
             sites._expect_people(data.people[dealt], rows)
-        sites._hold(rows, labels, data.data_norm, clip)
+        sites._hold(rows, labels, data.data_norm, clip, data.factors[dealt])
         return sites
 
     def _expect_people(self, people: Ints, rows: Rows) -> None:
@@ -134,12 +143,12 @@ class Sites:
         expect(self.unit.people, told, unit=self.unit.words)
         people_module.expect_within(people, np.repeat(np.arange(rows.nodes), rows.counts), self.unit)
 
-    def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool) -> None:
+    def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool, factors: Factors) -> None:
         expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)
         empty = np.flatnonzero(rows.counts == 0)
         expect(len(empty) == 0, "at least one row at every site", empty_sites=empty[:5].tolist())
         self.data_norm = float(data_norm)
-        self.labels = labels
+        self.labels, self.factors = labels, factors
         self.rows = rows
         self._refuse_not_finite()
         self._bound_norms(clip)
@@ -170,7 +179,7 @@ class Sites:
         """All rows as those of one site; nothing is copied, and nothing need be checked again."""
         sites = Sites.__new__(Sites)
         sites.private, sites.data_norm, sites.labels = self.private, self.data_norm, self.labels
-        sites.unit = self.unit
+        sites.unit, sites.factors = self.unit, self.factors
         sites.rows = self.rows.pooled()
         return sites
 

@@ -172,7 +172,9 @@ class Solved:
         """The test rows, bound to the same objective."""
         test = self.problem.test
         assert test is not None  # whoever asks knows that there are some
-        sites = Sites([test.features], [test.labels], data_norm=test.data_norm, private=test.private)
+        sites = Sites(
+            [test.features], [test.labels], data_norm=test.data_norm, private=test.private, factors=[test.factors]
+        )
         return by_name("cpu").oracle(self.algorithm, sites, complete(1), "float64")
 
     def tested(self) -> dict[str, Array]:

@@ -93,12 +93,14 @@ def _chosen(models: Array, chosen: Ints) -> Array:
 
 def by_node(site: Oracle, models: Array) -> Scores:
     """Every node's model on its own rows, of models (nodes, d, 1). For the eyes of whoever holds the rows."""
-    rows, labels = site.sites.rows, site.sites.labels
+    rows, labels, factors = site.sites.rows, site.sites.labels, site.sites.factors
 
     def own(i: int) -> Scores:
         first, last = int(rows.offsets[i]), int(rows.offsets[i + 1])
         block = rows.block(first, last)
-        return evaluate(lambda start, end: block[start:end], labels[first:last], site.loss, models[i])
+        return evaluate(
+            lambda start, end: block[start:end], labels[first:last], site.loss, models[i], factors[first:last]
+        )
 
     parts = [own(i) for i in range(rows.nodes)]
     return Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))

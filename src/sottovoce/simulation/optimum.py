@@ -40,7 +40,7 @@ def _patience(seconds: float) -> Callable[[], None]:
 def pooled_model(
     sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9, seconds: float = float("inf")
 ) -> Floats:
-    """argmin_w sum_i (omega_i/m_i) sum_j loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes.
+    """argmin_w sum_i (omega_i/m_i) sum_j u_ij loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes.
 
     Raises:
         OutOfTimeError: it was not found within so many seconds.
@@ -50,7 +50,11 @@ def pooled_model(
     share = np.repeat((1.0 if weighed is None else weighed) / (sites.n * sites.counts), sites.counts)
     some = slice(None, None, -(-len(share) // MOST_ROWS))
     rows, share = sites.rows.block(0, len(sites.labels)), share[some] / share[some].sum() * share.sum()
-    objective = objective_of(algorithm.loss, rows[some], sites.labels[some], share, _patience(seconds))
+    chosen = sites.factors[some]
+    share = share if chosen.weights is None else share * chosen.weights
+    objective = objective_of(
+        algorithm.loss, rows[some], sites.labels[some], share, chosen.shifts, _patience(seconds)
+    )  # fmt: skip
     mu = max(algorithm.lam * (algorithm.regulariser.curvature or 0.0), _LEAST_CURVATURE)
     zeros = np.zeros(sites.d * algorithm.loss.outputs)
     return objective.argmin(zeros, mu, zeros, tolerance).astype(np.float64)
@@ -65,9 +69,11 @@ def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
 
 
 def pooled_optimum(sites: Sites, algorithm: Algorithm[Any], seconds: float = float("inf")) -> float | None:
-    """That optimum's mean loss over all rows, whatever the weights; None where the objective has no smooth solver."""
+    """That optimum's mean loss over all rows, however much sites count; None where the objective has no smooth
+    solver.
+    """
     try:
         model = pooled_model(sites, algorithm, seconds=seconds)
     except UnsupportedError:
         return None
-    return float(evaluate(sites.rows.block, sites.labels, algorithm.loss, model[:, None]).risk[0])
+    return float(evaluate(sites.rows.block, sites.labels, algorithm.loss, model[:, None], sites.factors).risk[0])

@@ -137,8 +137,8 @@ def _data(load: Callable[[], Dataset], every: int) -> Dataset:
     if every == 1:
         return data
     train = len(range(0, data.n_train, every))
-    kept = [*range(0, data.n_train, every), *range(data.n_train, len(data), every)]
-    return replace(data, features=data.features[kept], labels=data.labels[kept], n_train=train)
+    kept = np.array([*range(0, data.n_train, every), *range(data.n_train, len(data), every)])
+    return replace(data.taken(kept), n_train=train)
 
 
 @lru_cache(maxsize=4)

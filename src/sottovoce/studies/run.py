@@ -27,6 +27,7 @@ from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem import evaluation
+from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.graphs import CompleteGraph
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
@@ -282,6 +283,7 @@ class Trained:
         if not evidence:
             return None
         assert isinstance(algorithm, MaskedNewton)  # no other leaves evidence
+        offset = self.problem.answers.model(np.zeros(1))[1] if self.problem.answers.counts else 0.0
         if schema is None:
             names, matrix = self.problem.features, np.eye(len(self.problem.features))
             return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
@@ -289,7 +291,7 @@ class Trained:
         names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
         if not matrix[-1].any():
             matrix, names = matrix[:-1], names[:-1]
-        return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
+        return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]), offset)
 
     def _provenance(self) -> dict[str, Any]:
         from sottovoce import __version__
@@ -402,7 +404,7 @@ def train(
             stop=interruption.asked,
         )
         history = solved.result.history
-        learnt = _scores(solved, {name: history.final(name) for name in history}, problem.sites.labels)
+        learnt = _scores(solved, {name: history.final(name) for name in history}, problem.sites)
         trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
         made, asked_for = solved.result.rounds, algorithm.rounds
         if made < asked_for:
@@ -442,7 +444,7 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:
     try:
         trained = replace(trained, learnt=_with_figures(trained, trained.learnt, problem.sites))
         if problem.test is not None:
-            tested = _scores(solved, solved.tested(), problem.test.labels)
+            tested = _scores(solved, solved.tested(), problem.test)
             trained = replace(trained, tested=_with_figures(trained, tested, solved.test_site.sites))
         if yardstick:
             optimum = pooled_optimum(problem.sites, solved.algorithm, YARDSTICK_SECONDS)
@@ -462,25 +464,26 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:
 def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
     """Scores on these rows with what people know them by, and those of what a real site would have."""
     solved, answers = trained.solved, trained.problem.answers
-    loss, learnt = solved.algorithm.loss, solved.problem.sites.labels
+    loss, learnt, factors = solved.algorithm.loss, solved.problem.sites.labels, rows.factors
     found = [
         evaluation.figures(
-            loss, evaluation.predictions(rows.rows.block, len(rows.labels), loss, model), rows.labels, answers.scale
+            loss, factors.shifted(evaluation.predictions(rows.rows.block, len(rows.labels), loss, model)), rows.labels,
+            answers.scale, factors.weights,
         )
         for model in solved.result.consensus.astype(np.float64)
-    ]
+    ]  # fmt: skip
     rare, classes = evaluation.rare_class(loss, learnt), answers.classes_of(loss)
     scores = replace(
         scores,
         figures=_mean(found),
-        nothing=evaluation.no_model(loss, learnt, rows.labels, answers.scale),
+        nothing=evaluation.no_model(loss, learnt, rows.labels, answers.scale, solved.problem.sites.factors, factors),
         rare=None if rare is None or classes is None else classes[rare],
     )
     models = heard(solved)
     if models is None:
         return scores
     nodes, runs, d = models.shape
-    flat = evaluation.evaluate(rows.rows.block, rows.labels, loss, models.reshape(-1, d).T)
+    flat = evaluation.evaluate(rows.rows.block, rows.labels, loss, models.reshape(-1, d).T, factors)
     risk, accuracy = (column.reshape(nodes, runs).mean(axis=0) for column in flat)
     return replace(scores, risk={**scores.risk, SITE: risk}, accuracy={**scores.accuracy, SITE: accuracy})
 
@@ -535,18 +538,20 @@ def jsonable(value: Any) -> Any:
             return value
 
 
-def _scores(solved: Solved, columns: Mapping[str, Array], labels: Floats) -> Scores:
+def _scores(solved: Solved, columns: Mapping[str, Array], rows: Sites | Dataset) -> Scores:
     return Scores(
         risk={name: columns[f"risk_{name}"] for name in OUTPUTS},
         accuracy={name: columns[f"accuracy_{name}"] for name in OUTPUTS},
-        majority=_majority(solved, labels),
+        majority=_majority(solved, rows),
     )
 
 
-def _majority(solved: Solved, labels: Floats) -> float | None:
-    """The share of the label that is most frequent among the rows learnt from."""
+def _majority(solved: Solved, rows: Sites | Dataset) -> float | None:
+    """The share of the label that is most frequent among the rows learnt from, by their weights."""
     if isinstance(solved.algorithm.loss.labels, Reals):
         return None
-    values, counts = np.unique(solved.problem.sites.labels, return_counts=True)
+    sites = solved.problem.sites
+    values, places = np.unique(sites.labels, return_inverse=True)
+    counts = np.bincount(places, sites.factors.weights)
     frequent = values[np.flatnonzero(counts == counts.max())[-1]]
-    return float(np.mean(labels == frequent))
+    return evaluation.mean(rows.labels == frequent, rows.factors.weights)

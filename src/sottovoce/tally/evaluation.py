@@ -30,6 +30,7 @@ from sottovoce.tally.release import Terms, evaluate
 FORMAT = "sottovoce-evaluation/1"
 FILE = "evaluation.json"  # beside the model
 LARGEST_FILE = 2**26  # bytes
+COUNTED_ALIKE = "In what is told of how good the model is, every row counts alike, whatever its weight in learning."
 PRIVATE = "From noisy sums over the rows: covered by the guarantee that goes with it, and may be handed on with that."
 
 

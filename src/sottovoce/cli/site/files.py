@@ -92,7 +92,8 @@ def read_rows(
     data, _ = encoded(path, schema)
     held = schema.unit if unit is None else unit
     people = None if data.people is None else [data.people.tolist()]
-    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True, unit=held, people=people)
+    return Sites([data.features], [data.labels], data_norm=schema.data_norm, private=True, unit=held, people=people,
+                 factors=[data.factors])  # fmt: skip
 
 
 def _arrays(path: Path, most: int, features: int | None) -> tuple[Floats, Floats]:

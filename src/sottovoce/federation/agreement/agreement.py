@@ -33,6 +33,7 @@ from sottovoce.privacy import observers
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Poisson, Reals
 from sottovoce.problem.sites import Sites
@@ -293,6 +294,8 @@ class Agreement:
         expect(sites.d == self.features, f"features={self.features}, as agreed", features=sites.d)
         expect(sites.data_norm == self.data_norm, f"data_norm={self.data_norm!r}, as agreed", data_norm=sites.data_norm)
         expect(sites.unit == self.unit, f"rows that protect {self.unit}, as agreed", unit=sites.unit.words)
+        told = self._factors(1).told
+        expect(sites.factors.told == told, f"rows with {told or 'no weights'}, as agreed", told=sites.factors.told)
         a = self.algorithm
         weighed = a.importances([site.rows for site in self.sites])
         return terms.SiteOracle(
@@ -305,7 +308,17 @@ class Agreement:
         """The same without any data: rows of zeros. For numbers that everyone may know, such as the noise."""
         rows = self.member(name).rows
         nothing = sparse.csr_array((rows, self.features), dtype=np.float64)
-        return self.oracle_for(name, Sites([nothing], [np.ones(rows)], data_norm=self.data_norm, unit=self.unit))
+        held = Sites(
+            [nothing], [np.ones(rows)], data_norm=self.data_norm, unit=self.unit, factors=[self._factors(rows)]
+        )
+        return self.oracle_for(name, held)
+
+    def _factors(self, rows: int) -> Factors:
+        """As the schema says that rows have them, all at their bounds."""
+        weighed, exposed = (
+            self.encoding is not None and getattr(self.encoding, name) is not None for name in ("weight", "exposure")
+        )
+        return Factors(np.ones(rows) if weighed else None, np.zeros(rows) if exposed else None)
 
     # -- one content, one digest --------------------------------------------------------------------------------------
 
@@ -552,6 +565,11 @@ def _check_schema(a: Agreement) -> None:
         loss=loss.name,
         label=label.column,
     )
+    if schema.weight is not None and isinstance(a.algorithm, MaskedNewton) and a.algorithm.inference:
+        raise InputError(
+            f"Expected rows that count alike with inference, got weight.column={schema.weight.column!r} in the schema. "
+            "Leave inference or [weight] out: standard errors would need squares of weights, which nobody releases."
+        )
     if isinstance(label, NumberLabel):
         fits = loss == Poisson() if label.counts else not isinstance(loss, Poisson)
         expect(fits, "loss poisson, most = 1, where the schema's label counts, and only there", loss=loss)

@@ -33,7 +33,7 @@ _NEEDED = ("rounds", "diameter", "largest_degree", "colluding", "least_sites", "
 
 
 @dataclass(frozen=True, eq=False)
-class SiteOracle(Oracle, vector_predictions=True):
+class SiteOracle(Oracle, vector_predictions=True, row_factors=True):
     """The oracle of one site of a network, whose other sites are known by their public numbers only.
 
     Args:

@@ -87,7 +87,10 @@ def rows_digest(rows: Sites) -> bytes:
     sparse = bool(sp.issparse(matrix))
     arrays = (matrix.data, matrix.indices, matrix.indptr) if sparse else (matrix,)
     shape = f"{'csr' if sparse else 'dense'} {matrix.shape} {rows.data_norm!r}".encode("ascii")
-    buffers = [np.ascontiguousarray(array) for array in (*arrays, rows.labels)]
+    # Rows without weights and exposures keep the digest that they have always had.
+    shape += "".join(f" {name}" for name in rows.factors.told).encode("ascii")
+    told = [getattr(rows.factors, name) for name in rows.factors.told]
+    buffers = [np.ascontiguousarray(array) for array in (*arrays, rows.labels, *told)]
     kinds = [f"{array.dtype.str} {array.shape}".encode("ascii") for array in buffers]
     return _hash(shape, *(part for pair in zip(kinds, buffers, strict=True) for part in pair))
 

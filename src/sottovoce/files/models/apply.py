@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,16 @@ from sottovoce.problem.losses import Poisson
 from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms
+from sottovoce.tally.evaluation import COUNTED_ALIKE
 
 ROW, PREDICTION = "row", "prediction"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model does on labelled rows. Read off the rows without noise: for the eyes of whoever holds them."""
+    """How a model does on labelled rows, which count by their weights, but in the confusion. Read off the rows without
+    noise: for the eyes of whoever holds them.
+    """
 
     rows: int
     risk: float  # mean loss
@@ -86,9 +90,9 @@ def predict(model: Model, path: Any, passed: Sequence[str] = (), delimiter: str 
     """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them."""
     from sottovoce.files.schema import files
 
-    for features, rows, beside in files.encode_features(path, schema_of(model, delimiter), passed):
+    for features, rows, beside, exposures in files.encode_features(path, schema_of(model, delimiter), passed):
         probabilities = model.probabilities(features) if model.has_probabilities else None
-        yield Predicted(rows, beside, model.decide(features), probabilities)
+        yield Predicted(rows, beside, model.decide(features, exposures), probabilities)
 
 
 def write_predictions(
@@ -116,13 +120,14 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     # Nothing is learnt from these rows, so it does not matter whose they are.
     schema = replace(schema_of(model, delimiter), person=None)
     data = files.encode(path, schema)
-    labels = data.labels
+    labels, factors = data.labels, data.factors
     z = model.outputs(data.features)
     # The loss was trained on scaled labels; figures are in the label's own unit, but for the loss.
     answers = Answers.of(schema)
     loss = Poisson() if answers.counts else model.loss
-    kept, learnt = answers.outputs(z if z.shape[1] > 1 else z[:, 0]), answers.learnt(labels)
-    found, nothing = figures(loss, kept, learnt, answers.scale), no_model(loss, learnt, learnt, answers.scale)
+    kept, learnt = factors.shifted(answers.outputs(z if z.shape[1] > 1 else z[:, 0])), answers.learnt(labels)
+    found = figures(loss, kept, learnt, answers.scale, factors.weights)
+    nothing = no_model(loss, learnt, learnt, answers.scale, factors, factors)
     more: dict[str, Any] = {
         "log_loss": found.log_loss, "auc": found.auc, "average_precision": found.average_precision, "r2": found.r2,
         "no_model": asdict(nothing),
@@ -134,12 +139,12 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     true = model.loss.labels.numbers(labels)
     confusion = np.zeros((len(model.classes), len(model.classes)), dtype=np.int64)
     np.add.at(confusion, (true, model.decide(data.features).astype(np.int64)), 1)
-    counts = confusion.sum(axis=1)
+    counts = np.bincount(true, factors.weights)
     return Evaluation(
         rows=len(labels),
         risk=found.risk,
-        accuracy=float(np.trace(confusion) / len(labels)),
-        majority=float(counts.max() / len(labels)),
+        accuracy=found.accuracy,
+        majority=float(counts.max() / counts.sum()),
         mean_absolute_error=None,
         confusion=tuple(tuple(int(n) for n in row) for row in confusion),
         positive=model.classes[1] if len(model.classes) == 2 else None,
@@ -153,7 +158,8 @@ def evaluate_privately(
     colluding: int | None = None, threshold: float | None = None, delimiter: str | None = None,
     charge: Callable[[PrivacyStatement], None] | None = None,
 ) -> PrivateEvaluation:  # fmt: skip
-    """The same from noisy sums over the rows: it may be handed on, and costs the rows something.
+    """The same from noisy sums over the rows: it may be handed on, and costs the rows something. Every row counts
+    alike, whatever its weight.
 
     Args:
         model: fixed before, without a look at these rows; or learnt from them, at a price that adds to this one.
@@ -172,15 +178,18 @@ def evaluate_privately(
     data = files.encode(path, schema)
     rows = len(data.labels)
     chosen = default_delta(max(rows, 1)) if delta is None else delta
+    # A model of counts is of one unit of exposure; the factors of rows are relative to the bound.
+    unit = 0.0 if schema.exposure is None else log(schema.exposure.bound)
     label = schema.label
     found = tally.evaluate_privately(
-        model.loss, model.outputs(data.features), data.labels,
+        model.loss, data.factors.shifted(model.outputs(data.features) + unit), data.labels,
         Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=model.privacy.unit),
         classes=model.classes, **_score_range(model, schema), threshold=threshold,
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),
     )  # fmt: skip
-    return replace(found, model=weights_digest(model))
+    privacy = found.privacy if schema.weight is None else found.privacy.noting(COUNTED_ALIKE)
+    return replace(found, model=weights_digest(model), privacy=privacy)
 
 
 def _score_range(model: Model, schema: Schema) -> dict[str, float]:

@@ -28,9 +28,12 @@ ERRORS = (
     "Standard errors and intervals hold the drawing of the rows and the privacy noise that was added. An interval of "
     "95 % misses what it is for once in twenty times."
 )
-TAKEN_AT_ITS_WORD = (
-    "The model is taken at its word: where the log-odds are not linear in these columns, errors are somewhat off."
-)
+TAKEN_AT_ITS_WORD = {
+    "logistic": "The model is taken at its word: where the log-odds are not linear in these columns, errors are "
+    "somewhat off.",
+    "poisson": "The variance of counts is taken to be in proportion to their mean; how much more than that of Poisson "
+    "counts was learnt, too. Counts above the largest were taken for it, and coefficients are of those.",
+}
 CUT = "Rows longer than data_norm were scaled down to it; the coefficients are those of the rows that were learnt from."
 SEVERAL = (
     "A person may have up to {} rows here, which may be alike: the part of the standard errors that is for the drawing "
@@ -151,11 +154,20 @@ def tabulate(
 
 
 def inferred(
-    algorithm: MaskedNewton, evidence: Evidence, names: tuple[str, ...], contrasts: Floats, notes: tuple[str, ...] = ()
-) -> Inference:
-    """The table of one run of masked sums. `contrasts` turns what was learnt into what is named."""
-    found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD, *notes)
+    algorithm: MaskedNewton, evidence: Evidence, names: tuple[str, ...], contrasts: Floats,
+    notes: tuple[str, ...] = (), offset: float = 0.0,
+) -> Inference:  # fmt: skip
+    """The table of one run of masked sums. `contrasts` turns what was learnt into what is named; `offset` is public,
+    and added to the intercept.
+    """
+    found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD[algorithm.loss.name], *notes)
+    found = moved(found, names, offset)
     return tabulate(found, names, algorithm.loss.name, evidence.rows, algorithm.split, notes=notes)
+
+
+def moved(found: Estimates, names: tuple[str, ...], offset: float) -> Estimates:
+    """The same with a public number added to the intercept."""
+    return found._replace(values=found.values + np.array([offset if name == INTERCEPT else 0.0 for name in names]))
 
 
 def of_people(evidence: Evidence) -> tuple[str, ...]:

@@ -92,18 +92,27 @@ class Model:
             "offset": self.offset,
         }
 
-    def outputs(self, features: "Features") -> Floats:
-        """z of every row: (rows, outputs)."""
+    def outputs(self, features: "Features", exposures: Floats | None = None) -> Floats:
+        """z of every row: (rows, outputs). Of counts, of these exposures; None: of one unit."""
         expect(features.shape[1] == self.d, f"rows of {self.d} features", features=features.shape[1])
         z: Floats = np.asarray(features @ self.weights) + self.offset
-        return z
+        return z if exposures is None else z + np.log(exposures)[:, None]
 
-    def decide(self, features: "Features") -> Ints | Floats:
-        """The number of the class of every row, or the predicted value."""
-        z = self.outputs(features)
+    def decide(self, features: "Features", exposures: Floats | None = None) -> Ints | Floats:
+        """The number of the class of every row, or the predicted value: of counts the mean, of rows of these exposures;
+        None: of one unit, the rate.
+        """
+        z = self.outputs(features, exposures)
         if self.classes is not None:
             return self.loss.decide(z)
+        if exposures is None and self.exposed:
+            return np.exp(z[:, 0])  # the largest count bounds the mean of a row, and not a rate
         return np.asarray(self.loss.predict(z[:, 0]), dtype=np.float64)
+
+    @property
+    def exposed(self) -> bool:
+        """Whether it predicts counts of rows that have exposures."""
+        return self.schema is not None and self.schema.exposure is not None
 
     @cached_property
     def has_probabilities(self) -> bool:

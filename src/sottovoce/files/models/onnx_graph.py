@@ -258,8 +258,10 @@ def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
     """Scores, probabilities and labels, and which rows they are of."""
     graph.output("scores", z, "DOUBLE", model.weights.shape[1])
     if isinstance(model.loss, Poisson):
-        most = graph.constant(model.loss.most)
-        graph.output("mean", graph.add("Min", graph.add("Exp", z), most), "DOUBLE", 1)
+        rate, most = graph.add("Exp", z), graph.constant(model.loss.most)
+        # The largest count bounds the mean of a row, and not the rate of one unit of exposure.
+        named = ("rate", rate) if model.exposed else ("mean", graph.add("Min", rate, most))
+        graph.output(*named, "DOUBLE", 1)
     if model.classes is not None:
         both = z if model.weights.shape[1] > 1 else _two(graph, z, model.tilt)
         if model.has_probabilities:

@@ -4,6 +4,7 @@
 """
 
 from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
+from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
@@ -16,6 +17,7 @@ __all__ = [
     "Categorical",
     "ClassLabel",
     "Column",
+    "Factor",
     "FileForm",
     "Label",
     "NumberLabel",

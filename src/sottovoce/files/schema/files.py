@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import EMPTY_WORDS, brief
 from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.encoding import Csr, encode_cells, stack
+from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
 from sottovoce.files.schema.form import DELIMITERS
 from sottovoce.files.schema.labels import Label
@@ -21,11 +22,13 @@ from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.reading import Chunk, Ragged, Source, Table, open_table
 from sottovoce.files.schema.schema import Schema
 from sottovoce.problem.dataset import Dataset
+from sottovoce.problem.factors import Factors
 from sottovoce.problem.people import kept as people_kept
 from sottovoce.problem.people import numbered, within
 
 KEPT = 20  # problems that a report shows
 Texts: TypeAlias = NDArray[np.str_]
+Part: TypeAlias = Column | Label | Factor
 
 
 class FeatureChunk(NamedTuple):
@@ -34,6 +37,7 @@ class FeatureChunk(NamedTuple):
     features: Csr
     rows: Ints
     passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
+    exposures: Floats | None  # where the schema says them
 
 
 def encode(path: Source, schema: Schema) -> Dataset:
@@ -50,8 +54,10 @@ def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Data
     """The same for a file that holds the rows of several sites: also the site of every encoded row. What a person may
     have, they may have at each of them.
     """
-    reserved = {schema.label.column, *(column.name for column in schema.columns)}
+    parts: list[Part] = [*schema.columns, schema.label, *schema.factors]
+    reserved = {*map(_name, parts)}
     own = "a site column that is neither a feature nor the label"
+    own += ", nor a weight or an exposure," if schema.factors else ""
     if schema.person is not None:
         reserved, own = reserved | {schema.person.column}, f"{own} nor the person"
     expect(site_column not in reserved, own, site_column=site_column)
@@ -64,6 +70,7 @@ def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dat
     """The rows of a file, and the sites of those that are kept if a column says them."""
     table, people = open_table(path, schema.file), _Numbers()
     chunks, labels, persons, sites = list[Csr](), list[Floats](), list[Ints](), list[Texts]()
+    factors = list[list[Floats]]()
     person = None if schema.person is None else schema.person.column
     more = [name for name in (person, site_column) if name is not None]
     for part in _labelled(table, schema, more):
@@ -73,7 +80,9 @@ def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dat
             sites.append(_named(table, part.chunk, -1, site_column, "site")[part.kept])
         chunks.append(part.features)
         labels.append(part.labels)
+        factors.append(part.factors)
     data = _dataset(table, schema, chunks, labels)
+    data = replace(data, factors=_factors(schema, [np.concatenate(parts) for parts in zip(*factors, strict=True)]))
     owners = np.concatenate(sites) if sites else None
     if schema.person is None:
         return data, owners
@@ -82,10 +91,16 @@ def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dat
     data = replace(data, unit=schema.unit, people=whose)
     if kept.all():
         return data, owners
-    data = replace(
-        data, features=data.features[kept], labels=data.labels[kept], people=whose[kept], n_train=int(kept.sum())
-    )
-    return data, None if owners is None else owners[kept]
+    return replace(data.taken(kept), n_train=int(kept.sum())), None if owners is None else owners[kept]
+
+
+def _factors(schema: Schema, values: Sequence[Floats]) -> Factors:
+    """From what the schema's factors were read as, in its order."""
+    given, rest = dict[str, Any](), list(values)
+    for name, factor in (("weight", schema.weight), ("exposure", schema.exposure)):
+        if factor is not None:
+            given |= {f"{name}s": rest.pop(0), f"{name}_bound": factor.bound}
+    return Factors.of(**given)
 
 
 def _kept(table: Table, person: Person, whose: Ints, sites: Ints | None) -> Bools:
@@ -111,19 +126,23 @@ class _Numbers:
 
 def encode_features(path: Source, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
     """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
-    go with them as they are.
+    go with them as they are. Of counts, exposures are read too: a prediction is of its row's.
     """
     table = open_table(path, schema.file)
-    names = [column.name for column in schema.columns]
+    parts: list[Part] = [*schema.columns, *([] if schema.exposure is None else [schema.exposure])]
+    names = [*map(_name, parts)]
     own = [name for name in passed if name not in names]  # a column is read once
     _require(table, [*names, *own])
     for chunk in table.chunks([*names, *own], schema.missing_values):
-        encoding = encode_cells(schema, chunk.cells[: len(names)])
-        _refuse(table, _Checked(chunk, schema.columns, encoding.finding))
+        encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
+        exposed = None if schema.exposure is None else schema.exposure.encode(chunk.cells[len(schema.columns)])
+        findings = [encoding.finding, *([] if exposed is None else [exposed.finding])]
+        _refuse(table, _Checked(chunk, parts, np.column_stack(findings)))
         kept = np.flatnonzero(encoding.kept)
         texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
         rows = encoding.rows(encoding.kept)
-        yield FeatureChunk(rows, chunk.rows[kept], tuple([column[i] for i in kept] for column in texts))
+        beside = tuple([column[i] for i in kept] for column in texts)
+        yield FeatureChunk(rows, chunk.rows[kept], beside, None if exposed is None else exposed.value[kept])
 
 
 def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
@@ -138,7 +157,7 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
 def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
     """What of a file does not fit, by row and column; the first `keep` problems and notes are told one by one."""
     table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
-    wanted: list[Column | Label] = [*schema.columns, schema.label]
+    wanted: list[Part] = [*schema.columns, schema.label, *schema.factors]
     counted = None if schema.person is None else _People(schema.person)
     places = table.places([*map(_name, wanted), *([] if counted is None else [counted.person.column])])
     there = [part for part in wanted if _name(part) in places]
@@ -216,7 +235,7 @@ class _Checked(NamedTuple):
     """A chunk, what its columns should be, and what was found in them."""
 
     chunk: Chunk
-    parts: Sequence[Column | Label]
+    parts: Sequence[Part]
     findings: Findings  # (rows, parts)
 
     def first(self, chosen: Bools, most: int, quoted: bool = True) -> list[Problem]:
@@ -239,7 +258,7 @@ class _Checked(NamedTuple):
         return Problem(number, name, finding, message)
 
 
-def _advice(finding: Finding, came: str, part: Column | Label) -> str:
+def _advice(finding: Finding, came: str, part: Part) -> str:
     """What to do about a cell."""
     if finding in (Finding.UNKNOWN, Finding.OTHER) and came.endswith(".0") and came[:-2] in part.words():
         return (
@@ -259,6 +278,7 @@ _COMMA = re.compile(r"[+-]?\d*,\d+")
 _ADVICE = {
     Finding.MISSING: ' It counts as missing: fill it in, or say in the schema what is to be done (missing = "...").',
     Finding.UNKNOWN: " Correct it, or declare it in the schema.",
+    Finding.OUTSIDE: " Leave the row out, cut it to the bound, or declare a larger bound in the schema.",
     Finding.NOT_A_DATE: ' Correct it, or say another order of year, month and day in the schema (order = "dmy").',
 }
 
@@ -270,19 +290,23 @@ class _Labelled(NamedTuple):
     kept: Bools
     features: Csr
     labels: Floats
+    factors: list[Floats]  # in the order of the schema's
 
 
 def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_Labelled]:
     """Chunks with the columns of the schema and more, encoded."""
-    wanted: list[Column | Label] = [*schema.columns, schema.label]
-    names = [*map(_name, wanted), *more]
+    wanted: list[Part] = [*schema.columns, schema.label, *schema.factors]
+    names, first = [*map(_name, wanted), *more], len(schema.columns) + 1
     _require(table, names)
     for chunk in table.chunks(names, schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
         labels = schema.label.encode(chunk.cells[len(schema.columns)])
-        _refuse(table, _Checked(chunk, wanted, np.column_stack([encoding.finding, labels.finding])))
+        factors = [part.encode(chunk.cells[first + i]) for i, part in enumerate(schema.factors)]
+        findings = [encoding.finding, labels.finding, *(part.finding for part in factors)]
+        _refuse(table, _Checked(chunk, wanted, np.column_stack(findings)))
         kept = encoding.kept & (labels.finding != Finding.DROPPED)
-        yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept])
+        beside = [part.value[kept] for part in factors]
+        yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
 
 
 def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Floats]) -> Dataset:
@@ -350,5 +374,5 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _name(part: Column | Label) -> str:
-    return part.column if isinstance(part, Label) else part.name
+def _name(part: Part) -> str:
+    return part.name if isinstance(part, Column) else part.column

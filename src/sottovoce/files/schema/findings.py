@@ -36,6 +36,7 @@ class Finding(IntEnum):
     NO_ROWS = 13
     NOT_A_DATE = 14
     SURPLUS = 15
+    OUTSIDE = 16
 
     @property
     def refused(self) -> bool:
@@ -65,6 +66,7 @@ _WORDS = {
     Finding.NO_ROWS: "no rows in the file",
     Finding.NOT_A_DATE: "not a date",
     Finding.SURPLUS: "more rows of a person than declared",
+    Finding.OUTSIDE: "not above 0, or above the bound",
 }
 
 

@@ -28,6 +28,11 @@ def obstacles(schema: Schema) -> tuple[str, ...]:
             f"rows longer than row_norm = {schema.row_norm:g} are cut, which no coefficient in the unit of a column "
             'can tell: use row_norm = "bound"'
         )
+    if schema.weight is not None:
+        found.append(
+            f"rows count by {schema.weight.column!r}: how sure a coefficient is depends on what weights stand for and "
+            "on their squares, which nobody releases: take [weight] out"
+        )
     return tuple(found)
 
 

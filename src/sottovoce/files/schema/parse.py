@@ -60,9 +60,9 @@ def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
     for key in ("exposure", "offset", "weight"):
         if key in table:
             raise InputError(
-                f"Expected a label without {key}, got {key}={settings.brief(table[key])}: rows count alike, and every "
-                "count is of the same exposure. Take it out; declare log exposure as a numeric column to have its "
-                "coefficient learnt."
+                f"Expected a label without {key}, got {key}={settings.brief(table[key])}. Say it in a table of its "
+                f"own, [{'weight' if key == 'weight' else 'exposure'}], with column and bound; an offset is the "
+                "logarithm of an exposure."
             )
     known = ("column", "missing", "classes", "positive", "bounds", "counts")
     settings.check_keys(table, known, ("column",), "keys of label")
@@ -89,12 +89,14 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
 
     Args:
         data: what `Schema.to_dict` gives.
-        remarks: comments by place: "" on top, "end", "unreviewed", "file", "person", "label", or "columns.NAME".
+        remarks: comments by place: "" on top, "end", "unreviewed", "file", "person", "weight", "exposure", "label", or
+            "columns.NAME".
     """
-    top = {key: value for key, value in data.items() if key not in ("file", "person", "label", "columns", "unreviewed")}
+    own = ("file", "person", "weight", "exposure")
+    top = {key: value for key, value in data.items() if key not in (*own, "label", "columns", "unreviewed")}
     lines = [*_comment(remarks, ""), *_pairs(top), ""]
     lines += [*_comment(remarks, "unreviewed"), f"unreviewed = {toml.inline(data['unreviewed'], spread=True)}", ""]
-    for place in ("file", "person"):
+    for place in own:
         if place in data:
             lines += [*_comment(remarks, place), f"[{place}]", *_pairs(data[place]), ""]
     lines += [*_comment(remarks, "label"), "[label]", *_pairs(data["label"])]

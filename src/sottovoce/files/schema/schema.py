@@ -23,6 +23,7 @@ from sottovoce.errors import InputError, expect, naming
 from sottovoce.files.schema import parse
 from sottovoce.files.schema.cells import brief, check_word
 from sottovoce.files.schema.columns import Column
+from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import USUAL, FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
@@ -54,6 +55,8 @@ class Schema:
     unreviewed: tuple[str, ...] = ()
     file: FileForm = USUAL
     person: Person | None = None  # None: single rows are protected, not people
+    weight: Factor | None = None  # None: rows count alike
+    exposure: Factor | None = None  # of counts; None: all rows are of the same
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -77,9 +80,21 @@ class Schema:
         expect(len(self.columns) >= 1, "columns to hold at least one column", columns=len(self.columns))
         expect(self.d <= MOST_FEATURES, f"columns that make at most {MOST_FEATURES} features", d=self.d)
         seen = {self.label.column}
-        if self.person is not None:
-            own = self.person.column not in (self.label.column, *(column.name for column in self.columns))
-            expect(own, "a person.column that is neither a feature nor the label", column=self.person.column)
+        taken = [self.label.column, *(column.name for column in self.columns)]
+        for place in ("person", "weight", "exposure"):
+            beside = getattr(self, place)
+            if beside is not None and beside.column in taken:
+                raise InputError(
+                    f"Expected a {place}.column that is neither a feature nor the label, nor used for anything else, "
+                    f"got column={brief(beside.column)}. Take it out of one of them, or copy the column under another "
+                    "name."
+                )
+            taken += [] if beside is None else [beside.column]
+        if self.exposure is not None and not self.counts:
+            raise InputError(
+                f"Expected an exposure only where the label counts, got column={brief(self.exposure.column)}. Say "
+                "counts = true in the schema's label, or take [exposure] out."
+            )
         for column in self.columns:
             if column.name in seen:
                 whose = "the label's column" if column.name == self.label.column else "another column's"
@@ -117,6 +132,11 @@ class Schema:
     def counts(self) -> bool:
         """Whether the label is a count."""
         return isinstance(self.label, NumberLabel) and self.label.counts
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What rows bring besides features and label: weight and exposure, where they have them."""
+        return tuple(one for one in (self.weight, self.exposure) if one is not None)
 
     @property
     def d(self) -> int:
@@ -178,6 +198,8 @@ class Schema:
             "unreviewed": list(self.unreviewed),
             **({"file": form} if form else {}),
             **({} if self.person is None else {"person": self.person.to_dict()}),
+            **({} if self.weight is None else {"weight": self.weight.to_dict()}),
+            **({} if self.exposure is None else {"exposure": self.exposure.to_dict()}),
             "label": self.label.to_dict(),
             "columns": [column.to_dict() for column in self.columns],
         }

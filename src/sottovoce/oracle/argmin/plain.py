@@ -1,6 +1,6 @@
 """The exact argmin of a smooth objective on rows, by damped Newton steps: the plain form, in NumPy.
 
-    F(w) = sum_j share_j loss(<w, a_j>, b_j) - <pull, w> + (mu / 2) ||w||^2
+    F(w) = sum_j share_j loss(<w, a_j> + shift_j, b_j) - <pull, w> + (mu / 2) ||w||^2
 
 This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
 It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
@@ -58,6 +58,7 @@ class Objective(ABC):
         rows: (m, d), dense or sparse.
         labels: (m,).
         share: (m,) the weight of every row in the sum.
+        shifts: (m,) added to scalar predictions; None for none.
         patience: called before every pass over the rows; raises where it has lasted too long.
     """
 
@@ -65,6 +66,7 @@ class Objective(ABC):
     rows: Matrix
     labels: Floats
     share: Floats  # weight of every row
+    shifts: Floats | None = None
     patience: Callable[[], None] = lambda: None
 
     @abstractmethod
@@ -114,6 +116,10 @@ class SmoothObjective(Objective):
     """F for a loss of one prediction per row."""
 
     def predictions(self, w: Array) -> Array:
+        z = self._products(w)
+        return z if self.shifts is None else z + self.shifts
+
+    def _products(self, w: Array) -> Array:
         self.patience()
         z: Array = self.rows @ w
         return z
@@ -127,7 +133,7 @@ class SmoothObjective(Objective):
         """By factorising the Hessian or, of many features, by products with it."""
         curvatures = self.share * self.loss.curvature(self.predictions(w), self.labels, self.loss.theta)
         if len(w) > _MOST_FACTORISED:
-            return _by_products(lambda v: self.rows.T @ (curvatures * self.predictions(v)) + mu * v, gradient)
+            return _by_products(lambda v: self.rows.T @ (curvatures * self._products(v)) + mu * v, gradient)
         weighted = self.rows * curvatures[:, None]
         hessian = self.rows.T @ weighted
         dense: Array = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
@@ -173,10 +179,11 @@ def _by_products(product: Callable[[Array], Array], gradient: Array) -> Array:
 
 
 def objective_of(
-    loss: Loss, rows: Matrix, labels: Floats, share: Floats, patience: Callable[[], None] = lambda: None
-) -> Objective:
+    loss: Loss, rows: Matrix, labels: Floats, share: Floats, shifts: Floats | None = None,
+    patience: Callable[[], None] = lambda: None,
+) -> Objective:  # fmt: skip
     """F for that loss."""
     if isinstance(loss, Softmax):
-        return SoftmaxObjective(loss, rows, labels, share, patience)
+        return SoftmaxObjective(loss, rows, labels, share, None, patience)
     expect_one_output(loss, "Newton's method")
-    return SmoothObjective(loss, rows, labels, share, patience)
+    return SmoothObjective(loss, rows, labels, share, shifts, patience)

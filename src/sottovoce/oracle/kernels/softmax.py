@@ -169,6 +169,8 @@ def _gradient(rows: Any, data: Any, weights: Any, r: int, i: int, first: int, w:
         for q in range(shape.runs):
             for row in range(n if weights.shape[0] > 0 else 0):
                 block.shares[row] = weights[r, block.which[row], first + q]
+            for row in range(n if weights.shape[0] == 0 and data.weights.shape[0] > 0 else 0):
+                block.shares[row] = data.weights[block.which[row]] / data.divisor[i]
             _slopes(block, n, q, shape)
         _turn_back(block, n, shape, lanes)
         for h in range(len(w)):

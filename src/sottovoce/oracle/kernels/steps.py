@@ -2,12 +2,12 @@
 
 For each node i and run, with w = w~^{k,0} to begin with, for r = 0 .. l - 1:
 
-    g      = sum_j c_j clip(slope(<w, a_j>, b_j)) a_j + l1 sign(w) + l2 w - std_i(w) z_r,  c_j = 1 / divisor_i, or given
+    g      = sum_j c_j clip(slope(<w, a_j> + o_j, b_j)) a_j + l1 sign(w) + l2 w - std_i(w) z_r
     total += w
     w      = (eta_r w - g + pull) / (curvature + eta_r),    and onto the ball of `radius`
     mean  += w / l
 
-std_i(w) is one number for all w, or that number times `Spread.at(w)`.
+c_j is u_j / divisor_i, or given. std_i(w) is one number for all w, or that number times `Spread.at(w)`.
 
 A node's rows, models and scratch stay in cache for all l steps. Lanes are runs; a tile of them is the unit of parallel
 work. A lane does the same operations in the same order however wide its tile is, so results depend neither on threads
@@ -59,6 +59,8 @@ class Data(NamedTuple):
     labels: Array  # (rows,)
     cap: Array  # (rows,) the largest |slope|, infinity where there is none
     divisor: Floats  # (nodes,) of the sum over a node's rows
+    weights: Array  # (rows,) u_j; empty where rows count alike
+    shifts: Array  # (rows,) o_j, added to predictions; empty for none
 
 
 class Penalty(NamedTuple):
@@ -80,7 +82,7 @@ class Draws(NamedTuple):
         first_step: number of the first local step of this call, for callers that hand in a batch at a time.
         first_node, first_run: numbers of the first node and run.
         given: (l, nodes, d, runs) standard normals; empty unless GIVEN.
-        weights: (l, rows, runs) in place of 1 / m_i; empty for all rows.
+        weights: (l, rows, runs) in place of u_j / m_i; empty for all rows.
         spread: the part of std that is needed at a model; without numbers, all of it.
     """
 
@@ -93,7 +95,7 @@ class Draws(NamedTuple):
     first_node: int
     first_run: int
     given: Array  # (l, nodes, d, runs) standard normals; empty unless GIVEN
-    weights: Array  # (l, rows, runs) in place of 1 / divisor_i; empty for all rows
+    weights: Array  # (l, rows, runs) in place of u_j / divisor_i; empty for all rows
     spread: Spread = PLAIN
 
 
@@ -162,8 +164,11 @@ def _slopes_of(
             for q in range(n):
                 j, place = at(scratch.which, q), q * width(lanes)
                 cap = at(data.cap, j)
-                s = slope(of, settled(load(scratch.slopes, place, lanes)), at(data.labels, j), theta)
-                weight = broadcast(share, lanes)
+                z = load(scratch.slopes, place, lanes)
+                if data.shifts.shape[0] > 0:
+                    z = z + at(data.shifts, j)
+                s = slope(of, settled(z), at(data.labels, j), theta)
+                weight = broadcast(share if data.weights.shape[0] == 0 else share * at(data.weights, j), lanes)
                 if weights.shape[0] > 0:
                     weight = _weights(weights, at_[0], j, at_[1], at_[2], scratch.weights, lanes)
                 store(scratch.slopes, place, np.minimum(np.maximum(s, -cap), cap) * weight)
@@ -177,7 +182,10 @@ def _slopes_of(
         for q in range(n):
             j = at(scratch.which, q)
             scratch.labels[q], scratch.cap[q] = at(data.labels, j), at(data.cap, j)
-            scratch.shares[q] = weights[at_[0], j, at_[1]] if weights.shape[0] > 0 else share
+            own = share if data.weights.shape[0] == 0 else share * at(data.weights, j)
+            scratch.shares[q] = weights[at_[0], j, at_[1]] if weights.shape[0] > 0 else own
+            if data.shifts.shape[0] > 0:
+                scratch.slopes[q] += at(data.shifts, j)
         for q in range(0, n, width(NARROW)):
             cap = load(scratch.cap, q, NARROW)
             s = slope(of, settled(load(scratch.slopes, q, NARROW)), load(scratch.labels, q, NARROW), theta)

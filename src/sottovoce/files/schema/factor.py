@@ -1,0 +1,61 @@
+"""A number that a row brings besides features and label: how much it counts, or its exposure. It is no feature."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from sottovoce.arrays import Floats
+from sottovoce.files.schema.cells import Cells, check_word
+from sottovoce.files.schema.findings import Finding, Findings
+from sottovoce.problem.factors import expect_bound
+
+
+class EncodedFactors(NamedTuple):
+    """Those of a chunk, in their own unit. Where one does not fit it is 1, and its row is refused."""
+
+    value: Floats
+    finding: Findings
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Factor:
+    """A column of numbers above 0 and at most `bound`; a row without one is refused.
+
+    Args:
+        column: holds it: neither a feature nor the label.
+        bound: the largest that there may be: public, and agreed without a look at the rows.
+    """
+
+    column: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        check_word("column", self.column)
+        expect_bound("bound", self.bound)
+
+    def encode(self, cells: Cells) -> EncodedFactors:
+        """All of a chunk."""
+        value = cells.numbers()
+        finding: Findings = np.full(len(cells), Finding.FITS, dtype=np.uint8)
+        with np.errstate(invalid="ignore"):
+            fits = (value > 0) & (value <= self.bound)
+        finding[~fits] = Finding.OUTSIDE
+        finding[np.isnan(value)] = Finding.NOT_A_NUMBER
+        finding[cells.missing()] = Finding.MISSING
+        finding[cells.unreadable()] = Finding.NOT_TEXT
+        value = np.where(finding == Finding.FITS, value, 1.0)
+        return EncodedFactors(value, finding)
+
+    def wants(self) -> str:
+        """What a cell should be, for messages."""
+        return f"a number above 0 and at most {self.bound:g}"
+
+    def words(self) -> tuple[str, ...]:
+        """No texts are declared."""
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of the schema file."""
+        return {"column": self.column, "bound": self.bound}
