@@ -1,13 +1,15 @@
-// The l noisy linearised steps of one round on a GPU; the formulas are those of sottovoce/oracle.py.
+// The l noisy linearised steps of one round on a GPU; the formulas are those of sottovoce/oracle/plain.py.
 //
-// One block serves one node and a tile of B runs, one thread one run. A thread's model w and gradient g are columns of two
-// (d + 1, B) arrays in shared memory, so no thread ever waits for another. The rows of the node are read by all threads
-// of a warp at the same address, which costs one load.
+// One block is one warp and serves one node and a tile of columns: a column is a run, or, if a loss has several outputs,
+// one output of a run. A thread has V columns of the models w and of the gradients g, which lie beside each other in
+// shared memory, so one load brings w of all V. The rows of the node are read by all threads at the same address.
 //
-// What is scarce is not arithmetic but warps to hide latency with: shared memory holds only some 256 runs on a
-// multiprocessor. So a thread works on ROWS rows at a time and on GROUP non-zeros of each, all of them in registers
-// between the product and the sum. Rows are padded to whole groups, with zeros in a column of their own, and nodes to
-// a whole number of ROWS. Up to DENSE columns that nearly every row has stay in registers for all rows of a node.
+// What is scarce is not arithmetic. Shared memory holds some 256 columns on a multiprocessor, so there are few warps to
+// hide latency with, and every non-zero of a row goes through the one pipe to shared memory five times: itself (twice as
+// wide as a number), w, g, and g again. So a thread has several columns, which share what a row costs; it works on ROWS
+// rows at a time and on GROUP non-zeros of each, all of them in registers between the product and the sum; and the next
+// rows are on their way while it does. Rows are padded to whole groups, with zeros in a column of their own, and nodes
+// to a whole number of ROWS. Up to DENSE columns that the widest rows have stay in registers for all rows of a node.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -17,6 +19,7 @@ template <> struct __align__(8) Entry<float> { float value; int column; };
 template <> struct __align__(16) Entry<double> { double value; long long column; };
 template <typename T> struct __align__(16) Pair { Entry<T> of[2]; };  // one load of 16 bytes in single precision
 template <typename T, int COUNT> struct __align__(16) Values { T of[COUNT]; };
+template <typename T, int V> struct __align__(V * sizeof(T)) Vector { T of[V]; };  // what a thread has of a coordinate
 
 // ---- losses: slope(z, b, theta), as in losses/scalar.py -------------------------------------------------------------------
 
@@ -72,6 +75,90 @@ struct Poisson {
     return least(exp_(least(z, T(30))), theta) - least(most(b, T(0)), theta);
   }
 };
+struct Softmax {};  // takes all outputs of a run together: see `slopes`
+template <typename Loss> constexpr bool JOINT = false;
+template <> constexpr bool JOINT<Softmax> = true;
+
+// ---- columns: who has which ------------------------------------------------------------------------------------------
+
+// The V columns of a thread: V runs; or V outputs of one run, which a power of two of threads share that lie side by side.
+template <typename Loss, int B, int V> struct Columns {
+  int outputs, sharing;   // of a run: outputs, and threads
+  int place;              // of this thread among those that share a run
+  int run[V], output[V];  // runs that are not there are the last one: nothing of them is written
+  bool real[V];
+
+  __device__ inline Columns(int tile, int runs, int outputs_, int sharing_)
+      : outputs(JOINT<Loss> ? outputs_ : 1), sharing(JOINT<Loss> ? sharing_ : 1), place(threadIdx.x % sharing) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const int q = JOINT<Loss> ? tile * (B / sharing) + threadIdx.x / sharing : (tile * V + v) * B + threadIdx.x;
+      output[v] = JOINT<Loss> ? place + v * sharing : 0;
+      run[v] = q < runs ? q : runs - 1;
+      real[v] = q < runs && output[v] < outputs;
+    }
+  }
+
+  // The sum, or the largest, of what the threads of a run have: the same bits in all of them.
+  template <typename T> __device__ inline T summed(T x) const {
+    for (int other = sharing / 2; other; other /= 2) x += __shfl_xor_sync(~0u, x, other);
+    return x;
+  }
+  template <typename T> __device__ inline T largest(T x) const {
+    for (int other = sharing / 2; other; other /= 2) x = most(x, __shfl_xor_sync(~0u, x, other));
+    return x;
+  }
+  // The same of what each of a thread's columns has, where the columns are of one run.
+  template <typename T> __device__ inline void summed_by_run(T* x) const {
+    if constexpr (JOINT<Loss>) {
+      T sum = 0;
+#pragma unroll
+      for (int v = 0; v < V; ++v) sum += x[v];
+      sum = summed(sum);
+#pragma unroll
+      for (int v = 0; v < V; ++v) x[v] = sum;
+    }
+  }
+};
+
+__device__ inline float vanishing(float) { return 1e-18f; }  // the squares of what is smaller are no normal numbers
+__device__ inline double vanishing(double) { return 1e-140; }
+
+// Turn a row's predictions into its slopes, no longer than the cap.
+template <typename Loss, typename T, int B, int V>
+__device__ inline void slopes(T* z, T b, T cap, T theta, const Columns<Loss, B, V>& mine) {
+#pragma unroll
+  for (int v = 0; v < V; ++v) z[v] = settled(z[v]);
+  if constexpr (!JOINT<Loss>) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) z[v] = least(most(Loss::template slope<T>(z[v], b, theta), -cap), cap);
+  } else {  // p - e_b, as in kernels/softmax.py
+    T top = -far(cap), total = 0, rest = 0, squares = 0;
+#pragma unroll
+    for (int v = 0; v < V; ++v) top = mine.output[v] < mine.outputs ? most(top, z[v]) : top;
+    top = mine.largest(top);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      z[v] = mine.output[v] < mine.outputs ? exp_(z[v] - top) : T(0);
+      total += z[v];
+    }
+    total = mine.summed(total);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      z[v] = T(mine.output[v]) == b ? T(0) : over(z[v], total);
+      rest += z[v];
+      squares += z[v] * z[v];
+    }
+    rest = mine.summed(rest);
+    squares = mine.summed(squares);
+    // sqrt(2) times the sum of the others is never shorter than the slope.
+    const T length = rest < vanishing(rest) ? T(1.4142136) * rest : sqrt(squares + rest * rest);
+    const T scale = length > cap ? cap / length : T(1);
+    // p_b - 1 is minus the sum of the others, which does not cancel.
+#pragma unroll
+    for (int v = 0; v < V; ++v) z[v] = (T(mine.output[v]) == b ? -rest : z[v]) * scale;
+  }
+}
 
 // ---- Philox4x32-10 and normals, as in kernels/philox.py ------------------------------------------------------------
 
@@ -115,11 +202,8 @@ template <typename T> __device__ inline void normal_pair(u32 high, u32 low, T* a
 
 // ---- the tight sensitivity, as in kernels/spread.py ------------------------------------------------------------------
 
-// How much of the plain sensitivity is needed at a model, one column of a (d, stride) array. Rows are at most `norm` long.
-template <typename T>
-__device__ inline double part_at(const T* w, int d, int stride, const double* parts, int knots, double norm) {
-  double squares = 0;  // in double precision: in single, those of long models overflow
-  for (int c = 0; c < d; ++c) squares += (double)w[(size_t)c * stride] * (double)w[(size_t)c * stride];
+// How much of the plain sensitivity is needed at a model of these squares in all. Rows are at most `norm` long.
+__device__ inline double part_at(double squares, const double* parts, int knots, double norm) {
   const double u = 1 - 1 / (1 + norm * sqrt(squares));
   const double place = (u < 1 ? u : 1.0) * knots;  // what is no number is not below 1
   const int knot = place < knots - 1 ? (int)place : knots - 1;
@@ -136,140 +220,297 @@ template <typename T> struct Rows {
   const int* __restrict__ offsets;       // (nodes + 1,) first padded row of each node
   const int* __restrict__ ids;           // (padded rows,) which row it is, -1 for padding
   const T* __restrict__ labels;          // (padded rows,)
-  const T* __restrict__ cap;             // (padded rows,) largest |slope|, or null
+  const T* __restrict__ cap;             // (padded rows,) largest |slope|
   const T* __restrict__ share;           // (nodes,) n omega_i / m_i
 };
 
-// Add the data's part of the gradient at w to g.
-template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, bool ONE>
-__device__ inline void add_gradient(const Rows<T>& rows, const T* __restrict__ weights, int runs, int q, int i, T theta,
-                                    const T* w, T* g) {
+// What is fetched of ROWS rows ahead of time; of rows with several groups not the entries.
+template <typename T, int GROUP, int DENSE, int ROWS, bool ONE> struct __align__(16) Fetched {
+  Pair<T> entries[ONE ? ROWS * GROUP / 2 : 1];
+  Values<T, DENSE ? DENSE : 4> dense[ROWS];
+  T labels[ROWS], cap[ROWS];
+};
+
+// Have some bytes copied to shared memory, 16 by every thread.
+template <int B, int BYTES> __device__ inline void fetch(void* to, const void* from) {
+  static_assert(BYTES % 16 == 0, "whole pieces");
+#pragma unroll
+  for (int first = 0; first < BYTES; first += 16 * B) {
+    const int at = first + 16 * threadIdx.x;
+    if (at < BYTES) {
+#if __CUDA_ARCH__ >= 800
+      const u32 there = (u32)__cvta_generic_to_shared((char*)to + at);
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(there), "l"((const char*)from + at) : "memory");
+#else
+      *(Values<float, 4>*)((char*)to + at) = *(const Values<float, 4>*)((const char*)from + at);
+#endif
+    }
+  }
+}
+
+// Have rows j .. j + ROWS - 1 copied, if there are any.
+template <typename T, int B, int GROUP, int DENSE, int ROWS, bool ONE>
+__device__ inline void ask(Fetched<T, GROUP, DENSE, ROWS, ONE>& to, const Rows<T>& rows, int j, int end) {
+  if (j < end) {
+    if (ONE) fetch<B, sizeof(to.entries)>(to.entries, rows.entries + (size_t)j * (GROUP / 2));
+    if (DENSE) fetch<B, sizeof(to.dense)>(to.dense, rows.dense + (size_t)j * DENSE);
+    fetch<B, sizeof(to.labels)>(to.labels, rows.labels + j);
+    fetch<B, sizeof(to.cap)>(to.cap, rows.cap + j);
+  }
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+constexpr int FETCHES = 3;  // one in use, the others on their way
+
+// Until all that was asked for is there, but for the last FETCHES - 2 times.
+__device__ inline void await() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(FETCHES - 2) : "memory");
+#endif
+  __syncwarp();
+}
+
+// Add the data's part of the gradient at w to g. Coordinate c of w is c * 2 * B * V numbers from the first, g B * V further.
+template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, int V, bool ONE>
+__device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE, ROWS, ONE>* fetched,
+                                    const T* __restrict__ weights, int runs, const Columns<Loss, B, V>& mine, int i,
+                                    T theta, T* w) {
+  typedef Vector<T, V> Vec;
+  T* g = w + B * V;
   const T share = rows.share[i];
-  const int end = rows.offsets[i + 1];
-  T wd[DENSE + 1], gd[DENSE + 1];  // one more, since an array of none is not allowed
+  const int begin = rows.offsets[i], end = rows.offsets[i + 1];
+  Vec wd[DENSE + 1], gd[DENSE + 1];  // one more, since an array of none is not allowed
 #pragma unroll
   for (int c = 0; c < DENSE; ++c) {
-    wd[c] = w[rows.columns[c] * B];
-    gd[c] = 0;
+    wd[c] = *(const Vec*)(w + rows.columns[c] * (2 * B * V));
+    gd[c] = Vec{};
   }
-  for (int j = rows.offsets[i]; j < end; j += ROWS) {
-    T value[ROWS][GROUP], z[ROWS];
+  __syncwarp();  // nobody reads the last step's rows any more
+#pragma unroll
+  for (int n = 0; n < FETCHES - 1; ++n) ask<T, B>(fetched[n], rows, begin + n * ROWS, end);
+  int slot = 0;
+  for (int j = begin; j < end; j += ROWS) {
+    await();
+    ask<T, B>(fetched[slot ? slot - 1 : FETCHES - 1], rows, j + (FETCHES - 1) * ROWS, end);
+    const Fetched<T, GROUP, DENSE, ROWS, ONE>& here = fetched[slot];
+    slot = slot == FETCHES - 1 ? 0 : slot + 1;
+    T value[ROWS][GROUP], z[ROWS][V];
     int place[ROWS][GROUP];
     Values<T, DENSE ? DENSE : 4> dense[ROWS];
 #pragma unroll
     for (int p = 0; p < ROWS; ++p) {
-      z[p] = 0;
-      if (DENSE) dense[p] = reinterpret_cast<const Values<T, DENSE ? DENSE : 4>*>(rows.dense)[j + p];
 #pragma unroll
-      for (int c = 0; c < DENSE; ++c) z[p] += dense[p].of[c] * wd[c];
-      const int first = ONE ? j + p : rows.starts[j + p], last = ONE ? first + 1 : rows.starts[j + p + 1];
+      for (int v = 0; v < V; ++v) z[p][v] = 0;
+      if (DENSE) dense[p] = here.dense[p];
+#pragma unroll
+      for (int c = 0; c < DENSE; ++c) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) z[p][v] += dense[p].of[c] * wd[c].of[v];
+      }
+      const int first = ONE ? 0 : rows.starts[j + p], last = ONE ? 1 : rows.starts[j + p + 1];
       for (int group = first; group < last; ++group) {
-        T part[2] = {0, 0};  // two sums, so that neither waits for itself
+        Vec part[2] = {};  // two sums, so that neither waits for itself
 #pragma unroll
         for (int e = 0; e < GROUP; e += 2) {
-          const Pair<T> a = rows.entries[(size_t)group * (GROUP / 2) + e / 2];
+          const Pair<T> a = ONE ? here.entries[(p * GROUP + e) / 2] : rows.entries[(size_t)group * (GROUP / 2) + e / 2];
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             value[p][e + h] = a.of[h].value;
-            place[p][e + h] = (int)a.of[h].column * B;
-            part[h] += a.of[h].value * w[place[p][e + h]];
+            place[p][e + h] = (int)a.of[h].column * (2 * B * V);
+            const Vec x = *(const Vec*)(w + place[p][e + h]);
+#pragma unroll
+            for (int v = 0; v < V; ++v) part[h].of[v] += a.of[h].value * x.of[v];
           }
         }
-        z[p] += part[0] + part[1];
+#pragma unroll
+        for (int v = 0; v < V; ++v) z[p][v] += part[0].of[v] + part[1].of[v];
       }
     }
-    T slope[ROWS];
 #pragma unroll
-    for (int p = 0; p < ROWS; ++p) {
-      slope[p] = Loss::template slope<T>(settled(z[p]), rows.labels[j + p], theta);
-      if (rows.cap) slope[p] = least(most(slope[p], -rows.cap[j + p]), rows.cap[j + p]);
-      const int id = weights ? rows.ids[j + p] : 0;
-      slope[p] *= weights ? (id < 0 ? T(0) : weights[(size_t)id * runs + q]) : share;
+    for (int p = 0; p < ROWS; ++p) slopes<Loss>(z[p], here.labels[p], here.cap[p], theta, mine);
+    if (weights) {
 #pragma unroll
-      for (int c = 0; c < DENSE; ++c) gd[c] += dense[p].of[c] * slope[p];
+      for (int p = 0; p < ROWS; ++p) {
+        const int id = rows.ids[j + p];
+#pragma unroll
+        for (int v = 0; v < V; ++v) z[p][v] *= id < 0 ? T(0) : weights[(size_t)id * runs + mine.run[v]];
+      }
+    } else {
+#pragma unroll
+      for (int p = 0; p < ROWS; ++p) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) z[p][v] *= share;
+      }
     }
 #pragma unroll
     for (int p = 0; p < ROWS; ++p) {
-      const int first = ONE ? j + p : rows.starts[j + p], last = ONE ? first + 1 : rows.starts[j + p + 1];
+#pragma unroll
+      for (int c = 0; c < DENSE; ++c) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) gd[c].of[v] += dense[p].of[c] * z[p][v];
+      }
+      const int first = ONE ? 0 : rows.starts[j + p], last = ONE ? 1 : rows.starts[j + p + 1];
       for (int group = first; group < last; ++group) {
-        T sum[GROUP];
+        Vec sum[GROUP];
 #pragma unroll
         for (int e = 0; e < GROUP; ++e) {
           if (!ONE) {  // several groups: only the last one's entries are still in registers
             const Entry<T> a = rows.entries[(size_t)group * (GROUP / 2) + e / 2].of[e & 1];
             value[p][e] = a.value;
-            place[p][e] = (int)a.column * B;
+            place[p][e] = (int)a.column * (2 * B * V);
           }
-          sum[e] = g[place[p][e]];
+          sum[e] = *(const Vec*)(g + place[p][e]);
         }
         // The columns of a row differ, but for padding, whose sum means nothing: all loads may go before all stores.
 #pragma unroll
-        for (int e = 0; e < GROUP; ++e) g[place[p][e]] = sum[e] + value[p][e] * slope[p];
-      }
-    }
-  }
+        for (int e = 0; e < GROUP; ++e) {
 #pragma unroll
-  for (int c = 0; c < DENSE; ++c) g[rows.columns[c] * B] += gd[c];
-}
-
-template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, bool ONE, bool SHARED>
-__global__ void __launch_bounds__(B) noisy_steps(
-    Rows<T> rows, const T* __restrict__ weights, const T* __restrict__ given, const T* __restrict__ eta,
-    const T* __restrict__ curvature, const T* __restrict__ std_, const T* __restrict__ w0, const T* __restrict__ pull,
-    T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int runs,
-    int l, int first_step, T theta, T l1, T l2, T radius, const double* __restrict__ parts, int knots, double bound,
-    int mode, u32 k0, u32 k1, u32 k, u32 first_node, u32 first_run) {
-  extern __shared__ unsigned char shared[];
-  const int i = blockIdx.x, q = blockIdx.y * B + threadIdx.x;
-  if (q >= runs) return;
-  T* w = (SHARED ? reinterpret_cast<T*>(shared) : room + ((size_t)blockIdx.y * nodes + i) * 2 * (d + 1) * B) + threadIdx.x;
-  T* g = w + (size_t)(d + 1) * B;
-  const size_t base = (size_t)i * d * runs + q;  // this thread's column of a stack (nodes, d, runs)
-  for (int c = 0; c < d; ++c) {
-    w[c * B] = w0[base + (size_t)c * runs];
-    mean[base + (size_t)c * runs] = 0;
-  }
-  w[d * B] = 0;  // the column of the padding
-  g[d * B] = 0;
-  for (int r = 0; r < l; ++r) {
-    for (int c = 0; c < d; ++c) g[c * B] = 0;
-    add_gradient<T, Loss, GROUP, DENSE, ROWS, B, ONE>(rows, weights, runs, q, i, theta, w, g);
-    // Noise for the worst model, or for the one that this step is taken at.
-    const T s = parts ? T(std_[i] * part_at(w, d, B, parts, knots, bound)) : std_[i];
-    const T step = eta[(size_t)r * nodes + i], inverse = T(1) / (curvature[i] + step);
-    T squares = 0;
-    for (int block = 0; block < (d + 3) / 4; ++block) {
-      T n[4] = {0, 0, 0, 0};
-      if (mode == 1) {
-        Words x = philox(((u32)(first_step + r) << 20) | block, first_node + i, k, first_run + q, k0, k1);
-        normal_pair<T>(x.x0, x.x1, n, n + 1);
-        normal_pair<T>(x.x2, x.x3, n + 2, n + 3);
-      }
-#pragma unroll
-      for (int b = 0; b < 4; ++b) {
-        const int c = 4 * block + b;
-        if (c < d) {
-          const T old = w[c * B];
-          const T normal = mode == 2 ? given[((size_t)r * nodes * d + (size_t)i * d + c) * runs + q] : n[b];
-          const T slope = g[c * B] + l1 * T((old > 0) - (old < 0)) + l2 * old - s * normal;
-          const T next = (step * old - slope + pull[base + (size_t)c * runs]) * inverse;
-          squares += next * next;
-          w[c * B] = next;
+          for (int v = 0; v < V; ++v) sum[e].of[v] += value[p][e] * z[p][v];
+          *(Vec*)(g + place[p][e]) = sum[e];
         }
       }
     }
-    const T norm = sqrt(squares), scale = norm > radius ? radius / norm : T(1);
-    for (int c = 0; c < d; ++c) {
-      const T next = w[c * B] * scale;
-      w[c * B] = next;
-      mean[base + (size_t)c * runs] += next;
+  }
+#pragma unroll
+  for (int c = 0; c < DENSE; ++c) {
+    T* sum = g + rows.columns[c] * (2 * B * V);
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] += gd[c].of[v];
+  }
+}
+
+// Take noise from the gradients: s times normals, which come four coordinates at a time. The threads of a run take turns.
+template <typename T, typename Loss, int B, int V>
+__device__ inline void add_noise(const Columns<Loss, B, V>& mine, const T* s, int d, u32 step, u32 node, u32 k,
+                                 u32 first_run, u32 k0, u32 k1, T* w) {
+  for (int block = mine.place; 4 * block < d; block += mine.sharing) {
+#pragma unroll
+    for (int v = 0; v < (JOINT<Loss> ? 1 : V); ++v) {
+      const Words x = philox((step << 20) | block, node, k, first_run + mine.run[v], k0, k1);
+      T n[4];
+      normal_pair<T>(x.x0, x.x1, n, n + 1);
+      normal_pair<T>(x.x2, x.x3, n + 2, n + 3);
+#pragma unroll
+      for (int b = 0; b < 4; ++b) {
+        const int c = 4 * block + b;
+        if (c >= d) break;
+        if constexpr (!JOINT<Loss>) {
+          w[(2 * c + 1) * (B * V) + v] -= s[v] * n[b];
+        } else {  // to the thread that has this output
+          const int output = c % mine.outputs, to = output % mine.sharing - mine.place;
+          w[(2 * (c / mine.outputs) + 1) * (B * V) + to * V + output / mine.sharing] -= s[0] * n[b];
+        }
+      }
     }
   }
-  for (int c = 0; c < d; ++c) {
-    const size_t at = base + (size_t)c * runs;
-    last[at] = w[c * B];
-    total[at] = w0[at] + (mean[at] - w[c * B]);  // w_0 .. w_{l-1} is w_1 .. w_l, plus the first, less the last
-    mean[at] /= T(l);
+}
+
+template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, int V, bool ONE, bool SHARED>
+__global__ void __launch_bounds__(B, 8) noisy_steps(
+    Rows<T> rows, const T* __restrict__ weights, const T* __restrict__ given, const T* __restrict__ eta,
+    const T* __restrict__ curvature, const T* __restrict__ std_, const T* __restrict__ w0, const T* __restrict__ pull,
+    T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int outputs,
+    int sharing, int runs, int l, int first_step, T theta, T l1, T l2, T radius, const double* __restrict__ parts,
+    int knots, double bound, int mode, u32 k0, u32 k1, u32 k, u32 first_node, u32 first_run) {
+  static_assert(B == 32, "threads of a block wait for each other as a warp does");
+  typedef Vector<T, V> Vec;
+  constexpr int WIDE = B * V;  // columns of a block; coordinate c of w is in row 2 c, of g in row 2 c + 1
+  constexpr int AHEAD = 4;     // coordinates whose numbers are asked for together
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ Fetched<T, GROUP, DENSE, ROWS, ONE> fetched[FETCHES];
+  const int i = blockIdx.x, features = JOINT<Loss> ? d / outputs : d;
+  const Columns<Loss, B, V> mine(blockIdx.y, runs, outputs, sharing);
+  const size_t block = (size_t)blockIdx.y * nodes + i, stride = (size_t)mine.outputs * runs;
+  T* w = (SHARED ? reinterpret_cast<T*>(shared) : room + block * (2 * (features + 1)) * WIDE) + threadIdx.x * V;
+  size_t base[V];  // where this thread's columns of a stack (nodes, d, runs) begin
+#pragma unroll
+  for (int v = 0; v < V; ++v) base[v] = ((size_t)i * d + mine.output[v]) * runs + mine.run[v];
+  for (int c = 0; c <= features; ++c) {  // one more is the column of the padding
+    Vec x;
+#pragma unroll
+    for (int v = 0; v < V; ++v) x.of[v] = c < features && mine.real[v] ? w0[base[v] + c * stride] : T(0);
+    *(Vec*)(w + 2 * c * WIDE) = x;
+    *(Vec*)(w + (2 * c + 1) * WIDE) = Vec{};
+  }
+  const bool anywhere = isinf(radius);
+  for (int r = 0; r < l; ++r) {
+    add_gradient<T, Loss, GROUP, DENSE, ROWS, B, V, ONE>(rows, fetched, weights, runs, mine, i, theta, w);
+    T s[V];  // noise for the worst model, or for the one that this step is taken at
+#pragma unroll
+    for (int v = 0; v < V; ++v) s[v] = std_[i];
+    if (parts) {
+      double squares[V] = {};  // in double precision: in single, those of long models overflow
+      for (int c = 0; c < features; ++c) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) squares[v] += (double)w[2 * c * WIDE + v] * (double)w[2 * c * WIDE + v];
+      }
+      mine.summed_by_run(squares);
+#pragma unroll
+      for (int v = 0; v < V; ++v) s[v] = T(std_[i] * part_at(squares[v], parts, knots, bound));
+    }
+    if (mode == 1) {
+      __syncwarp();
+      add_noise(mine, s, d, first_step + r, first_node + i, k, first_run, k0, k1, w);
+      __syncwarp();
+    }
+    const T step = eta[(size_t)r * nodes + i], inverse = T(1) / (curvature[i] + step);
+    T squares[V] = {};
+    for (int first = 0; first < features; first += AHEAD) {
+      T towards[AHEAD][V], sum[AHEAD][V], normal[AHEAD][V];
+#pragma unroll
+      for (int h = 0; h < AHEAD; ++h) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          const bool here = first + h < features && mine.real[v];
+          const size_t at = base[v] + (first + h) * stride;
+          towards[h][v] = here ? pull[at] : T(0);
+          sum[h][v] = here && anywhere && r ? mean[at] : T(0);
+          normal[h][v] = here && mode == 2 ? given[(size_t)r * nodes * d * runs + at] : T(0);
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < AHEAD; ++h) {
+        const int c = first + h;
+        if (c >= features) break;
+        Vec x = *(const Vec*)(w + 2 * c * WIDE), g = *(const Vec*)(w + (2 * c + 1) * WIDE);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          const T old = x.of[v];
+          const T slope = g.of[v] + l1 * T((old > 0) - (old < 0)) + l2 * old - s[v] * normal[h][v];
+          const T next = (step * old - slope + towards[h][v]) * inverse;
+          squares[v] += next * next;
+          x.of[v] = next;
+          if (anywhere && mine.real[v]) mean[base[v] + c * stride] = sum[h][v] + next;
+        }
+        *(Vec*)(w + 2 * c * WIDE) = x;
+        *(Vec*)(w + (2 * c + 1) * WIDE) = Vec{};
+      }
+    }
+    if (!anywhere) {
+      mine.summed_by_run(squares);
+      for (int c = 0; c < features; ++c) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          const T norm = sqrt(squares[v]), next = w[2 * c * WIDE + v] * (norm > radius ? radius / norm : T(1));
+          w[2 * c * WIDE + v] = next;
+          const size_t at = base[v] + c * stride;
+          if (mine.real[v]) mean[at] = (r ? mean[at] : T(0)) + next;
+        }
+      }
+    }
+  }
+  for (int c = 0; c < features; ++c) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (!mine.real[v]) continue;
+      const size_t at = base[v] + c * stride;
+      const T sum = mean[at], end = w[2 * c * WIDE + v];
+      last[at] = end;
+      total[at] = w0[at] + (sum - end);  // w_0 .. w_{l-1} is w_1 .. w_l, plus the first, less the last
+      mean[at] = sum / T(l);
+    }
   }
 }
 
