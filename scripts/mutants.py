@@ -394,8 +394,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Laplace noise is for the l2 sensitivity",
         "algorithms/ryukim.py",
-        "scale = self.sigma(site) * np.sqrt(site.d) * site.sensitivity()",
-        "scale = self.sigma(site) * site.sensitivity()",
+        "self.sigma(site) * math.sqrt(site.d), Laplace(noise))",
+        "self.sigma(site), Laplace(noise))",
         f"{_LAW}[ryu-kim, published]",
     ),
     Mutant(

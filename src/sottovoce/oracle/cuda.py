@@ -22,12 +22,12 @@ from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half, one_by_o
 from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 
-# A block keeps w and g of all its columns in shared memory; two blocks of at most this many bytes share a
-# multiprocessor.
-_SHARED_BYTES = 112 * 1024
-_THREADS = 32
+_LANES = 32  # threads of a warp
+_WARPS = (4, 6, 3, 2, 1)  # that may share a tile, what is best first
+_MOST_WARPS = 12  # that a multiprocessor has registers for
+_RESERVED = 1024  # bytes of shared memory that the driver takes for a block
+_FETCHES = 2  # as in steps.cu
 _ROWS_AT_ONCE = 4
-_EACH = 2  # columns of a thread, where there are enough
 _MOST_IN_A_GROUP = 16
 _MOST_DENSE = 8
 _SPARSE_COST = 5  # of a non-zero with its column, in those of a number in a dense column: trips to shared memory
@@ -129,10 +129,28 @@ def _dense_columns(matrix: Any) -> Ints:
 class Tile(NamedTuple):
     """What a block works on."""
 
+    warps: int  # that share its columns
     each: int  # columns of a thread
-    sharing: int  # threads that share a run
-    runs: int  # of a block
-    shared: bool  # whether its models fit into shared memory
+    sharing: int  # threads of a warp that share a run
+    shared: bool  # whether its models are in shared memory
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+        return _LANES // self.sharing
+
+    def numbers(self, features: int) -> int:
+        """How many numbers its models and gradients are."""
+        return (1 + self.warps) * (features + 1) * _LANES * self.each
+
+
+class HeldRows(NamedTuple):
+    """Rows on the card."""
+
+    template: str  # the kernel's arguments that they decide
+    fetched: int  # bytes of shared memory that a warp reads them through
+    struct: Any  # the kernel's `Rows`
+    arrays: Any  # what it points to
 
 
 def _power_of_two(least: int) -> int:
@@ -162,8 +180,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         return cupy().asarray(np.ascontiguousarray(values, dtype=self.dtype))
 
     @cached_property
-    def _rows(self) -> tuple[str, Any]:
-        """The kernel's template arguments that the rows decide, and its struct `Rows` with the arrays it points to."""
+    def _rows(self) -> HeldRows:
         held = self.sites.rows
         matrix = held.matrix if isinstance(held, SparseRows) else csr_array(held.block(0, len(self.sites.labels)))
         packed = pack(matrix, held.offsets, self.dtype)
@@ -187,8 +204,12 @@ class CudaOracle(Oracle, vector_predictions=True):
         on_card = {name: cupy().asarray(np.ascontiguousarray(a)) for name, a in arrays.items()}
         struct = np.array([a.data.ptr for a in on_card.values()], dtype=np.uint64)
         one = bool(np.all(np.diff(packed.starts) == 1))
-        template = f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {_THREADS}, {{each}}, {str(one).lower()}"
-        return template, (struct.view([(name, np.uint64) for name in arrays]), on_card)
+        template = (
+            f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile.warps}}, {{tile.each}}, {str(one).lower()}"
+        )
+        numbers = _ROWS_AT_ONCE * (2 * packed.group + len(packed.columns) + 2)
+        struct = struct.view([(name, np.uint64) for name in arrays])
+        return HeldRows(template, _FETCHES * numbers * self.dtype.itemsize, struct, on_card)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
@@ -198,18 +219,17 @@ class CudaOracle(Oracle, vector_predictions=True):
         cp, (nodes, d, runs), l, real = cupy(), w.shape, len(steps.eta), self.dtype.type
         mode, given, counter = self._noise(steps, first_step)
         weights = _NULL if steps.batch is None else self._weights(steps, first_step, runs)
-        tile = self._tile(runs)
-        tiles, numbers = -(-runs // tile.runs), 2 * (self.sites.d + 1) * _THREADS * tile.each
+        tile, rows = self._tile, self._rows
+        tiles, numbers = -(-runs // tile.runs), tile.numbers(self.sites.d)
         room = _NULL if tile.shared else cp.empty((tiles, nodes, numbers), dtype=self.dtype)
         last, mean, total = cp.empty_like(w), cp.empty_like(w), cp.empty_like(w)
-        template, (rows, _) = self._rows
         parts, bound = self._spread_on_card(steps)
-        template = f"{template.format(each=tile.each)}, {str(tile.shared).lower()}"
+        template = f"{rows.template.format(tile=tile)}, {str(tile.shared).lower()}"
         launch = _function(f"noisy_steps<{self._c}, {type(self.loss).__name__}, {template}>")
         launch.max_dynamic_shared_size_bytes = shared = numbers * self.dtype.itemsize if tile.shared else 0
         launch(
-            (nodes, tiles), (_THREADS,),
-            (rows, weights, given, self._on_card(steps.eta.reshape(l, -1)),
+            (nodes, tiles), (_LANES * tile.warps,),
+            (rows.struct, weights, given, self._on_card(steps.eta.reshape(l, -1)),
              cp.ascontiguousarray(steps.curvature.reshape(-1)),
              self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1)), cp.ascontiguousarray(w),
              cp.ascontiguousarray(steps.pull), last, mean, total, room,
@@ -226,18 +246,22 @@ class CudaOracle(Oracle, vector_predictions=True):
         spread = self.spread(steps.tight, steps.batch)
         return (cupy().asarray(spread.parts) if spread.parts.size else _NULL), spread.norm
 
-    def _tile(self, runs: int) -> Tile:
-        """How the runs are cut up: the outputs of a run go to threads beside each other, several to a thread only where
-        they are more than the threads of a block.
+    @cached_property
+    def _tile(self) -> Tile:
+        """How runs are cut up: the outputs of a run go to threads beside each other, several to a thread where there
+        are more than a warp has threads. As many warps share a tile as make the most on a multiprocessor.
         """
-        outputs, numbers = self.loss.outputs, 2 * (self.sites.d + 1) * _THREADS
-        fit = _SHARED_BYTES // (numbers * self.dtype.itemsize)
-        if outputs > 1:
-            each = _power_of_two(-(-outputs // _THREADS))
-            sharing = _power_of_two(-(-outputs // each))
-            return Tile(each, sharing, _THREADS // sharing, each <= fit)
-        each = _EACH if runs > _THREADS and fit >= _EACH else 1
-        return Tile(each, 1, _THREADS * each, each <= fit)
+        limits = cupy().cuda.Device().attributes
+        each = _power_of_two(-(-self.loss.outputs // _LANES))
+        sharing = _power_of_two(-(-self.loss.outputs // each))
+        best, most = Tile(_WARPS[0], each, sharing, False), 0
+        for warps in _WARPS:
+            tile = Tile(warps, each, sharing, True)
+            room = tile.numbers(self.sites.d) * self.dtype.itemsize + warps * self._rows.fetched
+            blocks = min(_MOST_WARPS // warps, limits["MaxSharedMemoryPerMultiprocessor"] // (room + _RESERVED))
+            if room <= limits["MaxSharedMemoryPerBlockOptin"] and blocks * warps > most:
+                best, most = tile, blocks * warps
+        return best
 
     def _noise(self, steps: Steps, first_step: int) -> tuple[int, Any, tuple[Any, ...]]:
         """(0 none, 1 seeded or 2 given; the given normals; key and counter)."""

@@ -1,15 +1,15 @@
 // The l noisy linearised steps of one round on a GPU; the formulas are those of sottovoce/oracle/plain.py.
 //
-// One block is one warp and serves one node and a tile of columns: a column is a run, or, if a loss has several outputs,
-// one output of a run. A thread has V columns of the models w and of the gradients g, which lie beside each other in
-// shared memory, so one load brings w of all V. The rows of the node are read by all threads at the same address.
+// One block serves one node and a tile of columns: a column is a run, or, if a loss has several outputs, one output of a
+// run. The models w of all columns lie in shared memory, and a gradient g for every warp of the block. Warps take the
+// rows of the node in turn, each into its own g; threads of a warp have different columns, and read a row at the same
+// address. Then the coordinates are dealt out to all threads of a run, which add up the gradients, draw noise and move.
 //
-// What is scarce is not arithmetic. Shared memory holds some 256 columns on a multiprocessor, so there are few warps to
-// hide latency with, and every non-zero of a row goes through the one pipe to shared memory five times: itself (twice as
-// wide as a number), w, g, and g again. So a thread has several columns, which share what a row costs; it works on ROWS
-// rows at a time and on GROUP non-zeros of each, all of them in registers between the product and the sum; and the next
-// rows are on their way while it does. Rows are padded to whole groups, with zeros in a column of their own, and nodes
-// to a whole number of ROWS. Up to DENSE columns that the widest rows have stay in registers for all rows of a node.
+// What is scarce is not arithmetic but warps to hide latency with: shared memory holds some 250 columns of 100 coordinates
+// on a multiprocessor, if every warp has columns of its own. So warps share w; a warp works on ROWS rows at a time and on
+// GROUP non-zeros of each, all of them in registers between the product and the sum; and its next rows are on their way
+// while it does. Rows are padded to whole groups, with zeros in a column of their own, and nodes to a whole number of
+// ROWS. Up to DENSE columns that the widest rows have stay in registers for all rows of a node.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -79,24 +79,40 @@ struct Softmax {};  // takes all outputs of a run together: see `slopes`
 template <typename Loss> constexpr bool JOINT = false;
 template <> constexpr bool JOINT<Softmax> = true;
 
-// ---- columns: who has which ------------------------------------------------------------------------------------------
+// ---- columns: who has which ----------------------------------------------------------------------------------------
 
-// The V columns of a thread: V runs; or V outputs of one run, which a power of two of threads share that lie side by side.
-template <typename Loss, int B, int V> struct Columns {
-  int outputs, sharing;   // of a run: outputs, and threads
-  int place;              // of this thread among those that share a run
-  int run[V], output[V];  // runs that are not there are the last one: nothing of them is written
-  bool real[V];
+constexpr int LANES = 32;  // threads of a warp
 
-  __device__ inline Columns(int tile, int runs, int outputs_, int sharing_)
-      : outputs(JOINT<Loss> ? outputs_ : 1), sharing(JOINT<Loss> ? sharing_ : 1), place(threadIdx.x % sharing) {
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      const int q = JOINT<Loss> ? tile * (B / sharing) + threadIdx.x / sharing : (tile * V + v) * B + threadIdx.x;
-      output[v] = JOINT<Loss> ? place + v * sharing : 0;
-      run[v] = q < runs ? q : runs - 1;
-      real[v] = q < runs && output[v] < outputs;
-    }
+// What a thread works on. With the rows, V columns: its run, or V outputs of it, which a power of two of threads share that
+// lie side by side; so do all warps. With the coordinates, blocks of four: every `turns`-th from `turn` on.
+template <typename Loss, int WARPS, int V> struct Part {
+  int warp, lane;
+  int outputs, sharing, place;  // of a run: its outputs, and the threads of a warp that share it; which of them this is
+  int run;                      // one that is not there is the last one: nothing of it is written
+  bool real;
+  int turn, turns;
+
+  __device__ inline Part(int tile, int runs, int outputs_, int sharing_)
+      : warp(__shfl_sync(~0u, threadIdx.x / LANES, 0)),  // which tells the compiler that a warp has only one
+        lane(threadIdx.x % LANES),
+        outputs(JOINT<Loss> ? outputs_ : 1),
+        sharing(JOINT<Loss> ? sharing_ : 1),
+        place(lane % sharing) {
+    const int q = tile * (LANES / sharing) + lane / sharing;
+    real = q < runs;
+    run = real ? q : runs - 1;
+    turn = warp * sharing + place;
+    turns = WARPS * sharing;
+  }
+
+  __device__ inline int output(int v) const { return JOINT<Loss> ? place + v * sharing : 0; }
+
+  // Where coordinate c of the model of this thread's run is, relative to the block's first number.
+  __device__ inline int at(int c) const {
+    constexpr int APART = (1 + WARPS) * LANES * V;
+    if constexpr (!JOINT<Loss>) return c * APART + lane;
+    const int output = c % outputs;
+    return c / outputs * APART + (lane - place + output % sharing) * V + output / sharing;
   }
 
   // The sum, or the largest, of what the threads of a run have: the same bits in all of them.
@@ -108,25 +124,14 @@ template <typename Loss, int B, int V> struct Columns {
     for (int other = sharing / 2; other; other /= 2) x = most(x, __shfl_xor_sync(~0u, x, other));
     return x;
   }
-  // The same of what each of a thread's columns has, where the columns are of one run.
-  template <typename T> __device__ inline void summed_by_run(T* x) const {
-    if constexpr (JOINT<Loss>) {
-      T sum = 0;
-#pragma unroll
-      for (int v = 0; v < V; ++v) sum += x[v];
-      sum = summed(sum);
-#pragma unroll
-      for (int v = 0; v < V; ++v) x[v] = sum;
-    }
-  }
 };
 
 __device__ inline float vanishing(float) { return 1e-18f; }  // the squares of what is smaller are no normal numbers
 __device__ inline double vanishing(double) { return 1e-140; }
 
 // Turn a row's predictions into its slopes, no longer than the cap.
-template <typename Loss, typename T, int B, int V>
-__device__ inline void slopes(T* z, T b, T cap, T theta, const Columns<Loss, B, V>& mine) {
+template <typename Loss, typename T, int WARPS, int V>
+__device__ inline void slopes(T* z, T b, T cap, T theta, const Part<Loss, WARPS, V>& mine) {
 #pragma unroll
   for (int v = 0; v < V; ++v) z[v] = settled(z[v]);
   if constexpr (!JOINT<Loss>) {
@@ -135,17 +140,17 @@ __device__ inline void slopes(T* z, T b, T cap, T theta, const Columns<Loss, B, 
   } else {  // p - e_b, as in kernels/softmax.py
     T top = -far(cap), total = 0, rest = 0, squares = 0;
 #pragma unroll
-    for (int v = 0; v < V; ++v) top = mine.output[v] < mine.outputs ? most(top, z[v]) : top;
+    for (int v = 0; v < V; ++v) top = mine.output(v) < mine.outputs ? most(top, z[v]) : top;
     top = mine.largest(top);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      z[v] = mine.output[v] < mine.outputs ? exp_(z[v] - top) : T(0);
+      z[v] = mine.output(v) < mine.outputs ? exp_(z[v] - top) : T(0);
       total += z[v];
     }
     total = mine.summed(total);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      z[v] = T(mine.output[v]) == b ? T(0) : over(z[v], total);
+      z[v] = T(mine.output(v)) == b ? T(0) : over(z[v], total);
       rest += z[v];
       squares += z[v] * z[v];
     }
@@ -156,7 +161,7 @@ __device__ inline void slopes(T* z, T b, T cap, T theta, const Columns<Loss, B, 
     const T scale = length > cap ? cap / length : T(1);
     // p_b - 1 is minus the sum of the others, which does not cancel.
 #pragma unroll
-    for (int v = 0; v < V; ++v) z[v] = (T(mine.output[v]) == b ? -rest : z[v]) * scale;
+    for (int v = 0; v < V; ++v) z[v] = (T(mine.output(v)) == b ? -rest : z[v]) * scale;
   }
 }
 
@@ -224,45 +229,63 @@ template <typename T> struct Rows {
   const T* __restrict__ share;           // (nodes,) n omega_i / m_i
 };
 
-// What is fetched of ROWS rows ahead of time; of rows with several groups not the entries.
+constexpr int FETCHES = 2;  // one in use, the others on their way
+
+// What is fetched of ROWS rows ahead of time, 16 bytes by every thread of a warp; of rows with several groups not the entries.
 template <typename T, int GROUP, int DENSE, int ROWS, bool ONE> struct __align__(16) Fetched {
-  Pair<T> entries[ONE ? ROWS * GROUP / 2 : 1];
-  Values<T, DENSE ? DENSE : 4> dense[ROWS];
-  T labels[ROWS], cap[ROWS];
+  static constexpr int ENTRIES = ONE ? ROWS * GROUP * (int)sizeof(Entry<T>) : 0, DENSES = ROWS * DENSE * (int)sizeof(T);
+  static constexpr int LABELS = ROWS * (int)sizeof(T), BYTES = ENTRIES + DENSES + 2 * LABELS;
+  static_assert(LABELS % 16 == 0 && DENSES % 16 == 0 && ENTRIES % 16 == 0, "whole pieces");
+  unsigned char bytes[BYTES];
+
+  __device__ inline Pair<T> entries(int n) const { return reinterpret_cast<const Pair<T>*>(bytes)[n]; }
+  __device__ inline Values<T, DENSE ? DENSE : 4> dense(int p) const {
+    return reinterpret_cast<const Values<T, DENSE ? DENSE : 4>*>(bytes + ENTRIES)[p];
+  }
+  __device__ inline T label(int p) const { return reinterpret_cast<const T*>(bytes + ENTRIES + DENSES)[p]; }
+  __device__ inline T cap(int p) const { return reinterpret_cast<const T*>(bytes + ENTRIES + DENSES + LABELS)[p]; }
 };
 
-// Have some bytes copied to shared memory, 16 by every thread.
-template <int B, int BYTES> __device__ inline void fetch(void* to, const void* from) {
-  static_assert(BYTES % 16 == 0, "whole pieces");
+// What a thread has copied, from one ROWS rows to the next that are its warp's.
+template <typename Batch, int ROWS, int WARPS> struct Fetcher {
+  static constexpr int EACH = (Batch::BYTES + 16 * LANES - 1) / (16 * LANES);
+  const unsigned char* from[EACH];
+  int apart[EACH];  // bytes
+  int lane;
+
+  template <typename T> __device__ inline Fetcher(const Rows<T>& rows, int j, int lane_) : lane(lane_) {
 #pragma unroll
-  for (int first = 0; first < BYTES; first += 16 * B) {
-    const int at = first + 16 * threadIdx.x;
-    if (at < BYTES) {
-#if __CUDA_ARCH__ >= 800
-      const u32 there = (u32)__cvta_generic_to_shared((char*)to + at);
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(there), "l"((const char*)from + at) : "memory");
-#else
-      *(Values<float, 4>*)((char*)to + at) = *(const Values<float, 4>*)((const char*)from + at);
-#endif
+    for (int n = 0; n < EACH; ++n) {
+      const void* first = rows.entries;
+      int at = 16 * (n * LANES + lane), bytes = Batch::ENTRIES;
+      if (at >= bytes) at -= bytes, first = rows.dense, bytes = Batch::DENSES;
+      if (first == rows.dense && at >= bytes) at -= bytes, first = rows.labels, bytes = Batch::LABELS;
+      if (first == rows.labels && at >= bytes) at -= bytes, first = rows.cap;
+      from[n] = (const unsigned char*)first + (size_t)(j / ROWS) * bytes + at;
+      apart[n] = bytes * WARPS;
     }
   }
-}
 
-// Have rows j .. j + ROWS - 1 copied, if there are any.
-template <typename T, int B, int GROUP, int DENSE, int ROWS, bool ONE>
-__device__ inline void ask(Fetched<T, GROUP, DENSE, ROWS, ONE>& to, const Rows<T>& rows, int j, int end) {
-  if (j < end) {
-    if (ONE) fetch<B, sizeof(to.entries)>(to.entries, rows.entries + (size_t)j * (GROUP / 2));
-    if (DENSE) fetch<B, sizeof(to.dense)>(to.dense, rows.dense + (size_t)j * DENSE);
-    fetch<B, sizeof(to.labels)>(to.labels, rows.labels + j);
-    fetch<B, sizeof(to.cap)>(to.cap, rows.cap + j);
-  }
+  // Have the next ones copied, if there are any.
+  __device__ inline void ask(Batch& to, bool any) {
+#pragma unroll
+    for (int n = 0; n < EACH; ++n) {
+      const int at = 16 * (n * LANES + lane);
+      if (any && at < Batch::BYTES) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
+        const u32 there = (u32)__cvta_generic_to_shared(to.bytes + at);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(there), "l"(from[n]) : "memory");
+#else
+        *(Values<float, 4>*)(to.bytes + at) = *(const Values<float, 4>*)from[n];
 #endif
-}
-
-constexpr int FETCHES = 3;  // one in use, the others on their way
+      }
+      from[n] += apart[n];
+    }
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+  }
+};
 
 // Until all that was asked for is there, but for the last FETCHES - 2 times.
 __device__ inline void await() {
@@ -272,28 +295,30 @@ __device__ inline void await() {
   __syncwarp();
 }
 
-// Add the data's part of the gradient at w to g. Coordinate c of w is c * 2 * B * V numbers from the first, g B * V further.
-template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, int V, bool ONE>
+// Add a warp's part of the data's gradient at w to its g. Coordinate c of w and of every warp's g is row c of `models`.
+template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int WARPS, int V, bool ONE>
 __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE, ROWS, ONE>* fetched,
-                                    const T* __restrict__ weights, int runs, const Columns<Loss, B, V>& mine, int i,
-                                    T theta, T* w) {
+                                    const T* __restrict__ weights, int runs, const Part<Loss, WARPS, V>& mine, int i,
+                                    T theta, T* models) {
   typedef Vector<T, V> Vec;
-  T* g = w + B * V;
+  constexpr int APART = (1 + WARPS) * (int)sizeof(Vec) * LANES;  // bytes
+  char *w = (char*)(models + mine.lane * V), *g = w + (1 + mine.warp) * (LANES * (int)sizeof(Vec));
   const T share = rows.share[i];
-  const int begin = rows.offsets[i], end = rows.offsets[i + 1];
+  const int begin = rows.offsets[i] + mine.warp * ROWS, end = rows.offsets[i + 1];
   Vec wd[DENSE + 1], gd[DENSE + 1];  // one more, since an array of none is not allowed
 #pragma unroll
   for (int c = 0; c < DENSE; ++c) {
-    wd[c] = *(const Vec*)(w + rows.columns[c] * (2 * B * V));
+    wd[c] = *(const Vec*)(w + rows.columns[c] * APART);
     gd[c] = Vec{};
   }
   __syncwarp();  // nobody reads the last step's rows any more
+  Fetcher<Fetched<T, GROUP, DENSE, ROWS, ONE>, ROWS, WARPS> fetcher(rows, begin, mine.lane);
 #pragma unroll
-  for (int n = 0; n < FETCHES - 1; ++n) ask<T, B>(fetched[n], rows, begin + n * ROWS, end);
+  for (int n = 0; n < FETCHES - 1; ++n) fetcher.ask(fetched[n], begin + n * (WARPS * ROWS) < end);
   int slot = 0;
-  for (int j = begin; j < end; j += ROWS) {
+  for (int j = begin; j < end; j += WARPS * ROWS) {
     await();
-    ask<T, B>(fetched[slot ? slot - 1 : FETCHES - 1], rows, j + (FETCHES - 1) * ROWS, end);
+    fetcher.ask(fetched[slot ? slot - 1 : FETCHES - 1], j + (FETCHES - 1) * (WARPS * ROWS) < end);
     const Fetched<T, GROUP, DENSE, ROWS, ONE>& here = fetched[slot];
     slot = slot == FETCHES - 1 ? 0 : slot + 1;
     T value[ROWS][GROUP], z[ROWS][V];
@@ -303,7 +328,7 @@ __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE
     for (int p = 0; p < ROWS; ++p) {
 #pragma unroll
       for (int v = 0; v < V; ++v) z[p][v] = 0;
-      if (DENSE) dense[p] = here.dense[p];
+      if (DENSE) dense[p] = here.dense(p);
 #pragma unroll
       for (int c = 0; c < DENSE; ++c) {
 #pragma unroll
@@ -314,11 +339,11 @@ __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE
         Vec part[2] = {};  // two sums, so that neither waits for itself
 #pragma unroll
         for (int e = 0; e < GROUP; e += 2) {
-          const Pair<T> a = ONE ? here.entries[(p * GROUP + e) / 2] : rows.entries[(size_t)group * (GROUP / 2) + e / 2];
+          const Pair<T> a = ONE ? here.entries((p * GROUP + e) / 2) : rows.entries[(size_t)group * (GROUP / 2) + e / 2];
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             value[p][e + h] = a.of[h].value;
-            place[p][e + h] = (int)a.of[h].column * (2 * B * V);
+            place[p][e + h] = (int)a.of[h].column * APART;
             const Vec x = *(const Vec*)(w + place[p][e + h]);
 #pragma unroll
             for (int v = 0; v < V; ++v) part[h].of[v] += a.of[h].value * x.of[v];
@@ -329,13 +354,14 @@ __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE
       }
     }
 #pragma unroll
-    for (int p = 0; p < ROWS; ++p) slopes<Loss>(z[p], here.labels[p], here.cap[p], theta, mine);
+    for (int p = 0; p < ROWS; ++p) slopes<Loss>(z[p], here.label(p), here.cap(p), theta, mine);
     if (weights) {
 #pragma unroll
       for (int p = 0; p < ROWS; ++p) {
         const int id = rows.ids[j + p];
+        const T weight = id < 0 ? T(0) : weights[(size_t)id * runs + mine.run];
 #pragma unroll
-        for (int v = 0; v < V; ++v) z[p][v] *= id < 0 ? T(0) : weights[(size_t)id * runs + mine.run[v]];
+        for (int v = 0; v < V; ++v) z[p][v] *= weight;
       }
     } else {
 #pragma unroll
@@ -359,7 +385,7 @@ __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE
           if (!ONE) {  // several groups: only the last one's entries are still in registers
             const Entry<T> a = rows.entries[(size_t)group * (GROUP / 2) + e / 2].of[e & 1];
             value[p][e] = a.value;
-            place[p][e] = (int)a.column * (2 * B * V);
+            place[p][e] = (int)a.column * APART;
           }
           sum[e] = *(const Vec*)(g + place[p][e]);
         }
@@ -375,141 +401,121 @@ __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE
   }
 #pragma unroll
   for (int c = 0; c < DENSE; ++c) {
-    T* sum = g + rows.columns[c] * (2 * B * V);
+    T* sum = (T*)(g + rows.columns[c] * APART);
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += gd[c].of[v];
   }
 }
 
-// Take noise from the gradients: s times normals, which come four coordinates at a time. The threads of a run take turns.
-template <typename T, typename Loss, int B, int V>
-__device__ inline void add_noise(const Columns<Loss, B, V>& mine, const T* s, int d, u32 step, u32 node, u32 k,
-                                 u32 first_run, u32 k0, u32 k1, T* w) {
-  for (int block = mine.place; 4 * block < d; block += mine.sharing) {
+// The squared norm of the model of a thread's run, in double precision: in single, those of long models overflow.
+template <typename T, typename Loss, int WARPS, int V>
+__device__ inline double squared(const Part<Loss, WARPS, V>& mine, int features, const T* models) {
+  double sum = 0;
+  for (int c = 0; c < features; ++c) {
 #pragma unroll
-    for (int v = 0; v < (JOINT<Loss> ? 1 : V); ++v) {
-      const Words x = philox((step << 20) | block, node, k, first_run + mine.run[v], k0, k1);
-      T n[4];
-      normal_pair<T>(x.x0, x.x1, n, n + 1);
-      normal_pair<T>(x.x2, x.x3, n + 2, n + 3);
-#pragma unroll
-      for (int b = 0; b < 4; ++b) {
-        const int c = 4 * block + b;
-        if (c >= d) break;
-        if constexpr (!JOINT<Loss>) {
-          w[(2 * c + 1) * (B * V) + v] -= s[v] * n[b];
-        } else {  // to the thread that has this output
-          const int output = c % mine.outputs, to = output % mine.sharing - mine.place;
-          w[(2 * (c / mine.outputs) + 1) * (B * V) + to * V + output / mine.sharing] -= s[0] * n[b];
-        }
-      }
+    for (int v = 0; v < V; ++v) {
+      const double x = models[(c * (1 + WARPS) * LANES + mine.lane) * V + v];
+      sum += x * x;
     }
   }
+  return mine.summed(sum);
 }
 
-template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int B, int V, bool ONE, bool SHARED>
-__global__ void __launch_bounds__(B, 8) noisy_steps(
+template <typename T, typename Loss, int GROUP, int DENSE, int ROWS, int WARPS, int V, bool ONE, bool SHARED>
+__global__ void __launch_bounds__(WARPS * LANES, (sizeof(T) == 4 ? 12 : 8) / WARPS) noisy_steps(
     Rows<T> rows, const T* __restrict__ weights, const T* __restrict__ given, const T* __restrict__ eta,
     const T* __restrict__ curvature, const T* __restrict__ std_, const T* __restrict__ w0, const T* __restrict__ pull,
     T* __restrict__ last, T* __restrict__ mean, T* __restrict__ total, T* __restrict__ room, int nodes, int d, int outputs,
     int sharing, int runs, int l, int first_step, T theta, T l1, T l2, T radius, const double* __restrict__ parts,
     int knots, double bound, int mode, u32 k0, u32 k1, u32 k, u32 first_node, u32 first_run) {
-  static_assert(B == 32, "threads of a block wait for each other as a warp does");
-  typedef Vector<T, V> Vec;
-  constexpr int WIDE = B * V;  // columns of a block; coordinate c of w is in row 2 c, of g in row 2 c + 1
-  constexpr int AHEAD = 4;     // coordinates whose numbers are asked for together
+  constexpr int WIDE = LANES * V, APART = (1 + WARPS) * WIDE;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ Fetched<T, GROUP, DENSE, ROWS, ONE> fetched[FETCHES];
+  __shared__ Fetched<T, GROUP, DENSE, ROWS, ONE> fetched[WARPS][FETCHES];
   const int i = blockIdx.x, features = JOINT<Loss> ? d / outputs : d;
-  const Columns<Loss, B, V> mine(blockIdx.y, runs, outputs, sharing);
-  const size_t block = (size_t)blockIdx.y * nodes + i, stride = (size_t)mine.outputs * runs;
-  T* w = (SHARED ? reinterpret_cast<T*>(shared) : room + block * (2 * (features + 1)) * WIDE) + threadIdx.x * V;
-  size_t base[V];  // where this thread's columns of a stack (nodes, d, runs) begin
+  const Part<Loss, WARPS, V> mine(blockIdx.y, runs, outputs, sharing);
+  const size_t block = (size_t)blockIdx.y * nodes + i, base = (size_t)i * d * runs + mine.run;
+  T* models = SHARED ? reinterpret_cast<T*>(shared) : room + block * (features + 1) * APART;
+  for (int n = threadIdx.x; n < (features + 1) * APART; n += WARPS * LANES) models[n] = 0;  // the padding's column, too
+  __syncthreads();
+  for (int four = mine.turn; 4 * four < d; four += mine.turns) {
 #pragma unroll
-  for (int v = 0; v < V; ++v) base[v] = ((size_t)i * d + mine.output[v]) * runs + mine.run[v];
-  for (int c = 0; c <= features; ++c) {  // one more is the column of the padding
-    Vec x;
-#pragma unroll
-    for (int v = 0; v < V; ++v) x.of[v] = c < features && mine.real[v] ? w0[base[v] + c * stride] : T(0);
-    *(Vec*)(w + 2 * c * WIDE) = x;
-    *(Vec*)(w + (2 * c + 1) * WIDE) = Vec{};
+    for (int b = 0; b < 4; ++b) {
+      const int c = 4 * four + b;
+      if (c < d) models[mine.at(c)] = w0[base + (size_t)c * runs];
+    }
   }
   const bool anywhere = isinf(radius);
   for (int r = 0; r < l; ++r) {
-    add_gradient<T, Loss, GROUP, DENSE, ROWS, B, V, ONE>(rows, fetched, weights, runs, mine, i, theta, w);
-    T s[V];  // noise for the worst model, or for the one that this step is taken at
-#pragma unroll
-    for (int v = 0; v < V; ++v) s[v] = std_[i];
-    if (parts) {
-      double squares[V] = {};  // in double precision: in single, those of long models overflow
-      for (int c = 0; c < features; ++c) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) squares[v] += (double)w[2 * c * WIDE + v] * (double)w[2 * c * WIDE + v];
-      }
-      mine.summed_by_run(squares);
-#pragma unroll
-      for (int v = 0; v < V; ++v) s[v] = T(std_[i] * part_at(squares[v], parts, knots, bound));
-    }
-    if (mode == 1) {
-      __syncwarp();
-      add_noise(mine, s, d, first_step + r, first_node + i, k, first_run, k0, k1, w);
-      __syncwarp();
-    }
+    __syncthreads();
+    add_gradient<T, Loss, GROUP, DENSE, ROWS, WARPS, V, ONE>(rows, fetched[mine.warp], weights, runs, mine, i, theta,
+                                                             models);
+    // Noise for the worst model, or for the one that this step is taken at.
+    const T s = parts ? T(std_[i] * part_at(squared(mine, features, models), parts, knots, bound)) : std_[i];
     const T step = eta[(size_t)r * nodes + i], inverse = T(1) / (curvature[i] + step);
-    T squares[V] = {};
-    for (int first = 0; first < features; first += AHEAD) {
-      T towards[AHEAD][V], sum[AHEAD][V], normal[AHEAD][V];
+    __syncthreads();
+    for (int four = mine.turn; 4 * four < d; four += mine.turns) {
+      T towards[4], sum[4], n[4] = {0, 0, 0, 0};
 #pragma unroll
-      for (int h = 0; h < AHEAD; ++h) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-          const bool here = first + h < features && mine.real[v];
-          const size_t at = base[v] + (first + h) * stride;
-          towards[h][v] = here ? pull[at] : T(0);
-          sum[h][v] = here && anywhere && r ? mean[at] : T(0);
-          normal[h][v] = here && mode == 2 ? given[(size_t)r * nodes * d * runs + at] : T(0);
-        }
+      for (int b = 0; b < 4; ++b) {
+        const int c = 4 * four + b;
+        const size_t at = base + (size_t)c * runs;
+        towards[b] = c < d ? pull[at] : T(0);
+        sum[b] = c < d && anywhere && r ? mean[at] : T(0);
+        if (mode == 2) n[b] = c < d ? given[(size_t)r * nodes * d * runs + at] : T(0);
+      }
+      if (mode == 1) {
+        const Words x = philox(((u32)(first_step + r) << 20) | four, first_node + i, k, first_run + mine.run, k0, k1);
+        normal_pair<T>(x.x0, x.x1, n, n + 1);
+        normal_pair<T>(x.x2, x.x3, n + 2, n + 3);
       }
 #pragma unroll
-      for (int h = 0; h < AHEAD; ++h) {
-        const int c = first + h;
-        if (c >= features) break;
-        Vec x = *(const Vec*)(w + 2 * c * WIDE), g = *(const Vec*)(w + (2 * c + 1) * WIDE);
+      for (int b = 0; b < 4; ++b) {
+        const int c = 4 * four + b;
+        if (c < d) {
+          T* w = models + mine.at(c);
+          T slope = 0;
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-          const T old = x.of[v];
-          const T slope = g.of[v] + l1 * T((old > 0) - (old < 0)) + l2 * old - s[v] * normal[h][v];
-          const T next = (step * old - slope + towards[h][v]) * inverse;
-          squares[v] += next * next;
-          x.of[v] = next;
-          if (anywhere && mine.real[v]) mean[base[v] + c * stride] = sum[h][v] + next;
+          for (int warp = 0; warp < WARPS; ++warp) {
+            slope += w[(1 + warp) * WIDE];
+            w[(1 + warp) * WIDE] = 0;
+          }
+          const T old = *w;
+          slope += l1 * T((old > 0) - (old < 0)) + l2 * old - s * n[b];
+          const T next = (step * old - slope + towards[b]) * inverse;
+          *w = next;
+          if (anywhere && mine.real) mean[base + (size_t)c * runs] = sum[b] + next;
         }
-        *(Vec*)(w + 2 * c * WIDE) = x;
-        *(Vec*)(w + (2 * c + 1) * WIDE) = Vec{};
       }
     }
     if (!anywhere) {
-      mine.summed_by_run(squares);
-      for (int c = 0; c < features; ++c) {
+      __syncthreads();
+      const T norm = sqrt(squared(mine, features, models)), scale = norm > radius ? radius / norm : T(1);
+      __syncthreads();
+      for (int four = mine.turn; 4 * four < d; four += mine.turns) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-          const T norm = sqrt(squares[v]), next = w[2 * c * WIDE + v] * (norm > radius ? radius / norm : T(1));
-          w[2 * c * WIDE + v] = next;
-          const size_t at = base[v] + c * stride;
-          if (mine.real[v]) mean[at] = (r ? mean[at] : T(0)) + next;
+        for (int b = 0; b < 4; ++b) {
+          const int c = 4 * four + b;
+          if (c < d) {
+            const size_t at = base + (size_t)c * runs;
+            const T next = models[mine.at(c)] * scale;
+            models[mine.at(c)] = next;
+            if (mine.real) mean[at] = (r ? mean[at] : T(0)) + next;
+          }
         }
       }
     }
   }
-  for (int c = 0; c < features; ++c) {
+  for (int four = mine.turn; 4 * four < d && mine.real; four += mine.turns) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-      if (!mine.real[v]) continue;
-      const size_t at = base[v] + c * stride;
-      const T sum = mean[at], end = w[2 * c * WIDE + v];
-      last[at] = end;
-      total[at] = w0[at] + (sum - end);  // w_0 .. w_{l-1} is w_1 .. w_l, plus the first, less the last
-      mean[at] = sum / T(l);
+    for (int b = 0; b < 4; ++b) {
+      const int c = 4 * four + b;
+      if (c < d) {
+        const size_t at = base + (size_t)c * runs;
+        const T sum = mean[at], end = models[mine.at(c)];
+        last[at] = end;
+        total[at] = w0[at] + (sum - end);  // w_0 .. w_{l-1} is w_1 .. w_l, plus the first, less the last
+        mean[at] = sum / T(l);
+      }
     }
   }
 }
