@@ -23,10 +23,9 @@ from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 
 _LANES = 32  # threads of a warp
-_WARPS = (4, 6, 3, 2, 1)  # that may share a tile, what is best first
+_WARPS = (4, 3, 6, 2, 1)  # that may share a tile; of those that fill a multiprocessor alike, the first
 _MOST_WARPS = 12  # that a multiprocessor has registers for
 _RESERVED = 1024  # bytes of shared memory that the driver takes for a block
-_FETCHES = 2  # as in steps.cu
 _ROWS_AT_ONCE = 4
 _MOST_IN_A_GROUP = 16
 _MOST_DENSE = 8
@@ -209,7 +208,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         )
         numbers = _ROWS_AT_ONCE * (2 * packed.group + len(packed.columns) + 2)
         struct = struct.view([(name, np.uint64) for name in arrays])
-        return HeldRows(template, _FETCHES * numbers * self.dtype.itemsize, struct, on_card)
+        return HeldRows(template, 2 * numbers * self.dtype.itemsize, struct, on_card)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.

@@ -229,8 +229,6 @@ template <typename T> struct Rows {
   const T* __restrict__ share;           // (nodes,) n omega_i / m_i
 };
 
-constexpr int FETCHES = 2;  // one in use, the others on their way
-
 // What is fetched of ROWS rows ahead of time, 16 bytes by every thread of a warp; of rows with several groups not the entries.
 template <typename T, int GROUP, int DENSE, int ROWS, bool ONE> struct __align__(16) Fetched {
   static constexpr int ENTRIES = ONE ? ROWS * GROUP * (int)sizeof(Entry<T>) : 0, DENSES = ROWS * DENSE * (int)sizeof(T);
@@ -281,16 +279,13 @@ template <typename Batch, int ROWS, int WARPS> struct Fetcher {
       }
       from[n] += apart[n];
     }
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
   }
 };
 
-// Until all that was asked for is there, but for the last FETCHES - 2 times.
+// Until what the warp asked for is there; nobody reads what came before any more.
 __device__ inline void await() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(FETCHES - 2) : "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
   __syncwarp();
 }
@@ -313,14 +308,13 @@ __device__ inline void add_gradient(const Rows<T>& rows, Fetched<T, GROUP, DENSE
   }
   __syncwarp();  // nobody reads the last step's rows any more
   Fetcher<Fetched<T, GROUP, DENSE, ROWS, ONE>, ROWS, WARPS> fetcher(rows, begin, mine.lane);
-#pragma unroll
-  for (int n = 0; n < FETCHES - 1; ++n) fetcher.ask(fetched[n], begin + n * (WARPS * ROWS) < end);
-  int slot = 0;
+  fetcher.ask(fetched[0], begin < end);
+  int odd = 0;
   for (int j = begin; j < end; j += WARPS * ROWS) {
     await();
-    fetcher.ask(fetched[slot ? slot - 1 : FETCHES - 1], j + (FETCHES - 1) * (WARPS * ROWS) < end);
-    const Fetched<T, GROUP, DENSE, ROWS, ONE>& here = fetched[slot];
-    slot = slot == FETCHES - 1 ? 0 : slot + 1;
+    fetcher.ask(fetched[1 - odd], j + WARPS * ROWS < end);
+    const Fetched<T, GROUP, DENSE, ROWS, ONE>& here = fetched[odd];
+    odd = 1 - odd;
     T value[ROWS][GROUP], z[ROWS][V];
     int place[ROWS][GROUP];
     Values<T, DENSE ? DENSE : 4> dense[ROWS];
@@ -430,7 +424,7 @@ __global__ void __launch_bounds__(WARPS * LANES, (sizeof(T) == 4 ? 12 : 8) / WAR
     int knots, double bound, int mode, u32 k0, u32 k1, u32 k, u32 first_node, u32 first_run) {
   constexpr int WIDE = LANES * V, APART = (1 + WARPS) * WIDE;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ Fetched<T, GROUP, DENSE, ROWS, ONE> fetched[WARPS][FETCHES];
+  __shared__ Fetched<T, GROUP, DENSE, ROWS, ONE> fetched[WARPS][2];  // one in use, one on its way
   const int i = blockIdx.x, features = JOINT<Loss> ? d / outputs : d;
   const Part<Loss, WARPS, V> mine(blockIdx.y, runs, outputs, sharing);
   const size_t block = (size_t)blockIdx.y * nodes + i, base = (size_t)i * d * runs + mine.run;
