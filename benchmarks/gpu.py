@@ -1,4 +1,4 @@
-"""The library on a GPU: the same problem, noise and updates included.
+"""The library on a GPU: the same problem, noise and updates included; and the same rows with softmax over four classes.
 
     python benchmarks/gpu.py [--quick] [--out benchmarks/gpu.json]
 
@@ -7,6 +7,7 @@ noise and for a seed; then seconds per run and step, for several numbers of runs
 """
 
 import argparse
+import itertools
 import json
 import statistics
 from dataclasses import replace
@@ -20,13 +21,25 @@ import ours
 import problem
 
 RUNS = (64, 256, 1000, 4000)
+LOSSES = (ours.sv.losses.Logistic(), ours.sv.losses.Softmax(4))
 TOLERANCE = {"float32": 1e-4, "float64": 1e-9}
 
 
-def check(dtype, runs=5, rounds=3):
-    """Largest difference from the CPU, relative to the largest number; by source of noise."""
+def pieces(loss, rounds=problem.ROUNDS):
+    """The problem with this loss; classes beyond two are drawn, which costs as much as real ones."""
     algorithm, sites, graph = problem.pieces(rounds)
-    given = np.random.default_rng(1).standard_normal((rounds, runs, graph.n, algorithm.local_steps, sites.d))
+    if loss.outputs > 1:
+        labels = np.random.default_rng(0).integers(loss.outputs, size=len(sites.labels)).astype(float)
+        parts = list(itertools.pairwise(sites.rows.offsets))
+        sites = ours.sv.Sites([sites.rows.block(a, b) for a, b in parts], [labels[a:b] for a, b in parts])
+    return replace(algorithm, loss=loss), sites, graph
+
+
+def check(dtype, loss, runs=5, rounds=3):
+    """Largest difference from the CPU, relative to the largest number; by source of noise."""
+    algorithm, sites, graph = pieces(loss, rounds)
+    shape = (rounds, runs, graph.n, algorithm.local_steps, sites.d * loss.outputs)
+    given = np.random.default_rng(1).standard_normal(shape)
     found = {}
     for name, noise in (("handed in", {"noise": lambda k: given[k - 1]}), ("seeded", {"seed": 7})):
         cpu, gpu = (
@@ -37,12 +50,14 @@ def check(dtype, runs=5, rounds=3):
         pairs = ((cpu.last, gpu.last), (cpu.average, gpu.average))
         found[name] = max(float(np.abs(a - b).max() / largest) for a, b in pairs)
         if not found[name] <= TOLERANCE[dtype]:
-            raise SystemExit(f"{dtype}, noise {name}: GPU and CPU differ by {found[name]:.1e} of the largest number")
+            raise SystemExit(
+                f"{loss.name}, {dtype}, noise {name}: GPU and CPU differ by {found[name]:.1e} of the largest number"
+            )
     return found
 
 
-def measure(dtype, runs, repeats, target_s):
-    algorithm, sites, graph = problem.pieces()
+def measure(dtype, loss, runs, repeats, target_s):
+    algorithm, sites, graph = pieces(loss)
 
     def per_round(rounds):
         return ours.seconds_per_round(
@@ -52,7 +67,8 @@ def measure(dtype, runs, repeats, target_s):
 
     rounds = int(np.clip(target_s / per_round(3), 5, 500))
     times = [per_round(rounds) / (runs * algorithm.local_steps) for _ in range(repeats)]
-    return {"dtype": dtype, "runs": runs, "seconds": min(times), "median": statistics.median(times), "rounds": rounds}
+    found = {"seconds": min(times), "median": statistics.median(times), "rounds": rounds}
+    return {"dtype": dtype, "loss": loss.name, "runs": runs, **found}
 
 
 def main():
@@ -72,12 +88,13 @@ def main():
         "errors": {},
         "rows": [],
     }
-    for dtype in TOLERANCE:
-        out["errors"][dtype] = check(dtype)
-        print(f"{dtype}: the GPU gives the CPU's numbers, to {max(out['errors'][dtype].values()):.1e}", flush=True)
+    for loss, dtype in itertools.product(LOSSES, TOLERANCE):
+        name = f"{loss.name}, {dtype}"
+        out["errors"][name] = check(dtype, loss)
+        print(f"{name}: the GPU gives the CPU's numbers, to {max(out['errors'][name].values()):.1e}", flush=True)
         for runs in RUNS[:2] if options.quick else RUNS:
-            out["rows"].append(measure(dtype, runs, repeats, target_s))
-            print(f"{dtype}, {runs} runs: {out['rows'][-1]['seconds'] * 1e6:.3g} us per run and step", flush=True)
+            out["rows"].append(measure(dtype, loss, runs, repeats, target_s))
+            print(f"{name}, {runs} runs: {out['rows'][-1]['seconds'] * 1e6:.3g} us per run and step", flush=True)
             # Written as it goes: a machine lent for minutes may be gone before the end.
             options.out.write_text(json.dumps(out, indent=2) + "\n")
 

@@ -84,9 +84,9 @@ def targets(out, gpu):
         small, big = large["nodes"]
         what = f"{big:,} nodes against {small:,}, per round and node, {large['runs']} run(s)"
         line(what, "at most 2×", "", large["ratio"], lambda v: v <= 2)
-    best = [r["seconds"] for r in gpu.get("rows", []) if r["dtype"] == "float32" and r["runs"] >= 1000]
-    name = gpu.get("gpu", "GPU")
-    line(f"{name}, 1000 runs or more", "2 µs", "0.5 µs", min(best) * 1e6 if best else None, lambda v: v <= 2, " µs")
+    found = {(r["loss"], r["dtype"], r["runs"]): r["seconds"] * 1e6 for r in gpu.get("rows", [])}
+    steps = found.get(("logistic", "float32", 1000))
+    line(f"{gpu.get('gpu', 'GPU')}, 1,000 runs, a run and step", "0.5 µs", "", steps, lambda v: v <= 0.5, " µs")
     return ("what", "target", "hoped for", "measured", "met"), rows
 
 
@@ -132,8 +132,10 @@ def first_call(out):
 
 
 def gpu_table(gpu):
-    rows = [(r["dtype"], f"{r['runs']:,}", micro(r["seconds"]), micro(r["median"])) for r in gpu.get("rows", [])]
-    return ("precision", "runs", "per run and step", "median"), rows
+    rows = [
+        (r["loss"], r["dtype"], f"{r['runs']:,}", micro(r["seconds"]), micro(r["median"])) for r in gpu.get("rows", [])
+    ]
+    return ("loss", "precision", "runs", "per run and step", "median"), rows
 
 
 def score(mean, std=None):

@@ -8,7 +8,8 @@ and the one test named with it must fail there:
     python scripts/mutants.py --only masks      those whose name or file has this in it
 
 Before that, all named tests must pass on the copy as it is. Survivors are listed at the end, and the exit code is 1 if
-there are any. tests/conformance/test_mutants.py checks in a second that every line and every test named here exist.
+there are any. Faults of CUDA code are not judged where there is no GPU, and listed as well (`--only GPU`: those alone).
+tests/conformance/test_mutants.py checks in a second that every line and every test named here exist.
 """
 
 import argparse
@@ -39,6 +40,7 @@ class Mutant(NamedTuple):
         old: a part of the file that occurs in it exactly once, of which one line is changed.
         new: what stands there instead.
         test: the id of a test that fails then.
+        gpu: whether that test needs a GPU. Without one, the mutant is not judged but listed.
     """
 
     name: str
@@ -46,12 +48,15 @@ class Mutant(NamedTuple):
     old: str
     new: str
     test: str
+    gpu: bool = False
 
 
 _LAW = (
     "tests/algorithms/test_rival_noise_law.py::"
     "test_a_release_carries_the_declared_noise_and_two_thirds_would_be_found_out"
 )
+_DEVICES = "tests/conformance/test_devices.py"
+_SOFTMAX = "tests/losses/test_softmax_devices.py"
 # fmt: off
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -394,8 +399,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Laplace noise is for the l2 sensitivity",
         "algorithms/ryukim.py",
-        "scale = self.sigma(site) * np.sqrt(site.d) * site.sensitivity()",
-        "scale = self.sigma(site) * site.sensitivity()",
+        "self.sigma(site) * math.sqrt(site.d), Laplace(noise))",
+        "self.sigma(site), Laplace(noise))",
         f"{_LAW}[ryu-kim, published]",
     ),
     Mutant(
@@ -790,6 +795,182 @@ MUTANTS: tuple[Mutant, ...] = (
         "return self.source.within(self.binding) if",
         "tests/federation/test_set_back.py::test_noise_is_another_after_another_history",
     ),
+    Mutant(
+        "a GPU's noise is scaled",
+        "oracle/kernels/steps.cu",
+        "l2 * old - s * n[b];",
+        "l2 * old - T(0.67) * s * n[b];",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU's noise is for less than the sensitivity",
+        "oracle/cuda.py",
+        "self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1))",
+        "self._on_card(0.67 * steps.sigma * self.sensitivity(steps.batch).reshape(-1))",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU's noise for a batch is that for all rows",
+        "oracle/cuda.py",
+        "self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1))",
+        "self._on_card(steps.sigma * self.sensitivity().reshape(-1))",
+        f"{_DEVICES}::test_double_precision[batches-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU adds no noise",
+        "oracle/cuda.py",
+        "        if steps.sigma == 0:\n",
+        "        if steps.sigma >= 0:\n",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU's normals are short",
+        "oracle/kernels/steps.cu",
+        "sqrt(T(-2) * (flip",
+        "sqrt(T(-1) * (flip",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses noise between rounds",
+        "oracle/kernels/steps.cu",
+        "first_node + i, k, first_run + mine.run",
+        "first_node + i, 1, first_run + mine.run",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU is told of the first round only",
+        "oracle/cuda.py",
+        "(*key, steps.k, *place)",
+        "(*key, 1, *place)",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses noise between steps",
+        "oracle/kernels/steps.cu",
+        "((u32)(first_step + r) << 20) | four",
+        "((u32)first_step << 20) | four",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses noise between coordinates",
+        "oracle/kernels/steps.cu",
+        "((u32)(first_step + r) << 20) | four",
+        "((u32)(first_step + r) << 20)",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses noise between nodes",
+        "oracle/kernels/steps.cu",
+        "first_node + i, k, first_run + mine.run",
+        "first_node, k, first_run + mine.run",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses noise between runs",
+        "oracle/kernels/steps.cu",
+        "first_node + i, k, first_run + mine.run",
+        "first_node + i, k, first_run",
+        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses noise between the classes of softmax",
+        "oracle/kernels/steps.cu",
+        "    turn = warp * sharing + place;",
+        "    turn = warp * sharing + 0 * place;",
+        f"{_SOFTMAX}::test_double_precision[full-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses handed-in noise between steps",
+        "oracle/kernels/steps.cu",
+        "given[(size_t)r * nodes * d * runs + at]",
+        "given[at]",
+        f"{_DEVICES}::test_handed_in_noise[cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU is handed the first step's noise only",
+        "oracle/cuda.py",
+        "steps.noise.normals(steps.k, first_step + r)",
+        "steps.noise.normals(steps.k, first_step)",
+        f"{_DEVICES}::test_handed_in_noise[cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU does not clip gradients",
+        "oracle/kernels/steps.cu",
+        "z[v] = least(most(Loss::template slope<T>(z[v], b, theta), -cap), cap);",
+        "z[v] = Loss::template slope<T>(z[v], b, theta);",
+        f"{_DEVICES}::test_double_precision[clipped-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU does not clip softmax's gradients",
+        "oracle/kernels/steps.cu",
+        "const T scale = length > cap ? cap / length : T(1);",
+        "const T scale = T(1);",
+        f"{_SOFTMAX}::test_double_precision[clipped-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU is not told what to clip to",
+        "oracle/cuda.py",
+        "            cap[real] = np.minimum(self._slope_cap[:, 0], np.finfo(self.dtype).max)",
+        "            pass",
+        f"{_DEVICES}::test_double_precision[clipped-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU does not clip the gradients of masked sums",
+        "oracle/cuda.py",
+        "loss.theta), None if cap is None else cap[some])",
+        "loss.theta), None)",
+        f"{_DEVICES}::test_masked_sums[logistic-clipped-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reads less from the table",
+        "oracle/kernels/steps.cu",
+        "return parts[knot] + (place",
+        "return 0.9 * parts[knot] + (place",
+        f"{_DEVICES}::test_noise_that_follows_the_model[full-1-float64-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU does not settle predictions",
+        "oracle/kernels/steps.cu",
+        "for (int v = 0; v < V; ++v) z[v] = settled(z[v]);",
+        "for (int v = 0; v < V; ++v) z[v] = z[v];",
+        "tests/sensitivity/test_huge_models.py::test_a_row_cannot_be_told_by_an_overflow[logistic-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU's Poisson batch is too large",
+        "oracle/kernels/steps.cu",
+        "floor(batch * 4294967296.0 / m)",
+        "floor((batch + 1) * 4294967296.0 / m)",
+        f"{_DEVICES}::test_double_precision[Poisson batches-csr-cuda]",
+        gpu=True,
+    ),
+    Mutant(
+        "a GPU reuses batches between rounds",
+        "oracle/kernels/steps.cu",
+        "philox(low, first_node + i, k, high, k0, k1)",
+        "philox(low, first_node + i, 1, high, k0, k1)",
+        f"{_DEVICES}::test_double_precision[batches-csr-cuda]",
+        gpu=True,
+    ),
 )
 # fmt: on
 
@@ -816,7 +997,8 @@ def copied(folder: Path) -> Path:
 
 def tested(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
     """Pytest's exit code and output for some tests in a copy of the tree."""
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join(filter(None, (str(tree / "src"), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     most = LONGEST * len(tests)
     try:
@@ -845,6 +1027,16 @@ def judge(tree: Path, mutant: Mutant) -> Outcome:
     return Outcome(mutant, code == FAILED, time.perf_counter() - started, output)
 
 
+def has_gpu() -> bool:
+    """Whether tests that need a GPU can run here."""
+    try:
+        import cupy
+
+        return bool(cupy.cuda.runtime.getDeviceCount() > 0)
+    except Exception:  # whatever is missing
+        return False
+
+
 def part_of(mutants: Sequence[Mutant], part: str) -> list[Mutant]:
     """The k-th of n parts, as "k/n"."""
     number, _, of = part.partition("/")
@@ -859,10 +1051,12 @@ def main() -> int:
     parser.add_argument("--unchecked", action="store_true", help="do not run the tests on the tree as it is first")
     given = parser.parse_args()
     chosen = [m for m in part_of(MUTANTS, given.part) if given.only in m.name or given.only in m.file]
+    skipped = [] if has_gpu() else [mutant for mutant in chosen if mutant.gpu]
+    chosen = [mutant for mutant in chosen if mutant not in skipped]
     survivors: list[Mutant] = []
     with tempfile.TemporaryDirectory() as folder:
         tree = copied(Path(folder))
-        if not given.unchecked:
+        if chosen and not given.unchecked:
             code, output = tested(tree, sorted({mutant.test for mutant in chosen}))
             if code != 0:
                 raise SystemExit(f"Expected all tests to pass without a fault, got exit code {code}:\n{output}")
@@ -872,6 +1066,8 @@ def main() -> int:
             print(f"{number}/{len(chosen)} {word} in {outcome.seconds:.0f} s: {mutant.file}: {mutant.name}", flush=True)
             survivors += [] if outcome.killed else [mutant]
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} killed.")
+    for mutant in skipped:
+        print(f"not judged, for want of a GPU: {mutant.file}: {mutant.name}")
     for mutant in survivors:
         print(f"survives: {mutant.file}: {mutant.name}, for all that {mutant.test} says")
     return 1 if survivors else 0

@@ -185,7 +185,18 @@ def test_counts(device, most):
 
 
 @pytest.mark.parametrize("device", every.DEVICES)
-@pytest.mark.parametrize("runs", [1, 20])
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("variant", ["batches", "projected", "clipped"])
+def test_more_runs_than_a_tile_holds(device, sparse, variant):
+    """And a last tile that is not full."""
+    options = {"runs": 77, "sparse": sparse, **VARIANTS[variant]}
+    ours = models(device, **options)
+    assert_same(ours, models("plain", **options), 1e-10)
+    np.testing.assert_allclose(models(device, **{**options, "runs": 3}).last, ours.last[:3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("runs", [1, 20, 150])
 @pytest.mark.parametrize("variant", ["full", "batches", "projected", "weights by rows"])
 def test_single_precision(device, runs, variant):
     options = VARIANTS[variant]

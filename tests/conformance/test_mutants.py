@@ -47,6 +47,22 @@ def test_its_line_is_there_once_and_its_test_exists(mutant):
         assert name in {node.name for node in found}, f"{mutant.test} is no test any more"
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_cuda_code_is_judged_on_a_gpu(mutant):
+    """Its test would be skipped elsewhere, and a test that is skipped kills nothing."""
+    assert mutant.gpu == (mutant.file in ("oracle/cuda.py", "oracle/kernels/steps.cu"))
+    assert mutant.gpu == ("cuda]" in mutant.test)
+
+
+def test_without_a_gpu_they_are_listed_and_not_judged(monkeypatch, capsys):
+    monkeypatch.setattr(SCRIPT, "has_gpu", lambda: False)
+    monkeypatch.setattr(SCRIPT, "judge", lambda _tree, mutant: pytest.fail(f"{mutant.name} was judged"))
+    monkeypatch.setattr("sys.argv", ["mutants.py", "--only", "GPU"])
+    assert SCRIPT.main() == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("not judged, for want of a GPU")]
+    assert len(lines) == sum(mutant.gpu for mutant in MUTANTS) > 15
+
+
 def test_parts_are_all_of_them():
     parts = [mutant for k in (1, 2, 3) for mutant in SCRIPT.part_of(MUTANTS, f"{k}/3")]
     assert sorted(parts) == sorted(MUTANTS)

@@ -11,11 +11,10 @@ from sklearn.linear_model import LogisticRegression
 import sottovoce as sv
 from helpers import every
 from losses.softmax_problem import GRAPH, SIZES, lists, pooled_minimum, sites
-from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.argmin.plain import objective_of
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.cuda import CudaOracle
-from sottovoce.oracle.plain import Oracle, Steps
+from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.losses import Logistic, Softmax
 from sottovoce.simulation.optimum import pooled_model, pooled_optimum
 
@@ -165,23 +164,19 @@ def test_pvp_and_the_fixed_point_run_and_keep_their_budget():
         assert result.privacy.epsilon <= algorithm.epsilon
 
 
-KEEPING_MODELS = every.algorithms({"rounds": 2}, lambda line: line.kind is not sv.MaskedNewton, forms=("fair",))
+EXACT = every.algorithms({"rounds": 2}, lambda line: line.exact and line.private, forms=("fair",))
 
 
-@pytest.mark.parametrize("name", KEEPING_MODELS)
-def test_the_gpu_refuses_it_for_whoever_keeps_a_model_at_every_node(name):
-    """At the start, when nothing is charged yet, and before CuPy is asked for anything. It knows sums alone."""
-    algorithm = replace(KEEPING_MODELS[name], loss=Softmax(K))
-    site = algorithm.oracle(sites(np.random.default_rng(8)), sv.graphs.complete(len(SIZES)), CudaOracle)
-    with pytest.raises(sv.UnsupportedError, match=r"needs a loss of one prediction.*device='cpu'"):
+@pytest.mark.parametrize("loss", [Softmax(K), Logistic()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("name", EXACT)
+def test_whoever_minimises_exactly_is_refused_by_the_gpu_at_the_start(name, loss):
+    """When nothing is charged yet, and before CuPy is asked for anything."""
+    algorithm = replace(EXACT[name], loss=loss)
+    features, labels = lists(np.random.default_rng(8), SIZES)
+    held = sv.Sites(features, labels if loss.outputs > 1 else [np.where(b > 0, 1.0, -1.0) for b in labels])
+    site = algorithm.oracle(held, sv.graphs.complete(len(SIZES)), CudaOracle)
+    with pytest.raises(sv.UnsupportedError, match=r"no exact argmin.*device='cpu'"):
         algorithm.start(site, 1)
-
-
-def test_steps_on_the_gpu_refuse_it():
-    site, w = oracle(np.random.default_rng(8), kind=CudaOracle), np.zeros((5, D * K, 1))
-    steps = Steps(1, w, np.ones((5, 1, 1)), np.ones((1, 5, 1, 1)), 0.0, SeededNoise(0, Shape(5, D * K, 1)))
-    with pytest.raises(sv.UnsupportedError, match=r"device='cuda' needs a loss of one prediction"):
-        site.noisy_steps(w, steps)
 
 
 def test_a_new_kind_of_oracle_refuses_it_unless_it_says_otherwise():

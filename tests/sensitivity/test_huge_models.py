@@ -18,6 +18,7 @@ from helpers import every
 from sottovoce import losses
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
+from sottovoce.oracle.cuda import CudaOracle, cupy
 from sottovoce.oracle.kernels import steps
 from sottovoce.oracle.kernels.simd import Lanes, load, store
 from sottovoce.oracle.plain import Oracle, Steps, settled
@@ -65,18 +66,25 @@ def oracle(kind, loss, a, b, norm, clip, csr):
     return kind(sites, np.zeros(len(rows), dtype=int), len(rows), loss, sv.regularisers.L2(), 0.0, clip)
 
 
-def in_kernels(site, dtype):
+KINDS = {"plain": Oracle, "cpu": CompiledOracle, "cuda": CudaOracle}
+
+
+def in_kernels(site, dtype, device):
     """The same rows and objective, compiled."""
-    return CompiledOracle(
+    return KINDS[device](
         site.sites, site.degrees, site.n, site.loss, site.regulariser, site.lam, site.max_grad_norm, np.dtype(dtype)
     )
 
 
 def records_by_steps(site, w):
     """The records' gradients, by one step without noise that goes to -g."""
-    one = np.ones((len(w), 1, 1))
+    one, nothing = np.ones((len(w), 1, 1), dtype=w.dtype), np.zeros((1, len(w), 1, 1))
     noise = SeededNoise(0, Shape(*w.shape))
-    return -site.noisy_steps(w, Steps(1, 0 * w, one, 0 * one[None], 0.0, noise)).last
+    if isinstance(site, CudaOracle):
+        xp = cupy()
+        steps_ = Steps(1, xp.zeros_like(xp.asarray(w)), xp.asarray(one), nothing, 0.0, noise)
+        return -xp.asnumpy(site.noisy_steps(xp.asarray(w), steps_).last)
+    return -site.noisy_steps(w, Steps(1, 0 * w, one, nothing, 0.0, noise)).last
 
 
 def lengths(gradients):
@@ -140,13 +148,14 @@ def test_one_rule_for_all(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [name for name in LOSSES if "," not in name])
-def test_kernels_go_by_it(name, dtype):
+@pytest.mark.parametrize("device", every.DEVICES)
+def test_kernels_go_by_it(device, name, dtype):
     """Products beyond all numbers on either side: the kernels' slopes are the plain form's, at one run and at more."""
     loss, most = LOSSES[name], np.finfo(dtype).max
     towards = np.array([[1.0], [-1.0], [0.0]]) * np.ones(D)
     w = (towards[:, :, None] * np.array([1.0, -1.0, 0.5])[: loss.outputs]).reshape(ROWS, -1, 1)
     plain = oracle(Oracle, loss, np.full((ROWS, D), 1e3), np.ones(ROWS), 4e3, None, csr=False)
-    compiled = in_kernels(plain, dtype)
+    compiled = in_kernels(plain, dtype, device)
     expected = plain.gradient(MOST * w)
     for runs in (1, 3):
         found = records_by_steps(compiled, np.repeat((most * w).astype(dtype), runs, axis=2))
@@ -157,10 +166,10 @@ def test_kernels_go_by_it(name, dtype):
 MIXED = np.array([MOST, MOST, -MOST, -MOST])
 
 
-@pytest.mark.parametrize("kind", [Oracle, CompiledOracle])
+@pytest.mark.parametrize("device", ["plain", *every.DEVICES])
 @pytest.mark.parametrize("csr", [False, True], ids=["dense", "csr"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_row_cannot_be_told_by_an_overflow(name, csr, kind):
+def test_a_row_cannot_be_told_by_an_overflow(name, csr, device):
     """The first row overflows at this model and its replacement does not: their sums differ by 2 c1 / m at most."""
     loss = LOSSES[name]
     w = np.repeat(MIXED, loss.outputs)[None, :, None] * np.array([1.0, -1.0, 0.5] * 4)[: D * loss.outputs, None]
@@ -170,7 +179,7 @@ def test_a_row_cannot_be_told_by_an_overflow(name, csr, kind):
     for row in (first, second):
         a = np.stack([row, np.ones(D), -np.ones(D)])
         sites = sv.Sites([sparse.csr_array(a) if csr else a], [b], data_norm=4e3)
-        site = kind(sites, np.array([0]), 1, loss, sv.regularisers.L2(), 0.0)
+        site = KINDS[device](sites, np.array([0]), 1, loss, sv.regularisers.L2(), 0.0)
         both.append(records_by_steps(site, w))
     assert np.isfinite(both).all()
     assert np.all(lengths(both[0] - both[1]) <= site.sensitivity())

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
 from sottovoce.algorithms.base import Outputs
-from sottovoce.algorithms.rival import TOLERANCE, Rival, refuse_incomplete, refuse_single_precision
+from sottovoce.algorithms.rival import TOLERANCE, Rival, expect_argmin, refuse_incomplete
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
@@ -69,7 +69,7 @@ class FixedPoint(Rival[State]):
     def start(self, site: Oracle, runs: int) -> State:
         """All zero."""
         refuse_incomplete(site, "FixedPoint")
-        refuse_single_precision(site)
+        expect_argmin(site)
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:

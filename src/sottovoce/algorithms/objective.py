@@ -32,8 +32,8 @@ from sottovoce.algorithms.rival import (
     Consensus,
     ConsensusRival,
     convexity,
+    expect_argmin,
     norm_laplace,
-    refuse_single_precision,
 )
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, UnsupportedError
@@ -95,7 +95,7 @@ class ObjectivePerturbation(ConsensusRival):
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
-        refuse_single_precision(site)
+        expect_argmin(site)
         return super().start(site, runs)
 
     def perturbed(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> Array:

@@ -31,8 +31,8 @@ from sottovoce.algorithms.rival import (
     Consensus,
     ConsensusRival,
     convexity,
+    expect_argmin,
     norm_laplace,
-    refuse_single_precision,
 )
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
@@ -52,7 +52,7 @@ class PVP(ConsensusRival):
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
-        refuse_single_precision(site)
+        expect_argmin(site)
         return super().start(site, runs)
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:

@@ -179,9 +179,12 @@ def convexity(site: Oracle, rho: float) -> Floats:
     return site.lam * site.regulariser.l2 + 2 * rho * site.degree.astype(np.float64)
 
 
-def refuse_single_precision(site: Oracle) -> None:
-    """An argmin to `TOLERANCE` does not exist in single precision."""
+def expect_argmin(site: Oracle) -> None:
+    """Refuse at the start, before anything is paid for, where there is no argmin; to `TOLERANCE`, single precision has
+    none.
+    """
     expect(site.dtype == np.float64, "dtype='float64' for an exact argmin", dtype=str(site.dtype))
+    site.expect_argmin()
 
 
 def refuse_incomplete(site: Oracle, name: str) -> None:

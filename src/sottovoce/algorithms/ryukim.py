@@ -23,6 +23,7 @@ private, and we do not. The paper has no total over iterations; ours is the sum.
 Our choice: no aggregator, a constant rho, and a = D / (G sqrt(2 l)), so that steps are as long as IPADMM's with that D.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -30,12 +31,26 @@ import numpy as np
 
 from sottovoce.algorithms.rival import LAPLACE_NORMALS, Consensus, ConsensusRival, laplace
 from sottovoce.algorithms.stepping import Stepping
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.kernels.random import MAX_STEPS
 from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import Event, Gaussian, PureRelease, Repeated, sigma_for
+
+
+@final
+class Laplace(Noise):
+    """Laplace numbers of scale 1, each from four normals, where a step asks for a normal."""
+
+    def __init__(self, source: Noise) -> None:
+        self._source = source
+
+    def normals(self, k: int, r: int) -> Array:
+        return -laplace(self._source, k, LAPLACE_NORMALS * r)
+
+    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
+        return self._source.draws(k, r, offsets, batch, scheme)
 
 
 @final
@@ -60,19 +75,12 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         """l noisy steps; the message is their mean."""
         s = state
         pull, curvature = self.pull(s, site, self.rho), 2 * self.rho * site.degree
-        eta = self.eta(k * self.local_steps, site)
+        etas = np.repeat(self.eta(k * self.local_steps, site)[None], self.local_steps, axis=0)
         if self.form == "fair" or not self.private:
-            etas = np.repeat(eta[None], self.local_steps, axis=0)
             steps = Steps(k, pull, curvature, etas, self.sigma(site), noise, tight=self.tight)
-            w = site.noisy_steps(s.w, steps).mean
-        else:
-            z, mean = s.w, np.zeros_like(s.w)
-            scale = self.sigma(site) * np.sqrt(site.d) * site.sensitivity()
-            for r in range(self.local_steps):
-                xi = scale * laplace(noise, k, LAPLACE_NORMALS * r)
-                z = ((eta * z - site.gradient(z) - xi + pull) / (curvature + eta)).astype(site.dtype)
-                mean += z / self.local_steps
-            w = mean
+        else:  # for the l1 sensitivity, sqrt(d) times that in l2
+            steps = Steps(k, pull, curvature, etas, self.sigma(site) * math.sqrt(site.d), Laplace(noise))
+        w = site.noisy_steps(s.w, steps).mean
         return w, s._replace(w=w, total=s.total + w)
 
     def without(self, state: Consensus, gone: Array) -> Consensus:

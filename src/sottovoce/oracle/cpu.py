@@ -95,6 +95,12 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
             self.lam, divisor=self.divisor.reshape(-1), max_grad_norm=self.max_grad_norm,
         )  # fmt: skip
 
+    def expect_argmin(self) -> None:
+        if self.loss.outputs > 1:
+            super().expect_argmin()
+        else:
+            _ = self._solver  # which refuses as it is made
+
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
         if self.loss.outputs > 1 or not self.sites.factors.plain:
             return super().argmin(pull, curvature, start, tolerance)

@@ -1,7 +1,7 @@
 """The oracle on a GPU, through CuPy: the same methods on arrays that stay on the card.
 
 The algorithms do not know: their lines are element-wise, and CuPy's arrays answer to them. Only the l inner steps are a
-kernel of their own (`kernels/steps.cu`), for losses of one output. There is no argmin here.
+kernel of their own (`kernels/steps.cu`). There is no argmin here.
 """
 
 import math
@@ -20,15 +20,16 @@ from sottovoce.oracle.kernels.random import expect_room
 from sottovoce.oracle.kernels.spread import KNOTS
 from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half, one_by_one, settled
 from sottovoce.problem.evaluation import Scores, evaluate
-from sottovoce.problem.losses import expect_one_output
 from sottovoce.problem.rows import SparseRows
 
-# A block keeps two models per thread in shared memory; two blocks of at most this many bytes share a multiprocessor.
-_SHARED_BYTES = 112 * 1024
-_TILES = (32,)
+_LANES = 32  # threads of a warp
+_WARPS = (4, 3, 6, 2, 1)  # that may share a tile; of those that fill a multiprocessor alike, the first
+_MOST_WARPS = 12  # that a multiprocessor has registers for
+_RESERVED = 1024  # bytes of shared memory that the driver takes for a block
 _ROWS_AT_ONCE = 4
 _MOST_IN_A_GROUP = 16
-_NEARLY_EVERY = 0.9  # share of the rows that a column must be in to be called dense
+_MOST_DENSE = 8
+_SPARSE_COST = 5  # of a non-zero with its column, in those of a number in a dense column: trips to shared memory
 _SCORED_AT_ONCE = 1 << 28  # rows times models; a gigabyte in single precision
 _SUMMED_AT_ONCE = 1 << 26  # numbers of a block of rows, or of their slopes; half a gigabyte in double precision
 _NULL = np.uint64(0)
@@ -61,7 +62,7 @@ class Packed(NamedTuple):
     group: int
     entries: np.ndarray[Any, Any]  # (groups * group,) of (value, column)
     dense: np.ndarray[Any, Any]  # (padded rows, dense columns) values
-    columns: np.ndarray[Any, Any]  # (dense columns,) int32
+    columns: np.ndarray[Any, Any]  # (dense columns,) int32, a multiple of four; d for padding
     starts: np.ndarray[Any, Any]  # (padded rows + 1,) int32
     offsets: np.ndarray[Any, Any]  # (nodes + 1,) int32
     ids: np.ndarray[Any, Any]  # (padded rows,) int32, -1 for padding
@@ -76,13 +77,13 @@ def pack(matrix: Any, offsets: Ints, dtype: np.dtype[Any]) -> Packed:
     where = np.arange(rows) + np.repeat(new_offsets[:-1] - offsets[:-1], np.diff(offsets))
     ids = np.full(new_offsets[-1], -1)
     ids[where] = np.arange(rows)
-    dense = np.zeros((len(ids), len(columns)), dtype=dtype)
-    dense[where] = matrix[:, columns].toarray()
+    dense = np.zeros((len(ids), -(-len(columns) // 4) * 4), dtype=dtype)
+    dense[where, : len(columns)] = matrix[:, columns].toarray()
 
     kept = ~np.isin(matrix.indices, columns)
     counts = np.add.reduceat(np.append(kept, False), matrix.indptr[:-1]) * (np.diff(matrix.indptr) > 0)
-    widest = max(2, int(counts.max(initial=0)))
-    group = min(_MOST_IN_A_GROUP, widest + widest % 2)
+    columns = np.pad(columns, (0, dense.shape[1] - len(columns)), constant_values=d)
+    group = _group(counts)
     groups = np.ones(len(ids), dtype=np.int64)
     groups[where] = np.maximum(1, -(-counts // group))
     starts = np.concatenate([[0], np.cumsum(groups)])
@@ -95,26 +96,77 @@ def pack(matrix: Any, offsets: Ints, dtype: np.dtype[Any]) -> Packed:
     return Packed(group, entries, dense, *(a.astype(np.int32) for a in (columns, starts, new_offsets, ids)))
 
 
+def _group(counts: Ints) -> int:
+    """How many non-zeros a group holds, if rows have so many."""
+    widest = max(2, int(counts.max(initial=0)))
+    return min(_MOST_IN_A_GROUP, widest + widest % 2)
+
+
 def _dense_columns(matrix: Any) -> Ints:
-    """The columns that nearly every row has: four or eight of the fullest, or none."""
-    share = np.bincount(matrix.indices, minlength=matrix.shape[1]) / max(1, matrix.shape[0])
-    fullest = np.argsort(-share, kind="stable")
-    count = 4 * min(2, int(np.sum(share >= _NEARLY_EVERY)) // 4)
-    return np.sort(fullest[:count]).astype(np.int64)
+    """The columns to take out of the rows, few or none: always the one that most of the widest rows have, for all rows
+    are padded to the widest; as many as make the whole cheapest.
+    """
+    rows, d = matrix.shape
+    counts, row = np.diff(matrix.indptr), np.repeat(np.arange(rows), np.diff(matrix.indptr))
+    left = np.ones(len(row), dtype=bool)
+    chosen: list[int] = []
+    costs = []
+    while True:
+        group = _group(counts)
+        padded = group * int(np.maximum(1, -(-counts // group)).sum())
+        costs.append(_SPARSE_COST * padded + rows * -(-len(chosen) // 4) * 4)
+        widest = counts.max(initial=0)
+        if len(chosen) == _MOST_DENSE or widest == 0:
+            return np.sort(np.array(chosen[: int(np.argmin(costs))], dtype=np.int64))
+        column = int(np.argmax(np.bincount(matrix.indices[left & (counts[row] == widest)], minlength=d)))
+        chosen.append(column)
+        gone = left & (matrix.indices == column)
+        counts[row[gone]] -= 1
+        left &= ~gone
+
+
+class Tile(NamedTuple):
+    """What a block works on."""
+
+    warps: int  # that share its columns
+    each: int  # columns of a thread
+    sharing: int  # threads of a warp that share a run
+    shared: bool  # whether its models are in shared memory
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+        return _LANES // self.sharing
+
+    def numbers(self, features: int) -> int:
+        """How many numbers its models and gradients are."""
+        return (1 + self.warps) * (features + 1) * _LANES * self.each
+
+
+class HeldRows(NamedTuple):
+    """Rows on the card."""
+
+    template: str  # the kernel's arguments that they decide
+    fetched: int  # bytes of shared memory that a warp reads them through
+    struct: Any  # the kernel's `Rows`
+    arrays: Any  # what it points to
+
+
+def _power_of_two(least: int) -> int:
+    """The next power of two."""
+    return 1 << (least - 1).bit_length()
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CudaOracle(Oracle, vector_predictions=True):
-    """Rows and models on the card. Of losses with several outputs it knows sums over all rows alone."""
+    """Rows and models on the card."""
 
     @property
     def _c(self) -> str:
         return "float" if self.dtype == np.float32 else "double"
 
     def zeros(self, runs: int) -> Array:
-        # Whoever keeps a model at every node starts with this, before anything is charged, and then asks for steps.
-        self._expect_steps()
         zeros: Array = cupy().zeros((self.sites.n, self.d, runs), dtype=self.dtype)
         return zeros
 
@@ -127,14 +179,14 @@ class CudaOracle(Oracle, vector_predictions=True):
         return cupy().asarray(np.ascontiguousarray(values, dtype=self.dtype))
 
     @cached_property
-    def _rows(self) -> tuple[str, Any]:
-        """The kernel's template arguments that the rows decide, and its struct `Rows` with the arrays it points to."""
+    def _rows(self) -> HeldRows:
         held = self.sites.rows
         matrix = held.matrix if isinstance(held, SparseRows) else csr_array(held.block(0, len(self.sites.labels)))
         packed = pack(matrix, held.offsets, self.dtype)
         real = packed.ids >= 0
         labels, cap = np.ones(len(real)), np.ones(len(real))
         labels[real] = self.sites.labels
+        cap *= np.finfo(self.dtype).max
         if self._slope_cap is not None:
             cap[real] = np.minimum(self._slope_cap[:, 0], np.finfo(self.dtype).max)
         arrays = {
@@ -150,17 +202,15 @@ class CudaOracle(Oracle, vector_predictions=True):
         }
         on_card = {name: cupy().asarray(np.ascontiguousarray(a)) for name, a in arrays.items()}
         struct = np.array([a.data.ptr for a in on_card.values()], dtype=np.uint64)
-        if self._slope_cap is None:
-            struct[list(arrays).index("cap")] = 0
         one = bool(np.all(np.diff(packed.starts) == 1))
-        template = f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile}}, {str(one).lower()}"
-        return template, (struct.view([(name, np.uint64) for name in arrays]), on_card)
-
-    def _expect_steps(self) -> None:
-        expect_one_output(self.loss, "device='cuda'")
+        template = (
+            f"{packed.group}, {len(packed.columns)}, {_ROWS_AT_ONCE}, {{tile.warps}}, {{tile.each}}, {str(one).lower()}"
+        )
+        numbers = _ROWS_AT_ONCE * (2 * packed.group + len(packed.columns) + 2)
+        struct = struct.view([(name, np.uint64) for name in arrays])
+        return HeldRows(template, 2 * numbers * self.dtype.itemsize, struct, on_card)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
-        self._expect_steps()
         # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 
@@ -168,24 +218,24 @@ class CudaOracle(Oracle, vector_predictions=True):
         cp, (nodes, d, runs), l, real = cupy(), w.shape, len(steps.eta), self.dtype.type
         mode, given, counter = self._noise(steps, first_step)
         weights = _NULL if steps.batch is None else self._weights(steps, first_step, runs)
-        threads, in_shared = self._tile(d, runs)
-        tiles = -(-runs // threads)
-        room = _NULL if in_shared else cp.empty((tiles, nodes, 2, d + 1, threads), dtype=self.dtype)
+        tile, rows = self._tile, self._rows
+        tiles, numbers = -(-runs // tile.runs), tile.numbers(self.sites.d)
+        room = _NULL if tile.shared else cp.empty((tiles, nodes, numbers), dtype=self.dtype)
         last, mean, total = cp.empty_like(w), cp.empty_like(w), cp.empty_like(w)
-        template, (rows, _) = self._rows
         parts, bound = self._spread_on_card(steps)
-        template = f"{template.format(tile=threads)}, {str(in_shared).lower()}"
+        template = f"{rows.template.format(tile=tile)}, {str(tile.shared).lower()}"
         launch = _function(f"noisy_steps<{self._c}, {type(self.loss).__name__}, {template}>")
-        launch.max_dynamic_shared_size_bytes = shared = 2 * (d + 1) * threads * self.dtype.itemsize if in_shared else 0
+        launch.max_dynamic_shared_size_bytes = shared = numbers * self.dtype.itemsize if tile.shared else 0
         launch(
-            (nodes, tiles), (threads,),
-            (rows, weights, given, self._on_card(steps.eta.reshape(l, -1)),
+            (nodes, tiles), (_LANES * tile.warps,),
+            (rows.struct, weights, given, self._on_card(steps.eta.reshape(l, -1)),
              cp.ascontiguousarray(steps.curvature.reshape(-1)),
              self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1)), cp.ascontiguousarray(w),
-             cp.ascontiguousarray(steps.pull), last, mean, total, room, np.int32(nodes), np.int32(d), np.int32(runs),
-             np.int32(l), np.int32(first_step), real(self.loss.theta), real(self.lam * self.regulariser.l1),
-             real(self.lam * self.regulariser.l2), real(math.inf if steps.radius is None else steps.radius),
-             parts, np.int32(KNOTS), np.float64(bound), np.int32(mode), *counter),
+             cp.ascontiguousarray(steps.pull), last, mean, total, room,
+             *map(np.int32, (nodes, d, self.loss.outputs, tile.sharing, runs, l, first_step)), real(self.loss.theta),
+             real(self.lam * self.regulariser.l1), real(self.lam * self.regulariser.l2),
+             real(math.inf if steps.radius is None else steps.radius), parts, np.int32(KNOTS), np.float64(bound),
+             np.int32(mode), *counter),
             shared_mem=shared,
         )  # fmt: skip
         return Inner(last, mean, total)
@@ -195,13 +245,22 @@ class CudaOracle(Oracle, vector_predictions=True):
         spread = self.spread(steps.tight, steps.batch)
         return (cupy().asarray(spread.parts) if spread.parts.size else _NULL), spread.norm
 
-    def _tile(self, d: int, runs: int) -> tuple[int, bool]:
-        """(threads of a block, whether its models fit into shared memory)."""
-        fits = _SHARED_BYTES // (2 * (d + 1) * self.dtype.itemsize)
-        for threads in _TILES:
-            if threads <= fits and threads < 2 * runs:
-                return threads, True
-        return (_TILES[-1], True) if _TILES[-1] <= fits else (_TILES[0], False)
+    @cached_property
+    def _tile(self) -> Tile:
+        """How runs are cut up: the outputs of a run go to threads beside each other, several to a thread where there
+        are more than a warp has threads. As many warps share a tile as make the most on a multiprocessor.
+        """
+        limits = cupy().cuda.Device().attributes
+        each = _power_of_two(-(-self.loss.outputs // _LANES))
+        sharing = _power_of_two(-(-self.loss.outputs // each))
+        best, most = Tile(_WARPS[0], each, sharing, False), 0
+        for warps in _WARPS:
+            tile = Tile(warps, each, sharing, True)
+            room = tile.numbers(self.sites.d) * self.dtype.itemsize + warps * self._rows.fetched
+            blocks = min(_MOST_WARPS // warps, limits["MaxSharedMemoryPerMultiprocessor"] // (room + _RESERVED))
+            if room <= limits["MaxSharedMemoryPerBlockOptin"] and blocks * warps > most:
+                best, most = tile, blocks * warps
+        return best
 
     def _noise(self, steps: Steps, first_step: int) -> tuple[int, Any, tuple[Any, ...]]:
         """(0 none, 1 seeded or 2 given; the given normals; key and counter)."""
@@ -245,8 +304,12 @@ class CudaOracle(Oracle, vector_predictions=True):
         block = self.sites.rows.block(first, last)
         return self._on_card(block if isinstance(block, np.ndarray) else block.toarray())
 
-    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:  # noqa: ARG002
+    def expect_argmin(self) -> None:
         raise UnsupportedError("device='cuda' has no exact argmin. Run this algorithm with device='cpu'.")
+
+    def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
+        self.expect_argmin()
+        return super().argmin(pull, curvature, start, tolerance)
 
     # -- sums over all rows held here ---------------------------------------------------------------------------------
     # What is summed is at a public model, one for all nodes, which is small: it comes from host memory, and so do the

@@ -301,13 +301,17 @@ class Oracle:
         weights: Array = counts / np.repeat(self.batch_divisor(batch.size)[:, 0, 0], self.sites.counts)[:, None]
         return self.sites.factors.weighed(weights)
 
+    def expect_argmin(self) -> None:
+        """Refuse beforehand what `argmin` refuses."""
+        refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
+
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
         """argmin_w L_i(w) - <pull_i, w> + (curvature_i / 2) ||w||^2, node by node.
 
         Formal guarantees: the result is within tolerance / mu_i of the minimiser, mu_i the strong convexity of the
         local problem. This plain form needs a smooth loss and a smooth regulariser.
         """
-        refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
+        self.expect_argmin()
         w, mu = start.copy(), curvature[:, 0, 0] + self.lam * (self.regulariser.curvature or 0.0)
         for i, objective in enumerate(self._objectives):
             for q in range(start.shape[2]):
