@@ -15,6 +15,8 @@ LAYERS = [
         "problem.graphs",
         "problem.dataset",
         "problem.people",
+        "problem.share",
+        "problem.shuffle",
         "privacy",
         "files.schema",
     ),

@@ -10,9 +10,9 @@ arrays (nodes, d, runs). A real site is a stack of one node and one run. Where t
 (d, outputs) matrix and <w, a> a vector. This class is the plain NumPy form, which every faster one is tested against.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,9 +25,10 @@ from sottovoce.oracle.argmin.plain import Objective, objective_of, refuse_unsupp
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread, knots_of
 from sottovoce.privacy import Scheme
 from sottovoce.privacy.accounting.gaussian import UNIT
-from sottovoce.problem.evaluation import Scores, evaluate
+from sottovoce.problem.evaluation import Scores, summed
 from sottovoce.problem.losses import Loss, expect_one_output
 from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.share import block_starts
 from sottovoce.problem.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
@@ -64,6 +65,13 @@ class Inner(NamedTuple):
     total: Array  # (nodes, d, runs) sum of w~^{k,0} .. w~^{k,l-1}, for the theorem's average
 
 
+class Others(NamedTuple):
+    """The processes that hold the other nodes of a network, as an oracle of some of its nodes sees them."""
+
+    network: "Oracle"  # the public numbers of all nodes; none of its rows are here
+    total: Callable[[Array], Array]  # the sum over the first axis of all processes' arrays, in the order of nodes
+
+
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """The private rows of a stack of nodes, bound to one objective.
@@ -75,6 +83,8 @@ class Oracle:
         loss, regulariser, lam: the objective.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
         importances: n omega_i of every node held here; None is 1 for all.
+        others: who holds the nodes that are not held here, where a simulation is spread over processes. Sums over all
+            rows are then sums over those of all. None: nobody that could be asked, as at a real site.
         dtype: of models and messages; this plain form is tested in double precision only.
     """
 
@@ -87,6 +97,7 @@ class Oracle:
     max_grad_norm: float | None = None
     dtype: np.dtype[Any] = DOUBLE
     importances: Floats | None = None
+    others: Others | None = None
 
     # Said by each class for itself, so that a new one refuses what it was not made for.
     _vectors: ClassVar[bool] = True
@@ -123,6 +134,13 @@ class Oracle:
             )
 
     # -- public numbers, shaped to broadcast against (nodes, d, runs) -------------------------------------------------
+
+    @property
+    def network(self) -> "Oracle":
+        """The public numbers of all nodes that take part in the computation: those held here, and those that other
+        processes hold. What depends on all nodes is computed from these, so that every process finds the same.
+        """
+        return self if self.others is None else self.others.network
 
     @property
     def d(self) -> int:
@@ -189,7 +207,8 @@ class Oracle:
         """
         if not tight or not np.isfinite(self.sites.data_norm):  # rows of any length: a model's norm says nothing
             return PLAIN
-        terms = self.m.max() if batch is None else np.maximum(self.m.max(), batch.size)
+        most = self.network.m.max()
+        terms = most if batch is None else np.maximum(most, batch.size)
         return self._spread(float(terms * summation_error(terms)))
 
     def _spread(self, rounding: float) -> Spread:
@@ -202,7 +221,7 @@ class Oracle:
     @property
     def fewest_rows(self) -> int:
         """The smallest m_i, where sampling hides a row least."""
-        return int(self.sites.counts.min())
+        return int(self.network.sites.counts.min())
 
     def zeros(self, runs: int) -> Array:
         """A stack of zero models."""
@@ -297,7 +316,15 @@ class Oracle:
 
     def score(self, models: Array) -> Scores:
         """Mean loss and accuracy of models, given as columns (d, models), on all rows. For simulations only."""
-        return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models)
+        count = int(self.network.sites.counts.sum())
+        risk, hits = (self._total(sums) / count for sums in self._scored(models))
+        return Scores(risk, hits)
+
+    def _scored(self, models: Array) -> tuple[Floats, Floats]:
+        """Sums of the losses and of the right answers over the rows of every block of nodes: (blocks, models)."""
+        found = [summed(part.rows.block, part.labels, self.loss, models) for part in self._parts]
+        losses, hits = zip(*found, strict=True)
+        return np.stack(losses), np.stack(hits)
 
     @cached_property
     def _objectives(self) -> list[Objective]:
@@ -310,19 +337,43 @@ class Oracle:
             for first, last in parts
         ]  # fmt: skip
 
-    # -- sums over all rows held here, for algorithms that only ever open sums ---------------------------------------
+    # -- sums over all rows, for algorithms that only ever open sums --------------------------------------------------
+    # Of those held here or, where other processes hold others, of all. They are made block by block of nodes and added
+    # up in order: a sum's bits then do not depend on how many processes there are.
+
+    @cached_property
+    def _block_rows(self) -> Ints:
+        """Where the rows of every block of nodes begin, and the last ones end: (blocks + 1,)."""
+        found: Ints = self.sites.rows.offsets[block_starts(self.sites.n, self.network.sites.n)]
+        return found
+
+    @property
+    def _parts(self) -> Iterator[Sites]:
+        """The rows of every block, as those of one site."""
+        blocks = self.sites.regrouped(self._block_rows)
+        return (blocks.part(i, i + 1) for i in range(blocks.n))
+
+    def _total(self, parts: Array) -> Array:
+        """The sum over all blocks, those of other processes too: (blocks, ...) -> (...)."""
+        total: Array = parts.sum(axis=0) if self.others is None else self.others.total(parts)
+        return total
+
+    def summed(self, of_rows: Callable[[Sites], Floats]) -> Floats:
+        """The sum over all blocks of what is computed of each block's rows, given as those of one site."""
+        return self._total(np.stack([of_rows(part) for part in self._parts])).astype(np.float64)
 
     @cached_property
     def _together(self) -> "Oracle":
-        """The rows as those of one node, without a regulariser."""
-        return Oracle(
-            self.sites.pooled(), np.zeros(1, dtype=np.int64), 1, self.loss, self.regulariser, 0.0, self.max_grad_norm
-        )
+        """The rows of a block as those of one node, without a regulariser."""
+        blocks = self.sites.regrouped(self._block_rows)
+        nowhere = np.zeros(blocks.n, dtype=np.int64)
+        return Oracle(blocks, nowhere, blocks.n, self.loss, self.regulariser, 0.0, self.max_grad_norm)
 
     def gradient_sum(self, w: Array) -> Array:
         """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
-        ones = np.ones((len(self.sites.labels), 1))
-        total: Array = self._together.gradient(w.astype(np.float64, copy=False), ones)
+        ones, together = np.ones((len(self.sites.labels), 1)), self._together
+        everywhere = np.broadcast_to(w.astype(np.float64, copy=False), (together.n, *w.shape[1:]))
+        total = self._total(together.gradient(everywhere, ones))[None]
         return total.astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
@@ -336,9 +387,7 @@ class Oracle:
         """M = sum of a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
         are those of matrices; or only its diagonal.
         """
-        if not full:
-            return self.sites.rows.squares()
-        return half(self.sites.rows.moments())
+        return self.summed(lambda block: half(block.rows.moments()) if full else block.rows.squares())
 
     def moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, for a person's rows as many times that;
@@ -349,9 +398,7 @@ class Oracle:
 
     def cross_moments(self) -> Floats:
         """The sum of (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
-        rows, labels = self.sites.rows.pooled(), np.clip(self.sites.labels, -1.0, 1.0)
-        crossed = rows.adjoint(labels[:, None])[0]
-        return half(np.block([[rows.moments(), crossed], [crossed.T, np.array([[labels @ labels]])]]))
+        return self.summed(_crossed)
 
     def cross_moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), for a person's rows as many
@@ -369,16 +416,28 @@ class Oracle:
         expect_one_output(self.loss, "A sum of Hessians")
         most = self.loss.smoothness_bound
         assert most is not None  # whoever asks has checked
+        flat = w[0].astype(np.float64, copy=False)
+        return np.stack([self.summed(partial(self._hessian_of, of_run, most)) for of_run in flat.T], axis=1)[None]
+
+    def _hessian_of(self, w: Floats, most: float, block: Sites) -> Floats:
+        """The same of one model (d,) and the rows of one block."""
         with np.errstate(over="ignore", invalid="ignore"):
-            z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
-        curvature = np.clip(np.nan_to_num(self.loss.curvature(z, self._labels, self.loss.theta)), 0.0, most)
-        return np.stack([half(self.sites.rows.moments(of_run)) for of_run in curvature.T], axis=1)[None]
+            z = settled(block.rows.predict(w[None, :, None])[:, 0])
+        curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
+        return half(block.rows.moments(curvature.astype(np.float64, copy=False)))
 
     def hessian_sum_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `hessian_sum`, in l2: L times as much as `moments`."""
         bound = self.loss.smoothness_bound
         assert bound is not None
         return bound * self.moments_sensitivity(rows)
+
+
+def _crossed(block: Sites) -> Floats:
+    """`Oracle.cross_moments` of one block of rows."""
+    rows, labels = block.rows, np.clip(block.labels, -1.0, 1.0)
+    crossed = rows.adjoint(labels[:, None])[0]
+    return half(np.block([[rows.moments(), crossed], [crossed.T, np.array([[labels @ labels]])]]))
 
 
 def half(matrix: Floats) -> Floats:

@@ -30,7 +30,14 @@ class Scores(NamedTuple):
 def evaluate(
     block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE
 ) -> Scores:
-    """Score models, given as columns, on all rows.
+    """Score models, given as columns, on all rows; arguments as for `summed`."""
+    return Scores(*(sums / len(labels) for sums in summed(block, labels, loss, models, block_size)))
+
+
+def summed(
+    block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, block_size: int = IN_CACHE
+) -> tuple[Any, Any]:
+    """Of every model the sum of the losses over all rows, and the number of right answers.
 
     Args:
         block: rows first..last-1 as a matrix, as in `Rows.block`.
@@ -52,7 +59,7 @@ def evaluate(
         b = labels[first : first + step, None]
         risk = risk + loss.value(z, b, loss.theta).sum(axis=0, dtype=float)
         hits = hits + loss.labels.hits(z, b).sum(axis=0, dtype=float)
-    return Scores(risk / count, hits / count)
+    return risk, hits
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sottovoce.problem import people as people_module
 from sottovoce.problem import rows as rows_module
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.partition import Partition, even, refuse_reading
-from sottovoce.problem.rows import Matrix, Rows
+from sottovoce.problem.rows import Matrix, Rows, RowsElsewhere
 
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
 NORM_SLACK = 1e-12
@@ -166,12 +166,27 @@ class Sites:
                 )
             self.rows = self.rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))
 
-    def pooled(self) -> "Sites":
-        """All rows as those of one site; nothing is copied, and nothing need be checked again."""
+    def regrouped(self, offsets: Ints) -> "Sites":
+        """The same rows as those of other sites, site i's from offsets[i] on; nothing is copied, and nothing need be
+        checked again.
+        """
+        return self._like(self.rows.regrouped(offsets), self.labels)
+
+    def part(self, first: int, last: int) -> "Sites":
+        """The sites first .. last - 1; nothing is copied."""
+        begin, end = self.rows.offsets[[first, last]]
+        return self._like(self.rows.part(first, last), self.labels[begin:end])
+
+    def elsewhere(self, counts: Ints) -> "Sites":
+        """Sites of a network that these are a part of, with so many rows each, which are not held here."""
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return self._like(RowsElsewhere(offsets, self.d), self.labels[:0])
+
+    def _like(self, rows: Rows, labels: Floats) -> "Sites":
+        """Rows that were checked, with all that is declared of these."""
         sites = Sites.__new__(Sites)
-        sites.private, sites.data_norm, sites.labels = self.private, self.data_norm, self.labels
-        sites.unit = self.unit
-        sites.rows = self.rows.pooled()
+        sites.private, sites.data_norm, sites.unit = self.private, self.data_norm, self.unit
+        sites.rows, sites.labels = rows, labels
         return sites
 
     def where(self, row: int) -> str:

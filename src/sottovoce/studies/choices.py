@@ -20,6 +20,7 @@ from sottovoce.problem.partition import Partition
 from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
 from sottovoce.simulation.engine import DeviceName, Precision, refuse_seed
+from sottovoce.simulation.exchange import EngineName
 
 if TYPE_CHECKING:
     from sottovoce.studies.config import TrainConfig
@@ -41,6 +42,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sampling": get_args(Scheme),
     "device": get_args(DeviceName),
     "dtype": get_args(Precision),
+    "engine": get_args(EngineName),
 }
 # What the planner chooses where it is not given.
 PLANNED = registry.entry("ipadmm").planned
