@@ -13,7 +13,7 @@ from sottovoce.problem import people as people_module
 from sottovoce.problem import rows as rows_module
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.partition import Partition, even, refuse_reading
-from sottovoce.problem.rows import Matrix, Rows, RowsElsewhere
+from sottovoce.problem.rows import DenseRows, Matrix, Rows, RowsElsewhere
 
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
 NORM_SLACK = 1e-12
@@ -127,6 +127,19 @@ class Sites:
         if data.people is not None:
             sites._expect_people(data.people[dealt], rows)
         sites._hold(rows, labels, data.data_norm, clip)
+        return sites
+
+    @classmethod
+    def stacked(
+        cls, features: Floats, labels: Floats, counts: Ints, *, data_norm: float = 1.0, private: bool = False
+    ) -> "Sites":
+        """Rows of all nodes below each other, counts[i] of them node i's: nothing is copied, however many nodes."""
+        expect(len(features) == len(labels) == int(counts.sum()), "as many rows and labels as counts add up to",
+               rows=len(features), labels=len(labels), counts=int(counts.sum()))  # fmt: skip
+        sites = cls.__new__(cls)
+        sites.private, sites.unit = private, ROW
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        sites._hold(DenseRows(features, offsets), labels, data_norm, clip=False)
         return sites
 
     def _expect_people(self, people: Ints, rows: Rows) -> None:
