@@ -440,7 +440,7 @@ def random_cycles(n: int, degree: int = 4, seed: int = 0) -> Graph:
         if len(chains) == degree // 2:
             return PatternGraph(n, "random-cycles", lambda i: np.concatenate([c.beside(i) for c in chains], axis=1))
     raise InputError(
-        f"Expected {degree // 2} closed chains without an edge in common, got none in {CHAIN_DRAWS} draws of n={n} "
+        f"Expected {degree // 2} closed chains without an edge in common, got too few in {CHAIN_DRAWS} draws of n={n} "
         "nodes. Ask for a smaller degree, or another seed."
     )
 

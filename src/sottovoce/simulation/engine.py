@@ -135,6 +135,7 @@ class Result:
     rows without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
     `evidence` has what coefficients are inferred from, run by run; none if that was not asked for, or it was stopped.
     `evaluated` says as much, run by run, of how good the model is by noisy sums, which the guarantee covers.
+    `numbers` says how many numbers a message of each round held.
     """
 
     average: Array
@@ -147,6 +148,7 @@ class Result:
     rounds: int
     evidence: tuple[Evidence, ...] = ()
     evaluated: tuple[Tallied, ...] = ()
+    numbers: tuple[int, ...] = ()
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
@@ -268,9 +270,10 @@ def solve(
         charge(one.of_runs(runs))
     exchange.agreed(True)  # nobody looks at a row before it is paid for
 
-    k, stopped = 0, False
+    k, stopped, numbers = 0, False, []
     for k in range(1, algorithm.rounds + 1):
         message, state = algorithm.release(k, state, site, source)
+        numbers.append(message.shape[1])
         state = algorithm.absorb(k, state, site, exchange.heard(message))
         stopped = k < algorithm.rounds and exchange.either(stop is not None and stop())
         if k in recorded or stopped:
@@ -296,6 +299,7 @@ def solve(
         rounds=k,
         evidence=algorithm.evidence(k, state, site),
         evaluated=algorithm.evaluated(k, state, site, problem.answers.scale),
+        numbers=tuple(numbers),
     )
     return Solved(problem, algorithm, site, result)
 

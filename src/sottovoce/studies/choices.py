@@ -21,6 +21,7 @@ from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
 from sottovoce.simulation.engine import DeviceName, Precision, refuse_seed
 from sottovoce.simulation.exchange import EngineName
+from sottovoce.simulation.network import Network
 
 if TYPE_CHECKING:
     from sottovoce.studies.config import TrainConfig
@@ -61,6 +62,8 @@ def check(config: "TrainConfig") -> None:
     if config.partition == "column" and config.partition_column is None:
         raise InputError("Expected partition_column with partition='column', got none. Name an attribute, such as sex.")
     partition_of(config)
+    if config.network is not None:
+        Network.read(config.network)
     algorithm_of(config, None)
 
 

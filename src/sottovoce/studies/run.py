@@ -36,6 +36,7 @@ from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress,
 from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
 from sottovoce.simulation.mpi import joined
+from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum
 from sottovoce.studies.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
@@ -58,7 +59,7 @@ _SHARED = ("dataset", "split", "partition", "partition_alpha", "partition_column
            "record", "device", "dtype")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "metrics", "rare_class",
-                "worse_than_no_model", "optimum_risk", "test", "seconds", "seconds_total")  # fmt: skip
+                "worse_than_no_model", "optimum_risk", "test", "network", "seconds", "seconds_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,18 @@ class Scores:
             "rare_class": self.rare,
             "worse_than_no_model": self.worse_than_nothing,
         }
+
+
+class Timed(NamedTuple):
+    """A recorded round, when it would be over on a real network, and how good the consensus then is, over all runs."""
+
+    round: int
+    seconds: float
+    risk: float
+    accuracy: float
+
+
+_TIMED = ("risk_consensus", "accuracy_consensus")
 
 
 class Bound(NamedTuple):
@@ -244,6 +257,19 @@ class Trained:
         return HOLDER_ONLY if self.problem.private else None
 
     @property
+    def timed(self) -> tuple[Timed, ...]:
+        """When every recorded round would be over on the network that was stated; nothing if none was."""
+        if self.config.network is None:
+            return ()
+        network, history = Network.read(self.config.network), self.result.history
+        ends = network.ends(self.problem.graph, self.problem.counts, self.result.numbers)
+        by_round = {
+            int(k): (float(ends[int(k) - 1]), *(float(history[name][history["round"] == k].mean()) for name in _TIMED))
+            for k in np.unique(history["round"])
+        }
+        return tuple(Timed(k, *line) for k, line in by_round.items())
+
+    @property
     def loss_unit(self) -> str:
         """What a loss of 1 is."""
         answers, loss = self.problem.answers, self.solved.algorithm.loss
@@ -356,6 +382,7 @@ class Trained:
             "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
             "privacy": privacy.to_dict(),
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "network": [line._asdict() for line in self.timed] or None,
             "seconds": self.result.seconds,
             "seconds_total": self.seconds,
         }
@@ -392,6 +419,8 @@ def train(
     problem, algorithm = bind(config, tell, explain, planned=speaks)
     if spread:
         algorithm = joined().bcast(algorithm, root=0)
+    if config.network is not None:
+        Network.read(config.network).expect_nodes(problem.graph.n)
     chosen, notices = config.resolved(algorithm), _notices(problem, algorithm, force)
     if tell is not None:
         for notice in notices:
