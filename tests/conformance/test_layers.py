@@ -16,6 +16,8 @@ LAYERS = [
         "problem.dataset",
         "problem.factors",
         "problem.people",
+        "problem.share",
+        "problem.shuffle",
         "privacy",
         "files.schema",
     ),

@@ -6,6 +6,7 @@ from kernels.reference import arguments, problem, rows_of, steps
 from sottovoce.oracle.kernels.random import fill_normals
 from sottovoce.oracle.kernels.score import score
 from sottovoce.oracle.kernels.steps import SEEDED, Draws, noisy_steps
+from sottovoce.oracle.kernels.tiles import Dense
 from sottovoce.problem.losses import NAMES, Logistic, by_name
 
 OPTIONS = {"l1": 0.1, "l2": 0.3, "radius": 1.5, "caps": True}
@@ -97,11 +98,11 @@ def test_results_do_not_depend_on_the_number_of_threads():
     p = problem(16, Logistic(), counts=tuple(range(1, 40)))
     loss, threads = Logistic(), numba.get_num_threads()
     rows, labels = rows_of(p, np.float64, dense=False), p.labels
-    models = np.ascontiguousarray(p.w[0])
-    many = *_seeded(p, np.float64, 0, 16), *score(rows, labels, loss, models)
+    models, blocks = np.ascontiguousarray(p.w[0]), np.array([0, 300, len(labels)])
+    many = *_seeded(p, np.float64, 0, 16), *score(rows, labels, blocks, loss, models)
     numba.set_num_threads(1)
     try:
-        one = *_seeded(p, np.float64, 0, 16), *score(rows, labels, loss, models)
+        one = *_seeded(p, np.float64, 0, 16), *score(rows, labels, blocks, loss, models)
     finally:
         numba.set_num_threads(threads)
     for x, y in zip(many, one, strict=True):
@@ -117,9 +118,22 @@ def test_scores_are_those_of_numpy(name, models, dtype, dense):
     p = problem(models, loss, counts=(2500,))
     w, labels = p.w[0].astype(dtype), p.labels.astype(dtype)
     w[:, 0] = 0  # predictions that tie
-    risk, hits = score(rows_of(p, dtype, dense), labels, loss, w)
+    blocks = np.array([0, 1, 1500, 2500])  # of which two are summed in several pieces
+    by_block = score(rows_of(p, dtype, dense), labels, blocks, loss, w)
+    risk, hits = (sums.sum(axis=0) for sums in by_block)
     z = p.matrix @ w.astype(np.float64)
     rtol = 1e-12 if dtype is np.float64 else 1e-6
     np.testing.assert_allclose(risk, loss.value(z, p.labels[:, None], loss.theta).sum(axis=0), rtol=rtol)
     if name != "huber":
-        np.testing.assert_array_equal(hits, loss.labels.hits(z, p.labels[:, None]).sum(axis=0))
+        right = loss.labels.hits(z, p.labels[:, None])
+        np.testing.assert_array_equal(hits, right.sum(axis=0))
+        np.testing.assert_array_equal(by_block[1][2], right[1500:].sum(axis=0))
+
+
+def test_a_blocks_scores_depend_on_its_own_rows_alone():
+    p, loss = problem(20, Logistic(), counts=(4000,)), Logistic()
+    rows, w = rows_of(p, np.float64, dense=True), np.ascontiguousarray(p.w[0])
+    among = score(rows, p.labels, np.array([0, 1030, 3500, 4000]), loss, w)
+    alone = score(Dense(rows.values[1030:3500]), p.labels[1030:3500], np.array([0, 2470]), loss, w)
+    for x, y in zip(among, alone, strict=True):
+        np.testing.assert_array_equal(x[1], y[0])

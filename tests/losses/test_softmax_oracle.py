@@ -201,7 +201,7 @@ def test_kernels_for_scalars_refuse_it():
     with pytest.raises(sv.UnsupportedError, match="one prediction per row"):
         noisy_steps(rows, data, Softmax(K), *rest)
     with pytest.raises(sv.UnsupportedError, match="one prediction per row"):
-        score(rows, data.labels, Softmax(K), p.w[0])
+        score(rows, data.labels, np.array([0, len(data.labels)]), Softmax(K), p.w[0])
 
 
 def test_labels_must_be_classes():

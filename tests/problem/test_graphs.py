@@ -70,7 +70,7 @@ def test_by_name(name):
     assert graph.n == 60
     assert nx.is_connected(graph.to_networkx())
     assert nx.utils.graphs_equal(graph.to_networkx(), again.to_networkx())
-    random = name in ("erdos-renyi", "random-regular", "small-world")
+    random = name in ("erdos-renyi", "random-regular", "random-cycles", "small-world")
     assert nx.utils.graphs_equal(graph.to_networkx(), other.to_networkx()) is not random
 
 

@@ -158,6 +158,7 @@ IP = sv.IPADMM(rounds=2, local_steps=3, diameter=5.0)
 
 @pytest.mark.parametrize("device", ["cpu", "plain"])
 def test_noise_for_private_rows_is_the_system_s(monkeypatch, device):
+    sv.simulate(IP, secret(), sv.graphs.complete(2), runs=4, device=device)  # compiles, which draws names of files
     asked = []
 
     def urandom(count):

@@ -56,9 +56,9 @@ class AveragedGD(Stepping[State]):
         name = type(self).__name__
         # The common step is read off all nodes' public numbers.
         expect(
-            len(site.degrees) == site.n,
+            len(site.network.degrees) == site.n,
             f"all nodes in one place for {name}, which no single site can run",
-            nodes_here=len(site.degrees),
+            nodes_here=len(site.network.degrees),
             n=site.n,
         )
         refuse_incomplete(site, name)
@@ -84,8 +84,8 @@ class AveragedGD(Stepping[State]):
 
     def variance(self, site: Oracle) -> Floats:
         """Of the averaged gradient: the same for all."""
-        local = (self.local_sigma(site) * site.sensitivity()) ** 2
-        return np.full_like(local, np.mean(local) / site.n)
+        local = (self.local_sigma(site) * site.network.sensitivity()) ** 2
+        return np.full_like(site.m, np.mean(local) / site.n)
 
     def steepest(self, site: Oracle) -> Floats:
         """Of the weighted mean of the sites' gradients, which all follow."""
@@ -135,7 +135,7 @@ class TrustedCurator(AveragedGD):
         """The nodes' noise adds up to the curator's: what a row, or a person's rows at all of their sites, moves the
         average by at most.
         """
-        moved = np.sort(site.sensitivity(), axis=0)
+        moved = np.sort(site.network.sensitivity(), axis=0)
         return self.sigma(site) * float(np.sum(moved[-site.sites_per_unit :])) / float(np.sqrt(np.sum(moved**2)))
 
     @property

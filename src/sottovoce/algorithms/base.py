@@ -7,9 +7,10 @@ Everything else is element-wise, so the same lines serve one site and a whole si
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from sottovoce.algorithms.inference import Evidence
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import DOUBLE, Oracle
+from sottovoce.oracle.plain import DOUBLE, Oracle, Others
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Graph, Inbox
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
+from sottovoce.problem.share import Share
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
 from sottovoce.tally.evaluation import Tallied
 
@@ -54,6 +56,10 @@ class Algorithm(ABC, Generic[State]):
             `sottovoce.problem.sites.importances`.
     """
 
+    # Whether its message is one for all nodes here, made of the oracle's sums over all rows, and all nodes hold one and
+    # the same model. Where nodes are spread over processes, nothing is then sent but those sums.
+    sums_only: ClassVar[bool] = False
+
     rounds: int = 100
     rho: float = 1e-3
     lam: float = 1e-6
@@ -83,11 +89,29 @@ class Algorithm(ABC, Generic[State]):
         """
         return self
 
-    def oracle(self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE) -> Oracle:
-        """The rows of a whole network, bound to this algorithm's objective, in an oracle of that kind and precision."""
+    def oracle(
+        self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE,
+        share: Share | None = None, total: Callable[[Array], Array] | None = None,
+    ) -> Oracle:  # fmt: skip
+        """The rows of a network, bound to this algorithm's objective, in an oracle of that kind and precision.
+
+        Args:
+            sites: all of the network's, or those of the share.
+            graph: all of the network.
+            kind: of oracle.
+            dtype: of models and messages.
+            share: which nodes the sites are, where other processes hold the others; None: all.
+            total: with a share, the sum over all processes, as `Others` has it.
+        """
         self.expect_unit(sites.unit)
-        objective = self.loss, self.regulariser, self.lam, self.max_grad_norm
-        return kind(sites, graph.degrees, graph.n, *objective, dtype, self.importances(sites.counts))
+        objective = self.loss, self.regulariser, self.lam, self.max_grad_norm, dtype
+        if share is None:
+            return kind(sites, graph.degrees, graph.n, *objective, self.importances(sites.counts))
+        assert total is not None  # whoever holds a share can ask the others
+        weighed, here = self.importances(share.counts), slice(share.first, share.last)
+        network = Oracle(sites.elsewhere(share.counts), graph.degrees, graph.n, *objective, weighed)
+        own = None if weighed is None else weighed[here]
+        return kind(sites, graph.degrees[here], graph.n, *objective, own, Others(network, total))
 
     @property
     def rows_only(self) -> str | None:

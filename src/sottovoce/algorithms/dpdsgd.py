@@ -62,9 +62,9 @@ class DPDSGD(Stepping[State]):
         """All zero."""
         if self.largest_degree is None:
             expect(
-                len(site.degrees) == site.n,
+                len(site.network.degrees) == site.n,
                 "largest_degree, since not all nodes are here to read it from",
-                nodes_here=len(site.degrees),
+                nodes_here=len(site.network.degrees),
                 n=site.n,
             )
         else:
@@ -81,7 +81,7 @@ class DPDSGD(Stepping[State]):
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
         """Mixing."""
-        largest = int(site.degrees.max()) if self.largest_degree is None else self.largest_degree
+        largest = int(site.network.degrees.max()) if self.largest_degree is None else self.largest_degree
         w = state.w - 1 / (1 + largest) * (site.degree * state.w - inbox.neighbours())
         return State(w=w, total=state.total + w)
 

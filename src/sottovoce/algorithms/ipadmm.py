@@ -172,6 +172,7 @@ class IPADMM(PrivateAlgorithm[State]):
         """D: given, or the best for an assumed problem of this shape (`sottovoce.algorithms.diameter`)."""
         if self.diameter is not None:
             return self.diameter
+        site = site.network  # all nodes take the same D
         variance = (self.sigma(site) * site.sensitivity(self.batch)) ** 2
         norm = self.loss_norm(site)
         return assumed_best_diameter(

@@ -43,9 +43,9 @@ import math
 from collections.abc import Callable
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
-from typing import Literal, NamedTuple, Self, TypeAlias, final
+from typing import ClassVar, Literal, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 
@@ -72,8 +72,8 @@ MOMENTS = 0.03  # of the budget, mu^2, goes to the second moments, the rest in e
 # With inference, the parts of it for moments, all gradients of the descent, the Hessian and the last gradient.
 INFERENCE = (0.05, 0.25, 0.30, 0.40)
 STEP, MOMENTUM = 1.4, 0.5  # alpha and beta
-# alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up. And with inference, where
-# they are many and must end at the optimum: swings along one direction would carry the model too far along others.
+# alpha where the curvature is all of its bound: 1.4 is then within 7 % of where steps swing up. And with inference,
+# where steps must end at the optimum: swings along one direction would carry the model too far along others.
 SHORT_STEP = 1.0
 LEAST_RIDGE, MOST_RIDGE = 1.0, 2.5
 RIDGE_FROM, RIDGE_SLOPE = 0.016, 0.6  # the part of the trace of M^ that is noise, from which on the factor grows
@@ -150,6 +150,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is on these very
             rows. None: it is not evaluated.
     """
+
+    sums_only: ClassVar[bool] = True
 
     # None only until it is bound: whoever runs or agrees on an algorithm binds it first, and finds a number.
     rounds: int | None = None  # type: ignore[assignment]
@@ -261,13 +263,14 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return State(**{**zeros, "held": np.zeros((site.sites.n, 1, runs))})
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
-        """The sum of the messages of all sites here, (1, numbers, runs): of one site, its message. More than that sum
-        is never needed, and its noise is drawn as a whole, which has the same law as the sum of the shares.
+        """The sum of the messages of all sites that take part here, (1, numbers, runs): of one site, its message. More
+        than that sum is never needed, and its noise is drawn as a whole, which has the same law as the sum of the
+        shares.
         """
         sums = self.exact(k, state, site)
         if math.isfinite(self.epsilon):
             unit, normals = self._unit(k, state, site), self._normals(k, sums.shape[1], site, noise)
-            sums = sums + math.sqrt(site.sites.n / self.honest(site.n)) * unit * normals
+            sums = sums + math.sqrt(site.network.sites.n / self.honest(site.n)) * unit * normals
         return sums, state
 
     def exact(self, k: int, state: State, site: Oracle) -> Array:
@@ -458,13 +461,14 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _counted(self, k: int, state: State, site: Oracle) -> Array:
         """What the rows here add to a sum of the evaluation: (1, numbers, runs)."""
-        found, sites = [], site.sites
+        found = []
         for run in range(state.w.shape[2]):
             if self.kind(k) == "places":
-                found.append(self._asked(state, site, run, self._rows(site)).places(sites))
+                asked = self._asked(state, site, run, self._rows(site))
+                found.append(site.summed(asked.places))
             else:
                 asked = self._asked(state, site, run, int(state.asked[0, 0, run]))
-                found.append(asked.counts(state.places[0, :, run].astype(np.float64), sites))
+                found.append(site.summed(partial(asked.counts, state.places[0, :, run].astype(np.float64))))
         return np.stack(found, axis=1)[None]
 
     def _noted(self, kind: Kind, state: State, site: Oracle, total: Array) -> State:
@@ -753,7 +757,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
             " rows of all sites."
         )
-        return *((rests, simulated) if site.sites.n == n else (rests,)), *flattered
+        return *((rests, simulated) if site.network.sites.n == n else (rests,)), *flattered
 
     def _sparse_keys(self, n: int) -> str:
         """What it means that not every two sites share a key, as a sentence; nothing where they do."""
@@ -770,7 +774,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _rows(self, site: Oracle) -> int:
         """N."""
-        return int(site.sites.counts.sum()) if self.total_rows is None else self.total_rows
+        return int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows
 
     def _full(self, site: Oracle) -> bool:
         """Whether a message holds the half of a p x p matrix."""
@@ -811,16 +815,16 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "leave inference or the weights out", weights=True,
         )  # fmt: skip
         _expect(
-            self.total_rows is not None or site.sites.n == n, "total_rows where only some sites are held",
-            "Give the number of all rows", sites_here=site.sites.n,
+            self.total_rows is not None or site.network.sites.n == n, "total_rows where only some sites are held",
+            "Give the number of all rows", sites_here=site.network.sites.n,
         )  # fmt: skip
         if self.total_rows is not None:
-            held = int(site.sites.counts.sum())
+            held = int(site.network.sites.counts.sum())
             _expect(
                 self.total_rows >= held, f"total_rows >= {held}, held here", "Count all", total_rows=self.total_rows
             )
         if math.isfinite(self.epsilon):
-            self.expect_grid(n, int(site.m.max()))
+            self.expect_grid(n, int(site.network.m.max()))
 
     def expect_sites(self, n: int) -> None:
         """Refuse numbers of sites with which nothing could be promised."""

@@ -161,7 +161,7 @@ class ObjectivePerturbation(ConsensusRival):
         if not self.private:
             return 0.0
         if self.form == "published":
-            return max(float(1 / self.left(k, site).min()) for k in self.private_rounds(self.rounds))
+            return max(float(1 / self.left(k, site.network).min()) for k in self.private_rounds(self.rounds))
         return _calibrated(self, network_of(site))
 
     def price(self, k: int, site: Oracle) -> Event:
@@ -184,6 +184,7 @@ def _calibrated(algorithm: ObjectivePerturbation, network: Network) -> float:
 
 def network_of(site: Oracle) -> Network:
     """The public numbers that a step's price depends on."""
+    site = site.network
     pairs = np.unique(np.stack([site.divisor[:, 0, 0], site.degrees]), axis=1)
     places = tuple(Place(float(divisor), int(degree)) for divisor, degree in pairs.T)
     return Network(places, site.lam * site.regulariser.l2, curvature_bound(site))

@@ -89,7 +89,7 @@ class PVP(ConsensusRival):
     def tolerance(self, site: Oracle) -> float:
         """tau. Published noise makes models so large that rounding exceeds `TOLERANCE`; a little more noise pays."""
         loose = self.form == "published" and self.private
-        return PUBLISHED_TOLERANCE * float(site.sensitivity().min()) if loose else TOLERANCE
+        return PUBLISHED_TOLERANCE * float(site.network.sensitivity().min()) if loose else TOLERANCE
 
     def sigma(self, site: Oracle) -> float:
         """Standard deviation, or the scale of the l2-Laplace law, over the sensitivity."""

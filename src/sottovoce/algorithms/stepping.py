@@ -82,6 +82,7 @@ class Stepping(Rival[State]):
         """D: given, or the best for an assumed problem of this shape."""
         if self.diameter is not None:
             return self.diameter
+        site = site.network  # all nodes take the same D
         # Without a declared norm, clipping makes rows act as if there were one.
         norm = site.sites.data_norm if math.isfinite(site.sites.data_norm) else site.c1 / self.loss.slope_bound
         return assumed_best_diameter(

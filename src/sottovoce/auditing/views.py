@@ -121,8 +121,11 @@ class Watched(Algorithm[Any]):
 
     # -- all else is the algorithm's --------------------------------------------------------------------------------
 
-    def oracle(self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE) -> Oracle:
-        return self.inner.oracle(sites, graph, kind, dtype)
+    def oracle(
+        self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE, *apart: Any,
+        **named: Any,
+    ) -> Oracle:  # fmt: skip
+        return self.inner.oracle(sites, graph, kind, dtype, *apart, **named)
 
     def importances(self, counts: Ints | Any) -> Floats | None:
         return self.inner.importances(counts)

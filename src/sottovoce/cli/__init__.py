@@ -95,5 +95,9 @@ def _interrupted(message: str = "interrupted; an unfinished run writes nothing")
 
 
 def _refuse(message: str, code: int = BAD_INPUT) -> int:
-    print(f"sottovoce: error: {' '.join(message.split())}", file=sys.stderr)
+    line = f"sottovoce: error: {' '.join(message.split())}"
+    mpi = sys.modules.get("sottovoce.simulation.mpi")
+    if mpi is not None and mpi.among_others():  # they would wait for this one for ever
+        mpi.fail(line, code)
+    print(line, file=sys.stderr)
     return code

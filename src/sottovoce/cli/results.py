@@ -18,6 +18,7 @@ from sottovoce.privacy.observers import NONE, Sight
 from sottovoce.privacy.statement import milestones
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax
+from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import name_of_optimum
 from sottovoce.studies.run import SITE, Scores, Trained, spread
 from sottovoce.tally.evaluation import FILE
@@ -34,6 +35,7 @@ _LINES = {
 }
 _KEPT = "consensus"  # the model of the file
 _NOTHING = "-"
+_NEAR = 0.01  # of a loss, to count as about as good as it gets
 
 
 def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> None:
@@ -62,7 +64,21 @@ def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> N
         evaluation_view.show(trained.evaluation, None if out is None else out / FILE, with_model=True)
     if out is not None:
         console.print(Text(f"Written to {out}."), soft_wrap=True)
+    if trained.timed:
+        console.print(Text(_on_lines(trained)), soft_wrap=True)
     console.print(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
+
+
+def _on_lines(trained: Trained) -> str:
+    """How long it would take on the network that was stated, and to be about as good as it gets."""
+    assert trained.config.network is not None
+    last = trained.timed[-1]
+    near = next(line for line in trained.timed if line.risk <= last.risk * (1 + _NEAR))
+    return (
+        f"On a network of {Network.read(trained.config.network).words}: {counted(last.round, 'round')} take "
+        f"{last.seconds:.3g} s, and the loss of the consensus is within {100 * _NEAR:g} % of its last after "
+        f"{near.seconds:.3g} s (round {near.round})."
+    )
 
 
 def _title(trained: Trained) -> Text:

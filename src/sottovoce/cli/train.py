@@ -40,6 +40,7 @@ def train(
     json: bool = False,
     quiet: bool = False,
     verbose: bool = False,
+    ranks: int | None = None,
     **given: Any,
 ) -> None:
     """Simulate a network of sites that learn one model, and say how good and how private it is.
@@ -50,8 +51,20 @@ def train(
     chosen = TrainConfig.read(({} if config is None else load(config)) | values(TrainConfig, given))
 
     from sottovoce.cli import output
+    from sottovoce.cli.ranks import joined
+
+    own = {"config": config, "out": out, "budget": budget, "yardstick": yardstick, "beside": beside}
+    flags = {
+        name: True for name, on in (("force", force), ("json", json), ("quiet", quiet), ("verbose", verbose)) if on
+    }
+    rank = joined(chosen.engine, ranks, {**given, **own, **flags})
+    if rank is None:
+        return
     from sottovoce.studies import run
 
+    if rank > 0:  # the first one of them speaks, writes and pays for all
+        run.train(chosen, force=force)
+        return
     if out is not None:
         from sottovoce.studies import folder
 
@@ -185,6 +198,10 @@ _BESIDE = typer.Option(
 )
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
+_RANKS = typer.Option(
+    help="With --engine mpi: start so many processes. Left out: those that mpirun has started.",
+    rich_help_panel="Simulation",
+)
 _VERBOSE = typer.Option("--verbose", "-v", help="Say what was planned, and why.", rich_help_panel=_PANEL)
 
 # The options are the fields of TrainConfig: a setting has one name, in a file and here.
@@ -199,4 +216,5 @@ train.__signature__ = signature_of(  # type: ignore[attr-defined]
     json=Annotated[bool, _JSON],
     quiet=Annotated[bool, _QUIET],
     verbose=Annotated[bool, _VERBOSE],
+    ranks=Annotated[int | None, _RANKS],
 )

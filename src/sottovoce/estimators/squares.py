@@ -14,7 +14,7 @@ take none. It is a Newton step from zero, where the gradient is -c~ and the Hess
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -64,6 +64,8 @@ class LeastSquares(PrivateAlgorithm[State]):
     worst_case_epsilon: float | None = None
     total_rows: int | None = None
 
+    sums_only: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.rounds == 1, "rounds=1: least squares take one exchange", rounds=self.rounds)
@@ -96,7 +98,7 @@ class LeastSquares(PrivateAlgorithm[State]):
         if math.isfinite(self.epsilon):
             parts = [noise.shared(k, r) for r in range(-(-sums.shape[1] // site.d))]
             normals = np.concatenate(parts, axis=1)[:, : sums.shape[1]].astype(np.float64, copy=False)
-            sums = sums + self._std(site) * math.sqrt(site.sites.n / site.n) * self._rows(site) * normals
+            sums = sums + self._std(site) * math.sqrt(site.network.sites.n / site.n) * self._rows(site) * normals
         return sums, state
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
@@ -136,7 +138,7 @@ class LeastSquares(PrivateAlgorithm[State]):
         return None
 
     def _rows(self, site: Oracle) -> int:
-        return int(site.sites.counts.sum()) if self.total_rows is None else self.total_rows
+        return int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows
 
     def _std(self, site: Oracle) -> float:
         """s: of the noise in each number of the sum over all sites, over N."""

@@ -7,14 +7,13 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.arrays import Array
+from sottovoce.arrays import Array, Floats
 from sottovoce.oracle.argmin.solver import ArgminSolver
 from sottovoce.oracle.kernels import softmax
 from sottovoce.oracle.kernels import steps as kernel
 from sottovoce.oracle.kernels.score import score
 from sottovoce.oracle.kernels.tiles import Csr, Dense
 from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
-from sottovoce.problem.evaluation import Scores
 from sottovoce.problem.losses import Signs, Softmax
 from sottovoce.problem.rows import DenseRows, SparseRows
 
@@ -110,11 +109,11 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         """No prediction of these models is larger."""
         return float(self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models).max(initial=0.0)))
 
-    def score(self, models: Array) -> Scores:
+    def _scored(self, models: Array) -> tuple[Floats, Floats]:
         if self.loss.outputs > 1 or not self.sites.factors.plain:
-            return super().score(models)
-        count = len(self.sites.labels)
+            return super()._scored(models)
         kind = np.float32 if self._farthest(models) <= _SINGLE else self.dtype
-        losses, hits = score(self._rows, self._data.labels, self.loss, np.ascontiguousarray(models, dtype=kind))
+        columns = np.ascontiguousarray(models, dtype=kind)
+        losses, hits = score(self._rows, self._data.labels, self._block_rows, self.loss, columns)
         meant = isinstance(self.loss.labels, Signs)  # in regression nothing is right or wrong
-        return Scores(losses / count, hits / count if meant else np.full_like(hits, np.nan))
+        return losses, hits if meant else np.full_like(hits, np.nan)

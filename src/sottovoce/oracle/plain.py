@@ -12,9 +12,9 @@ a stack of one node and one run. Where the loss has several outputs, w is a flat
 vector. This class is the plain NumPy form, which every faster one is tested against.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,9 +27,10 @@ from sottovoce.oracle.argmin.plain import Objective, objective_of, refuse_unsupp
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread, knots_of
 from sottovoce.privacy import Scheme
 from sottovoce.privacy.accounting.gaussian import UNIT
-from sottovoce.problem.evaluation import Scores, evaluate
+from sottovoce.problem.evaluation import Scores, summed
 from sottovoce.problem.losses import Loss, Poisson, expect_one_output
 from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.share import block_starts
 from sottovoce.problem.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
@@ -67,6 +68,13 @@ class Inner(NamedTuple):
     total: Array  # (nodes, d, runs) sum of w~^{k,0} .. w~^{k,l-1}, for the theorem's average
 
 
+class Others(NamedTuple):
+    """The processes that hold the other nodes of a network, as an oracle of some of its nodes sees them."""
+
+    network: "Oracle"  # the public numbers of all nodes; none of its rows are here
+    total: Callable[[Array], Array]  # the sum over the first axis of all processes' arrays, in the order of nodes
+
+
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """The private rows of a stack of nodes, bound to one objective.
@@ -78,6 +86,8 @@ class Oracle:
         loss, regulariser, lam: the objective.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
         importances: n omega_i of every node held here; None is 1 for all.
+        others: who holds the nodes that are not held here, where a simulation is spread over processes. Sums over all
+            rows are then sums over those of all. None: nobody that could be asked, as at a real site.
         dtype: of models and messages; this plain form is tested in double precision only.
     """
 
@@ -90,6 +100,7 @@ class Oracle:
     max_grad_norm: float | None = None
     dtype: np.dtype[Any] = DOUBLE
     importances: Floats | None = None
+    others: Others | None = None
 
     # Said by each class for itself, so that a new one refuses what it was not made for.
     _vectors: ClassVar[bool] = True
@@ -140,6 +151,13 @@ class Oracle:
             )
 
     # -- public numbers, shaped to broadcast against (nodes, d, runs) -------------------------------------------------
+
+    @property
+    def network(self) -> "Oracle":
+        """The public numbers of all nodes that take part in the computation: those held here, and those that other
+        processes hold. What depends on all nodes is computed from these, so that every process finds the same.
+        """
+        return self if self.others is None else self.others.network
 
     @property
     def d(self) -> int:
@@ -206,7 +224,8 @@ class Oracle:
         """
         if not tight or not np.isfinite(self.sites.data_norm):  # rows of any length: a model's norm says nothing
             return PLAIN
-        terms = self.m.max() if batch is None else np.maximum(self.m.max(), batch.size)
+        most = self.network.m.max()
+        terms = most if batch is None else np.maximum(most, batch.size)
         return self._spread(float(terms * summation_error(terms)))
 
     def _spread(self, rounding: float) -> Spread:
@@ -219,7 +238,7 @@ class Oracle:
     @property
     def fewest_rows(self) -> int:
         """The smallest m_i, where sampling hides a row least."""
-        return int(self.sites.counts.min())
+        return int(self.network.sites.counts.min())
 
     def zeros(self, runs: int) -> Array:
         """A stack of zero models."""
@@ -322,7 +341,21 @@ class Oracle:
         """Mean loss and accuracy of models, given as columns (d, models), on all rows, each by its weight. For
         simulations only.
         """
-        return evaluate(self.sites.rows.block, self.sites.labels, self.loss, models, self.sites.factors)
+        risk, hits = ((self._total(sums) / self._counted).astype(np.float64) for sums in self._scored(models))
+        return Scores(risk, hits)
+
+    def _scored(self, models: Array) -> tuple[Floats, Floats]:
+        """Sums of the losses and of the right answers over the rows of every block of nodes: (blocks, models)."""
+        found = [summed(part.rows.block, part.labels, self.loss, models, part.factors) for part in self._parts]
+        losses, hits = zip(*found, strict=True)
+        return np.stack(losses), np.stack(hits)
+
+    @cached_property
+    def _counted(self) -> float:
+        """How much all rows count together."""
+        if self.sites.factors.weights is None:
+            return float(self.network.sites.counts.sum())
+        return float(self.summed(lambda block: block.factors.weighed(np.ones(len(block.labels))).sum(keepdims=True))[0])
 
     @cached_property
     def _objectives(self) -> list[Objective]:
@@ -335,19 +368,43 @@ class Oracle:
             for first, last in parts
         ]  # fmt: skip
 
-    # -- sums over all rows held here, for algorithms that only ever open sums ---------------------------------------
+    # -- sums over all rows, for algorithms that only ever open sums --------------------------------------------------
+    # Of those held here or, where other processes hold others, of all. They are made block by block of nodes and added
+    # up in order: a sum's bits then do not depend on how many processes there are.
+
+    @cached_property
+    def _block_rows(self) -> Ints:
+        """Where the rows of every block of nodes begin, and the last ones end: (blocks + 1,)."""
+        found: Ints = self.sites.rows.offsets[block_starts(self.sites.n, self.network.sites.n)]
+        return found
+
+    @property
+    def _parts(self) -> Iterator[Sites]:
+        """The rows of every block, as those of one site."""
+        blocks = self.sites.regrouped(self._block_rows)
+        return (blocks.part(i, i + 1) for i in range(blocks.n))
+
+    def _total(self, parts: Array) -> Array:
+        """The sum over all blocks, those of other processes too: (blocks, ...) -> (...)."""
+        total: Array = parts.sum(axis=0) if self.others is None else self.others.total(parts)
+        return total
+
+    def summed(self, of_rows: Callable[[Sites], Floats]) -> Floats:
+        """The sum over all blocks of what is computed of each block's rows, given as those of one site."""
+        return self._total(np.stack([of_rows(part) for part in self._parts])).astype(np.float64)
 
     @cached_property
     def _together(self) -> "Oracle":
-        """The rows as those of one node, without a regulariser."""
-        return Oracle(
-            self.sites.pooled(), np.zeros(1, dtype=np.int64), 1, self.loss, self.regulariser, 0.0, self.max_grad_norm
-        )
+        """The rows of a block as those of one node, without a regulariser."""
+        blocks = self.sites.regrouped(self._block_rows)
+        nowhere = np.zeros(blocks.n, dtype=np.int64)
+        return Oracle(blocks, nowhere, blocks.n, self.loss, self.regulariser, 0.0, self.max_grad_norm)
 
     def gradient_sum(self, w: Array) -> Array:
         """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
-        counted = self.sites.factors.weighed(np.ones((len(self.sites.labels), 1)))
-        total: Array = self._together.gradient(w.astype(np.float64, copy=False), counted)
+        counted, together = self.sites.factors.weighed(np.ones((len(self.sites.labels), 1))), self._together
+        everywhere = np.broadcast_to(w.astype(np.float64, copy=False), (together.n, *w.shape[1:]))
+        total = self._total(together.gradient(everywhere, counted))[None]
         return total.astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
@@ -361,8 +418,9 @@ class Oracle:
         """M = sum of u a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
         are those of matrices; or only its diagonal.
         """
-        rows, weights = self.sites.rows, self.sites.factors.weights
-        return half(rows.moments(weights)) if full else rows.squares(weights)
+        if full:
+            return self.summed(lambda block: half(block.rows.moments(block.factors.weights)))
+        return self.summed(lambda block: block.rows.squares(block.factors.weights))
 
     def moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, for a person's rows as many times that;
@@ -373,10 +431,7 @@ class Oracle:
 
     def cross_moments(self) -> Floats:
         """The sum of u (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
-        rows, labels = self.sites.rows.pooled(), np.clip(self.sites.labels, -1.0, 1.0)
-        counted = self.sites.factors.weighed(labels)
-        crossed, moments = rows.adjoint(counted[:, None])[0], rows.moments(self.sites.factors.weights)
-        return half(np.block([[moments, crossed], [crossed.T, np.array([[labels @ counted]])]]))
+        return self.summed(_crossed)
 
     def cross_moments_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), for a person's rows as many
@@ -394,11 +449,20 @@ class Oracle:
         expect_one_output(self.loss, "A sum of Hessians")
         most = self.loss.smoothness_bound
         assert most is not None  # whoever asks has checked
+        flat = w[0].astype(np.float64, copy=False)
+        return np.stack([self.summed(partial(self._hessian_of, of_run, most)) for of_run in flat.T], axis=1)[None]
+
+    def _hessian_of(self, w: Floats, most: float, block: Sites) -> Floats:
+        """The same of one model (d,) and the rows of one block."""
+        z = self._settled_predictions(w, block)
+        curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
+        return half(block.rows.moments(block.factors.weighed(curvature.astype(np.float64, copy=False))))
+
+    def _settled_predictions(self, w: Floats, block: Sites) -> Floats:
+        """Finite, whatever the public model (d,) is: (rows of the block,)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
-        curvature = np.clip(np.nan_to_num(self.loss.curvature(z, self._labels, self.loss.theta)), 0.0, most)
-        counted = self.sites.factors.weighed(curvature)
-        return np.stack([half(self.sites.rows.moments(of_run)) for of_run in counted.T], axis=1)[None]
+            z: Array = block.factors.shifted(block.rows.predict(w[None, :, None])[:, 0])
+        return settled(z).astype(np.float64, copy=False)
 
     def hessian_sum_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `hessian_sum`, in l2: L times as much as `moments`."""
@@ -411,13 +475,18 @@ class Oracle:
         of mean / most, both times L B^2, so that they go with `hessian_sum` into one release: (1, d, runs) ->
         (1, 2, runs).
         """
+        flat = w[0].astype(np.float64, copy=False)
+        return np.stack([self.summed(partial(self._variation_of, of_run)) for of_run in flat.T], axis=1)[None]
+
+    def _variation_of(self, w: Floats, block: Sites) -> Floats:
+        """The same of one model (d,) and the rows of one block."""
         assert isinstance(self.loss, Poisson)  # whoever asks has checked
-        z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
-        off = self.loss.slope(z, self._labels, self.loss.theta) / self.loss.most
+        z = self._settled_predictions(w, block)
+        off = self.loss.slope(z, block.labels, self.loss.theta) / self.loss.most
         rows = np.stack([VARIATION * off**2, self.loss.predict(z) / self.loss.most])
         unit = self.loss.smoothness_bound * self.sites.data_norm**2
-        sums: Array = unit * rows.sum(axis=1)
-        return sums[None]
+        sums: Floats = unit * rows.sum(axis=1)
+        return sums
 
     def varied_hessian_sensitivity(self, rows: int) -> float:
         """By how much replacing one row moves `hessian_sum` and `variation_sum` together, in l2: 1.5 L B^2
@@ -428,6 +497,14 @@ class Oracle:
         bound = self.loss.smoothness_bound
         assert bound is not None
         return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)
+
+
+def _crossed(block: Sites) -> Floats:
+    """`Oracle.cross_moments` of one block of rows."""
+    rows, labels = block.rows, np.clip(block.labels, -1.0, 1.0)
+    counted = block.factors.weighed(labels)
+    crossed, moments = rows.adjoint(counted[:, None])[0], rows.moments(block.factors.weights)
+    return half(np.block([[moments, crossed], [crossed.T, np.array([[labels @ counted]])]]))
 
 
 def half(matrix: Floats) -> Floats:

@@ -25,7 +25,7 @@ from sottovoce.plan.moments import Moments, moments
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
 from sottovoce.privacy import ROW, Sampling, Unit, sigma_for
-from sottovoce.problem.graphs import CompleteGraph, Graph, SparseGraph
+from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.sites import WEIGHTS, Weights, importances
@@ -75,7 +75,7 @@ def spectrum(graph: Graph) -> Spectrum:
         return Spectrum(np.empty(0), np.empty(0))
     if isinstance(graph, CompleteGraph):
         return Spectrum(np.array([float(n)]), np.array([n - 1.0]))
-    if isinstance(graph, SparseGraph) and n <= _DENSE:
+    if isinstance(graph, EdgeGraph) and n <= _DENSE:
         adjacency = graph.adjacency.toarray()
         values = np.linalg.eigvalsh(np.diag(adjacency.sum(axis=0)) - adjacency)[1:]
     else:

@@ -31,7 +31,16 @@ def evaluate(
     block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, factors: Factors = ALIKE,
     block_size: int = IN_CACHE,
 ) -> Scores:  # fmt: skip
-    """Score models, given as columns, on all rows.
+    """Score models, given as columns, on all rows, each by its weight; arguments as for `summed`."""
+    whole = len(labels) if factors.weights is None else float(factors.weights.sum())
+    return Scores(*(sums / whole for sums in summed(block, labels, loss, models, factors, block_size)))
+
+
+def summed(
+    block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, factors: Factors = ALIKE,
+    block_size: int = IN_CACHE,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Of every model the sum of the losses over all rows, and of the right answers, each row by its weight.
 
     Args:
         block: rows first..last-1 as a matrix, as in `Rows.block`.
@@ -55,8 +64,7 @@ def evaluate(
         z = own.shifted(z)
         risk = risk + own.weighed(loss.value(z, b, loss.theta)).sum(axis=0, dtype=float)
         hits = hits + own.weighed(loss.labels.hits(z, b)).sum(axis=0, dtype=float)
-    whole = count if factors.weights is None else float(factors.weights.sum())
-    return Scores(risk / whole, hits / whole)
+    return risk, hits
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import InputError, expect
+from sottovoce.problem.shuffle import Shuffle
 from sottovoce.settings import check_choice, check_keys
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Adjacency: TypeAlias = sparse.csr_array[np.float64, tuple[int, int]]
 
 # With one draw in two connected, twenty in a row fail once in a million.
+CHAIN_DRAWS = 1000  # of chains, of which e^-2 share no edge with another, e^-4 with two others
 DRAWS = 20  # how often a random graph is drawn before we say that it will not come out connected
 
 
@@ -156,34 +158,17 @@ class CompleteGraph(Graph):
         return total - messages
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class SparseGraph(Graph):
-    """A graph kept as its adjacency matrix in CSR form (symmetric, ones, empty diagonal)."""
-
-    adjacency: "Adjacency"
-    kind: str = "custom"
-
-    def __post_init__(self) -> None:
-        _check_size(self.adjacency.shape[0])
-        self.adjacency.sort_indices()
-        _check_simple(self.adjacency)
-        _check_connected(self.adjacency)
+class EdgeGraph(Graph):
+    """A graph whose edges can be listed, as rows of its adjacency matrix (symmetric, ones, empty diagonal)."""
 
     @property
-    def n(self) -> int:
-        """Number of nodes."""
-        return int(self.adjacency.shape[0])
+    @abstractmethod
+    def adjacency(self) -> "Adjacency":
+        """The whole matrix in CSR form, columns in rising order."""
 
-    @property
-    def name(self) -> str:
-        """The kind of graph."""
-        return self.kind
-
-    @cached_property
-    def degrees(self) -> Ints:
-        """Number of neighbours of every node."""
-        return np.diff(self.adjacency.indptr).astype(np.int64)
+    @abstractmethod
+    def links(self, first: int, last: int) -> "Adjacency":
+        """Its rows first .. last - 1: what a process must know that holds these nodes alone."""
 
     @cached_property
     def _single(self) -> "sparse.csr_array[np.float32, tuple[int, int]]":
@@ -194,15 +179,102 @@ class SparseGraph(Graph):
     def neighbours(self, i: int) -> Ints:
         """The column indices of row i."""
         self._check_node(i)
-        start, stop = self.adjacency.indptr[i : i + 2]
-        return self.adjacency.indices[start:stop].astype(np.int64)
+        return self.links(i, i + 1).indices.astype(np.int64)
 
     def neighbour_sum(self, messages: Array) -> Array:
-        """One sparse product, over all trailing axes at once."""
+        """One sparse product, over all trailing axes at once. Every row adds its neighbours up in rising order."""
         self._check_messages(messages)
         matrix: Any = self._single if messages.dtype == np.float32 else self.adjacency
         heard: Array = matrix @ messages.reshape(self.n, -1)
         return heard.reshape(messages.shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseGraph(EdgeGraph):
+    """A graph kept as its adjacency matrix, which is checked."""
+
+    matrix: "Adjacency"
+    kind: str = "custom"
+
+    def __post_init__(self) -> None:
+        _check_size(self.matrix.shape[0])
+        self.matrix.sort_indices()
+        _check_simple(self.matrix)
+        _check_connected(self.matrix)
+
+    @property
+    def adjacency(self) -> "Adjacency":
+        """As it is kept."""
+        return self.matrix
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def name(self) -> str:
+        """The kind of graph."""
+        return self.kind
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Number of neighbours of every node."""
+        return np.diff(self.matrix.indptr).astype(np.int64)
+
+    def links(self, first: int, last: int) -> "Adjacency":
+        """A slice."""
+        return self.matrix[first:last]
+
+
+# For an array of nodes their neighbours, (nodes, most neighbours), in any order, -1 where there are fewer.
+Pattern: TypeAlias = Callable[[Ints], Ints]
+_AT_ONCE = 2**16  # nodes whose neighbours are listed at a time, where all must be looked at
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PatternGraph(EdgeGraph):
+    """A graph by a rule that says the neighbours of any node: nothing is stored, and no process needs to know it whole.
+    Whoever makes one answers for it being connected, undirected and without loops.
+    """
+
+    size: int
+    kind: str
+    pattern: Pattern
+
+    def __post_init__(self) -> None:
+        _check_size(self.size)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self.size
+
+    @property
+    def name(self) -> str:
+        """The kind of graph."""
+        return self.kind
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Number of neighbours of every node."""
+        some = (np.arange(first, min(first + _AT_ONCE, self.n)) for first in range(0, self.n, _AT_ONCE))
+        return np.concatenate([np.count_nonzero(self.pattern(nodes) >= 0, axis=1) for nodes in some])
+
+    @cached_property
+    def adjacency(self) -> "Adjacency":
+        """All of it, made when it is asked for."""
+        return self.links(0, self.n)
+
+    def links(self, first: int, last: int) -> "Adjacency":
+        """By the rule."""
+        heard = np.sort(self.pattern(np.arange(first, last)), axis=1)
+        there = heard >= 0
+        starts = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))])
+        shape = (last - first, self.n)
+        return sparse.csr_array((np.ones(starts[-1]), heard[there], starts), shape=shape)
 
 
 def _check_size(n: int) -> None:
@@ -281,16 +353,16 @@ def complete(n: int) -> Graph:
     return CompleteGraph(n)
 
 
-def ring(n: int) -> Graph:
+def ring(n: int) -> PatternGraph:
     """A closed chain, two neighbours each; with one or two nodes, the path."""
-    i = np.arange(n if n > 2 else max(n - 1, 0))
-    return _from_pairs(n, np.stack([i, (i + 1) % max(n, 1)], axis=1), "ring")
+    if n <= 2:
+        return PatternGraph(n, "ring", path(n).pattern)
+    return PatternGraph(n, "ring", lambda i: np.stack([(i - 1) % n, (i + 1) % n], axis=1))
 
 
-def path(n: int) -> Graph:
+def path(n: int) -> PatternGraph:
     """An open chain: two neighbours each, one at the ends. News takes n - 1 rounds from end to end."""
-    i = np.arange(max(n - 1, 0))
-    return _from_pairs(n, np.stack([i, i + 1], axis=1), "path")
+    return PatternGraph(n, "path", lambda i: np.stack([i - 1, np.where(i + 1 < n, i + 1, -1)], axis=1))
 
 
 def star(n: int) -> Graph:
@@ -299,13 +371,17 @@ def star(n: int) -> Graph:
     return _from_pairs(n, np.stack([0 * i, i], axis=1), "star")
 
 
-def grid(rows: int, columns: int) -> Graph:
+def grid(rows: int, columns: int) -> PatternGraph:
     """A rectangle without wrap-around; node r * columns + c sits in row r and column c."""
     expect(rows >= 1 and columns >= 1, "at least one row and one column", rows=rows, columns=columns)
-    number = np.arange(rows * columns).reshape(rows, columns)
-    across = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
-    down = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
-    return _from_pairs(rows * columns, np.concatenate([across, down]), "grid")
+
+    def around(i: Ints) -> Ints:
+        r, c = np.divmod(i, columns)
+        left, right = np.where(c > 0, i - 1, -1), np.where(c + 1 < columns, i + 1, -1)
+        above, below = np.where(r > 0, i - columns, -1), np.where(r + 1 < rows, i + columns, -1)
+        return np.stack([above, left, right, below], axis=1)
+
+    return PatternGraph(rows * columns, "grid", around)
 
 
 def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> Graph:
@@ -340,6 +416,43 @@ def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
     expect(0 <= degree < n and degree % 1 == 0, "a whole degree, 0 <= degree < n", degree=degree, n=n)
     expect(n * degree % 2 == 0, "an even n * degree", n=n, degree=degree)
     return _first_connected("random-regular", seed, lambda s: nx.random_regular_graph(degree, n, seed=s))
+
+
+def random_cycles(n: int, degree: int = 4, seed: int = 0) -> Graph:
+    """Closed chains through all nodes in random orders, degree / 2 of them, that share no edge: a random graph in which
+    everyone has `degree` neighbours, connected for certain, and known by a rule. Nothing is stored, so it is the one
+    for millions of nodes. What nearly all such graphs are like is what nearly all random regular graphs are like (Kim &
+    Wormald 2001).
+
+    Args:
+        n: number of nodes, 3 or more.
+        degree: an even number, 2 or more and below n.
+        seed: the same one gives the same graph.
+    """
+    expect(n >= 3, "n >= 3 nodes for a closed chain", n=n)
+    expect(2 <= degree < n and degree % 2 == 0, "an even degree, 2 <= degree < n", degree=degree, n=n)
+    expect(seed >= 0, "seed >= 0", seed=seed)
+    chains: list[Shuffle] = []
+    for key in np.random.SeedSequence(seed).generate_state(CHAIN_DRAWS, np.uint64):
+        drawn = Shuffle(n, int(key))
+        if not any(_share_an_edge(drawn, chain) for chain in chains):
+            chains.append(drawn)
+        if len(chains) == degree // 2:
+            return PatternGraph(n, "random-cycles", lambda i: np.concatenate([c.beside(i) for c in chains], axis=1))
+    raise InputError(
+        f"Expected {degree // 2} closed chains without an edge in common, got too few in {CHAIN_DRAWS} draws of n={n} "
+        "nodes. Ask for a smaller degree, or another seed."
+    )
+
+
+def _share_an_edge(one: Shuffle, other: Shuffle) -> bool:
+    """Whether two are neighbours in both chains."""
+    for first in range(0, one.n, _AT_ONCE):
+        place = np.arange(first, min(first + _AT_ONCE, one.n))
+        gap = (other.place(one.node(place)) - other.place(one.node((place + 1) % one.n))) % one.n
+        if np.any((gap == 1) | (gap == one.n - 1)):
+            return True
+    return False
 
 
 def small_world(n: int, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> Graph:
@@ -388,6 +501,7 @@ _BY_NAME: dict[str, Callable[..., Graph]] = {
     "grid": square_grid,
     "erdos-renyi": erdos_renyi,
     "random-regular": random_regular,
+    "random-cycles": random_cycles,
     "small-world": small_world,
 }
 NAMES: tuple[str, ...] = tuple(_BY_NAME)

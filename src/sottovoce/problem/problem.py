@@ -21,6 +21,7 @@ from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Reals
 from sottovoce.problem.partition import Partition, even
+from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ class Problem:
         test: rows to be scored on, with labels as they are learnt; None if there are none.
         notes: what the statement must say of how the rows came here.
         title: what the rows are called.
+        share: which of the graph's nodes the sites are, where other processes hold the others; None: all.
     """
 
     sites: Sites
@@ -207,15 +209,28 @@ class Problem:
     test: Dataset | None = None
     notes: tuple[str, ...] = ()
     title: str = ""
+    share: Share | None = None
 
     def __post_init__(self) -> None:
-        n = self.sites.n
+        n = self.sites.n if self.share is None else self.share.n
         expect(self.graph.n == n, "one site for every node of the graph", nodes=self.graph.n, sites=n)
+        here = n if self.share is None else self.share.nodes
+        expect(self.sites.n == here, f"the rows of the {here} sites that are held here", sites=self.sites.n)
+
+    @property
+    def counts(self) -> Ints:
+        """m_i of every site of the network, wherever its rows are: public."""
+        return self.sites.counts if self.share is None else self.share.counts
 
     @property
     def shape(self) -> tuple[int, int, int, Unit]:
         """Rows of all sites, features, sites, and what is protected: all public."""
-        return int(self.sites.counts.sum()), self.sites.d, self.sites.n, self.unit
+        return int(self.counts.sum()), self.sites.d, self.graph.n, self.unit
+
+    def part(self, rank: int, ranks: int) -> "Problem":
+        """What process `rank` of `ranks` holds of it: some of the sites."""
+        share = Share.of(self.counts, rank, ranks)
+        return replace(self, sites=self.sites.part(share.first, share.last), share=share)
 
     @classmethod
     def dealt(

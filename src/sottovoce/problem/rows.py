@@ -67,8 +67,16 @@ class Rows(ABC):
         return g.reshape(self.nodes, self.d * outputs, runs)
 
     @abstractmethod
+    def regrouped(self, offsets: Ints) -> "Rows":
+        """The same rows as those of other nodes, node i's from offsets[i] on; the values are shared."""
+
     def pooled(self) -> "Rows":
         """The same rows as those of one node; the values are shared."""
+        return self.regrouped(self.offsets[[0, -1]])
+
+    @abstractmethod
+    def part(self, first: int, last: int) -> "Rows":
+        """The rows of the nodes first .. last - 1; the values are shared."""
 
     @abstractmethod
     def moments(self, weights: Floats | None = None) -> Floats:
@@ -123,8 +131,12 @@ class DenseRows(Rows):
             np.matmul(self.values[first:last].T, s[first:last], out=g[i])
         return g
 
-    def pooled(self) -> "DenseRows":
-        return DenseRows(self.values, self.offsets[[0, -1]])
+    def regrouped(self, offsets: Ints) -> "DenseRows":
+        return DenseRows(self.values, offsets)
+
+    def part(self, first: int, last: int) -> "DenseRows":
+        begin, end = self.offsets[[first, last]]
+        return DenseRows(self.values[begin:end], self.offsets[first : last + 1] - begin)
 
     def moments(self, weights: Floats | None = None) -> Floats:
         if weights is None:
@@ -182,8 +194,12 @@ class SparseRows(Rows):
         g: Array = self._stacked.T @ s
         return g.reshape(self.nodes, self.d, -1)
 
-    def pooled(self) -> "SparseRows":
-        return SparseRows(self.matrix, self.offsets[[0, -1]])
+    def regrouped(self, offsets: Ints) -> "SparseRows":
+        return SparseRows(self.matrix, offsets)
+
+    def part(self, first: int, last: int) -> "SparseRows":
+        begin, end = self.offsets[[first, last]]
+        return SparseRows(self.matrix[begin:end], self.offsets[first : last + 1] - begin)
 
     def moments(self, weights: Floats | None = None) -> Floats:
         other = self.matrix if weights is None else sp.diags_array(weights) @ self.matrix
@@ -221,6 +237,47 @@ class SparseRows(Rows):
 
     def is_finite(self) -> bool:
         return bool(np.isfinite(self.matrix.data).all())
+
+
+@final
+class RowsElsewhere(Rows):
+    """Rows that other processes hold: how many there are at each node is known here, and nothing else."""
+
+    def regrouped(self, offsets: Ints) -> "RowsElsewhere":
+        return RowsElsewhere(offsets, self.d)
+
+    def part(self, first: int, last: int) -> "RowsElsewhere":
+        return RowsElsewhere(self.offsets[first : last + 1] - self.offsets[first], self.d)
+
+    def predict(self, w: Array) -> Array:  # noqa: ARG002
+        raise self._absent()
+
+    def adjoint(self, s: Array) -> Array:  # noqa: ARG002
+        raise self._absent()
+
+    def moments(self, weights: Floats | None = None) -> Floats:  # noqa: ARG002
+        raise self._absent()
+
+    def squares(self, weights: Floats | None = None) -> Floats:  # noqa: ARG002
+        raise self._absent()
+
+    def block(self, first: int, last: int) -> Matrix:  # noqa: ARG002
+        raise self._absent()
+
+    def _squares(self, which: slice | Ints, factor: float = 1.0) -> Floats:  # noqa: ARG002
+        raise self._absent()
+
+    def scaled(self, factors: Floats) -> "Rows":  # noqa: ARG002
+        raise self._absent()
+
+    def is_finite(self) -> bool:
+        raise self._absent()
+
+    def _absent(self) -> InputError:
+        return InputError(
+            f"Expected rows that are held here, got nodes={self.nodes} whose rows other processes hold. Ask the oracle "
+            "of the nodes that are."
+        )
 
 
 def stack(features: list[Any]) -> Rows:

@@ -15,7 +15,7 @@ from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.factors import stacked as below
 from sottovoce.problem.partition import Partition, even, refuse_reading
-from sottovoce.problem.rows import Matrix, Rows
+from sottovoce.problem.rows import DenseRows, Matrix, Rows, RowsElsewhere
 
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
 NORM_SLACK = 1e-12
@@ -138,6 +138,19 @@ class Sites:
         sites._hold(rows, labels, data.data_norm, clip, data.factors[dealt])
         return sites
 
+    @classmethod
+    def stacked(
+        cls, features: Floats, labels: Floats, counts: Ints, *, data_norm: float = 1.0, private: bool = False
+    ) -> "Sites":
+        """Rows of all nodes below each other, counts[i] of them node i's: nothing is copied, however many nodes."""
+        expect(len(features) == len(labels) == int(counts.sum()), "as many rows and labels as counts add up to",
+               rows=len(features), labels=len(labels), counts=int(counts.sum()))  # fmt: skip
+        sites = cls.__new__(cls)
+        sites.private, sites.unit = private, ROW
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        sites._hold(DenseRows(features, offsets), labels, data_norm, clip=False, factors=ALIKE)
+        return sites
+
     def _expect_people(self, people: Ints, rows: Rows) -> None:
         told = "a unit of privacy with the most rows of a person, where people are told"
         expect(self.unit.people, told, unit=self.unit.words)
@@ -175,12 +188,27 @@ class Sites:
                 )
             self.rows = self.rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))
 
-    def pooled(self) -> "Sites":
-        """All rows as those of one site; nothing is copied, and nothing need be checked again."""
+    def regrouped(self, offsets: Ints) -> "Sites":
+        """The same rows as those of other sites, site i's from offsets[i] on; nothing is copied, and nothing need be
+        checked again.
+        """
+        return self._like(self.rows.regrouped(offsets), self.labels, self.factors)
+
+    def part(self, first: int, last: int) -> "Sites":
+        """The sites first .. last - 1; nothing is copied."""
+        begin, end = self.rows.offsets[[first, last]]
+        return self._like(self.rows.part(first, last), self.labels[begin:end], self.factors[begin:end])
+
+    def elsewhere(self, counts: Ints) -> "Sites":
+        """Sites of a network that these are a part of, with so many rows each, which are not held here."""
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return self._like(RowsElsewhere(offsets, self.d), self.labels[:0], self.factors[:0])
+
+    def _like(self, rows: Rows, labels: Floats, factors: Factors) -> "Sites":
+        """Rows that were checked, with all that is declared of these."""
         sites = Sites.__new__(Sites)
-        sites.private, sites.data_norm, sites.labels = self.private, self.data_norm, self.labels
-        sites.unit, sites.factors = self.unit, self.factors
-        sites.rows = self.rows.pooled()
+        sites.private, sites.data_norm, sites.unit = self.private, self.data_norm, self.unit
+        sites.rows, sites.labels, sites.factors = rows, labels, factors
         return sites
 
     def where(self, row: int) -> str:

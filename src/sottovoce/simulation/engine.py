@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final, get_args
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
 from sottovoce.oracle.cpu import CompiledOracle
-from sottovoce.oracle.plain import Oracle
+from sottovoce.oracle.plain import DOUBLE, Oracle
 from sottovoce.privacy import PrivacyStatement
-from sottovoce.problem.graphs import CompleteGraph, Exchanged, Graph, Inbox, SparseGraph, complete
+from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Exchanged, Graph, Inbox, complete
 from sottovoce.problem.problem import Problem
+from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
+from sottovoce.simulation.exchange import EngineName, Exchange, Local, public_layout
 from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
 from sottovoce.tally.evaluation import Tallied
 
@@ -32,8 +34,10 @@ class Device(ABC):
     """An oracle, the exchange, and the way back to host memory."""
 
     @abstractmethod
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
-        """The rows, bound to the algorithm's objective, on this device."""
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
+        """The rows, bound to the algorithm's objective, on this device; `apart` is the share and the total of
+        `Algorithm.oracle`, where other processes hold other nodes.
+        """
 
     def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
         """From everyone's messages to what the nodes hear."""
@@ -48,33 +52,34 @@ class Device(ABC):
 class Plain(Device):
     """NumPy, line by line: the reference that the others are tested against. Double precision only."""
 
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         expect(dtype == "float64", "dtype='float64' with device='plain'", dtype=dtype)
-        return algorithm.oracle(sites, graph)
+        return algorithm.oracle(sites, graph, Oracle, DOUBLE, *apart)
 
 
 @final
 class Cpu(Device):
     """Compiled kernels on all cores."""
 
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
-        return algorithm.oracle(sites, graph, CompiledOracle, np.dtype(dtype))
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
+        return algorithm.oracle(sites, graph, CompiledOracle, np.dtype(dtype), *apart)
 
 
 @final
 class Cuda(Device):
     """A GPU, through CuPy. Everything stays on the card until the end."""
 
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision) -> Oracle:
+    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         from sottovoce.oracle.cuda import CudaOracle, cupy
 
+        expect(not apart, "device='cpu' or 'plain' with engine='mpi'", device="cuda")
         cupy()  # refuses, with a reason, where there is no GPU
         return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
 
     def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
         if isinstance(graph, CompleteGraph):
             return graph.exchange
-        assert isinstance(graph, SparseGraph)
+        assert isinstance(graph, EdgeGraph)
         from cupyx.scipy.sparse import csr_matrix
 
         matrices = {dtype: csr_matrix(graph.adjacency.astype(dtype)) for dtype in (np.float32, np.float64)}
@@ -130,6 +135,7 @@ class Result:
     rows without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
     `evidence` has what coefficients are inferred from, run by run; none if that was not asked for, or it was stopped.
     `evaluated` says as much, run by run, of how good the model is by noisy sums, which the guarantee covers.
+    `numbers` says how many numbers a message of each round held.
     """
 
     average: Array
@@ -142,6 +148,7 @@ class Result:
     rounds: int
     evidence: tuple[Evidence, ...] = ()
     evaluated: tuple[Tallied, ...] = ()
+    numbers: tuple[int, ...] = ()
 
     def risk(self) -> dict[str, float]:
         """Mean over runs (and nodes) of the global mean loss, after the last round, by output."""
@@ -181,7 +188,7 @@ class Solved:
         """Scores of the final models on the test rows, one entry per run."""
         # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
         outputs = Outputs(*(models.transpose(1, 2, 0) for models in (self.result.average, self.result.last)))
-        return measure(outputs, self.test_site, scored_nodes(self.problem.sites.n))
+        return measure(outputs, self.test_site, scored_nodes(self.problem.sites.n), Local(self.problem.graph.exchange))
 
 
 def simulate(
@@ -197,6 +204,7 @@ def simulate(
     progress: Progress | None = None,
     device: DeviceName = "cpu",
     dtype: Precision = "float64",
+    engine: EngineName = "local",
 ) -> Result:
     """Run an algorithm on a network, `runs` independent times at once.
 
@@ -215,10 +223,12 @@ def simulate(
         progress: called with (rounds done, rounds in all).
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
         dtype: "float64", or "float32", which is about twice as fast and differs by rounding; refused with private rows.
+        engine: "local", one process; or "mpi", those that mpirun has started, with the same result bit by bit. Each is
+            given all sites, works on its own, and gets the models of these alone; scores and consensus are of all.
     """
     return solve(
         Problem(sites, graph), algorithm, runs=runs, seed=seed, noise=noise, record=record, scored=scored,
-        progress=progress, device=device, dtype=dtype,
+        progress=progress, device=device, dtype=dtype, engine=engine,
     ).result  # fmt: skip
 
 
@@ -226,7 +236,7 @@ def solve(
     problem: Problem, algorithm: Algorithm[Any], *, runs: int = 1, seed: int | None = None,
     noise: NoiseFunction | None = None, record: int | Iterable[int] | None = None, scored: int = NODES_SCORED,
     progress: Progress | None = None, device: DeviceName = "cpu", dtype: Precision = "float64",
-    charge: Charge | None = None, stop: Stop | None = None,
+    engine: EngineName = "local", charge: Charge | None = None, stop: Stop | None = None,
 ) -> Solved:  # fmt: skip
     """Run an algorithm on a problem; arguments as for `simulate`.
 
@@ -237,34 +247,39 @@ def solve(
     where it ends the run with what was released so far. The statement goes on counting all rounds, and says so.
     """
     expect(runs >= 1, "runs >= 1", runs=runs)
-    started, sites = perf_counter(), problem.sites
+    started = perf_counter()
     algorithm, where = algorithm.bound_to(*problem.shape), by_name(device)
-    site, exchange = where.oracle(algorithm, sites, problem.graph, dtype), where.exchange(problem.graph)
+    problem, exchange = _spread(problem, algorithm, where, engine)
+    share, sites, n = exchange.share, problem.sites, problem.graph.n
+    apart = () if share is None else (share, exchange.total)
+    site = where.oracle(algorithm, sites, problem.graph, dtype, *apart)
     counted = runs if problem.private else 1  # in a study, runs are repetitions of one and the same experiment
     one = algorithm.statement(site)
     statement = one.of_runs(counted)
     if problem.private:
         refuse_seed(seed)
         statement = statement if noise is None else statement.noting(HANDED_IN)
-    seed = secrets.randbits(63) if seed is None else seed
-    shape = Shape(sites.n, site.d, runs, dtype=site.dtype.type)
+    seed = exchange.agreed(secrets.randbits(63) if seed is None else seed)
+    shape = Shape(sites.n, site.d, runs, 0 if share is None else share.first, dtype=site.dtype.type)
     drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
-    source = drawn if noise is None else GivenNoise(noise, drawn)
-    usual = usual_records(len(sites.labels), (2 * len(scored_nodes(sites.n, scored)) + 1) * runs)
+    source = exchange.noise(drawn if noise is None else GivenNoise(_of_share(noise, share), drawn))
+    usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
     recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
     state = algorithm.start(site, runs)
-    if stop is not None and stop():
+    if exchange.either(stop is not None and stop()):
         raise KeyboardInterrupt
-    if charge is not None:
+    if charge is not None and exchange.speaks:
         charge(one.of_runs(runs))
+    exchange.agreed(True)  # nobody looks at a row before it is paid for
 
-    k, stopped = 0, False
+    k, stopped, numbers = 0, False, []
     for k in range(1, algorithm.rounds + 1):
         message, state = algorithm.release(k, state, site, source)
-        state = algorithm.absorb(k, state, site, exchange(message))
-        stopped = stop is not None and k < algorithm.rounds and stop()
+        numbers.append(message.shape[1])
+        state = algorithm.absorb(k, state, site, exchange.heard(message))
+        stopped = k < algorithm.rounds and exchange.either(stop is not None and stop())
         if k in recorded or stopped:
-            line = measure(algorithm.outputs(k, state), site, scored_nodes(sites.n, scored))
+            line = measure(algorithm.outputs(k, state), site, scored_nodes(n, scored), exchange)
             line["disagreement"] = where.to_host(line["disagreement"])
             spent = algorithm.spent(k, site, counted)
             history.add({"round": k, "run": np.arange(runs), "epsilon": spent, **line}, runs)
@@ -274,18 +289,19 @@ def solve(
             statement = statement.noting(interrupted_after(k, algorithm.rounds))
             break
 
-    models = _public_layout(*map(where.to_host, algorithm.outputs(k, state)))
+    models = Outputs(*map(where.to_host, algorithm.outputs(k, state)))
     result = Result(
-        average=models.average,
-        last=models.last,
-        consensus=models.last.mean(axis=1),
+        average=public_layout(models.average),
+        last=public_layout(models.last),
+        consensus=exchange.published(models.last),
         history=history,
         privacy=statement.noting(*problem.notes),
-        seed=seed if isinstance(source, SeededNoise) else None,
+        seed=seed if noise is None and not problem.private else None,
         seconds=perf_counter() - started,
         rounds=k,
         evidence=algorithm.evidence(k, state, site),
         evaluated=algorithm.evaluated(k, state, site, problem.answers.scale),
+        numbers=tuple(numbers),
     )
     return Solved(problem, algorithm, site, result)
 
@@ -321,6 +337,19 @@ def _rounds_to_record(record: int | Iterable[int], rounds: int) -> frozenset[int
     return chosen
 
 
-def _public_layout(*stacks: Array) -> Outputs:
-    """(nodes, d, runs) inside, (runs, nodes, d) for people."""
-    return Outputs(*(np.ascontiguousarray(models.transpose(2, 0, 1)) for models in stacks))
+def _spread(problem: Problem, algorithm: Algorithm[Any], where: Device, engine: EngineName) -> tuple[Problem, Exchange]:
+    """What of the problem this process works on, and how it hears the others."""
+    expect(engine in get_args(EngineName), f"an engine among {', '.join(get_args(EngineName))}", engine=engine)
+    if engine == "local":
+        return problem, Local(where.exchange(problem.graph))
+    from sottovoce.simulation.mpi import Ranks, joined
+
+    comm = joined()
+    problem = problem.part(comm.rank, comm.size) if problem.share is None else problem
+    assert problem.share is not None
+    return problem, Ranks(comm, problem.graph, problem.share, algorithm.sums_only)
+
+
+def _of_share(noise: NoiseFunction, share: Share | None) -> NoiseFunction:
+    """Noise that was handed in for all nodes, as that of those held here."""
+    return noise if share is None else lambda k: np.asarray(noise(k))[:, share.first : share.last]

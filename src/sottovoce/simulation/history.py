@@ -9,6 +9,7 @@ from sottovoce.algorithms.base import Outputs
 from sottovoce.arrays import Array, Ints
 from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.evaluation import Scores, evaluate
+from sottovoce.simulation.exchange import Exchange
 
 OUTPUTS = ("average", "last", "consensus")
 COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
@@ -68,12 +69,12 @@ def scored_nodes(n: int, most: int = NODES_SCORED) -> Ints:
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
-def measure(outputs: Outputs, site: Oracle, chosen: Ints) -> dict[str, Array]:
+def measure(outputs: Outputs, site: Oracle, chosen: Ints, exchange: Exchange) -> dict[str, Array]:
     """Scores of one round's outputs on the oracle's rows. Per-node figures are means over the `chosen` nodes."""
-    consensus = outputs.last.mean(axis=0)
+    consensus = exchange.consensus(outputs.last)
     distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
-    line: dict[str, Array] = {"disagreement": distances.mean(axis=0)}
-    models = _chosen(outputs.average, chosen), _chosen(outputs.last, chosen), consensus[None]
+    line: dict[str, Array] = {"disagreement": exchange.mean(distances)}
+    models = (*(exchange.chosen(models, chosen) for models in outputs), consensus[None])
     for name, stack in zip(OUTPUTS, models, strict=True):
         line[f"risk_{name}"], line[f"accuracy_{name}"] = mean_scores(site, stack)
     return line
@@ -84,11 +85,6 @@ def mean_scores(site: Oracle, models: Array) -> Scores:
     nodes, d, runs = models.shape
     scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
     return Scores(*(column.reshape(nodes, runs).mean(axis=0) for column in scores))
-
-
-def _chosen(models: Array, chosen: Ints) -> Array:
-    """The models of these nodes; one for all where they lie in one place, as where all nodes hold the same."""
-    return models[:1] if models.strides[0] == 0 else models[chosen]
 
 
 def by_node(site: Oracle, models: Array) -> Scores:

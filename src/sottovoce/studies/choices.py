@@ -20,6 +20,8 @@ from sottovoce.problem.partition import Partition
 from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
 from sottovoce.simulation.engine import DeviceName, Precision, refuse_seed
+from sottovoce.simulation.exchange import EngineName
+from sottovoce.simulation.network import Network
 
 if TYPE_CHECKING:
     from sottovoce.studies.config import TrainConfig
@@ -41,6 +43,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sampling": get_args(Scheme),
     "device": get_args(DeviceName),
     "dtype": get_args(Precision),
+    "engine": get_args(EngineName),
 }
 # What the planner chooses where it is not given.
 PLANNED = registry.entry("ipadmm").planned
@@ -59,6 +62,8 @@ def check(config: "TrainConfig") -> None:
     if config.partition == "column" and config.partition_column is None:
         raise InputError("Expected partition_column with partition='column', got none. Name an attribute, such as sex.")
     partition_of(config)
+    if config.network is not None:
+        Network.read(config.network)
     algorithm_of(config, None)
 
 

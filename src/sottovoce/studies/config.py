@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose")
+NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose", "ranks")
 
 
 def option(default: T, panel: str, text: str) -> T:
@@ -120,6 +120,12 @@ class TrainConfig:
     )
     record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
+    engine: str = option("local", "Simulation", "One process, or those of MPI, with the same result; see --ranks.")
+    network: str | None = option(
+        None,
+        "Simulation",
+        "Say how long it would take on lines such as latency=50ms,bandwidth=10Mbit, or of a TOML file.",
+    )
     dtype: str = option("float64", "Simulation", "Precision; float32 is about twice as fast. With a file: float64.")
 
     def __post_init__(self) -> None:

@@ -33,8 +33,11 @@ from sottovoce.problem.graphs import CompleteGraph
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.sites import Sites
-from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress, Result, Solved, solve
+from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress, Result, Solved, by_name, solve
+from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
+from sottovoce.simulation.mpi import joined
+from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum
 from sottovoce.studies.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
@@ -57,7 +60,7 @@ _SHARED = ("dataset", "split", "partition", "partition_alpha", "partition_column
            "record", "device", "dtype")  # fmt: skip
 # What of a summary is no release: computed from rows without noise, or from how long that took.
 _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accuracy", "metrics", "rare_class",
-                "worse_than_no_model", "optimum_risk", "test", "seconds", "seconds_total")  # fmt: skip
+                "worse_than_no_model", "optimum_risk", "test", "network", "seconds", "seconds_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,18 @@ class Scores:
         }
 
 
+class Timed(NamedTuple):
+    """A recorded round, when it would be over on a real network, and how good the consensus then is, over all runs."""
+
+    round: int
+    seconds: float
+    risk: float
+    accuracy: float
+
+
+_TIMED = ("risk_consensus", "accuracy_consensus")
+
+
 class Bound(NamedTuple):
     """What a configuration describes, ready to run."""
 
@@ -107,8 +122,10 @@ class Bound(NamedTuple):
     algorithm: Algorithm[Any]
 
 
-def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None) -> Bound:
-    """Read the rows and plan the algorithm. `tell` hears what takes its time, `explain` what was chosen and why."""
+def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None, planned: bool = True) -> Bound:
+    """Read the rows and plan the algorithm. `tell` hears what takes its time, `explain` what was chosen and why. Not
+    `planned`: what is left open stays open, for somebody else to plan.
+    """
     where, nodes = graph_of(config), config.nodes or NODES
     deal: dict[str, Any] = {"seed": config.seed or SEED, "partition": partition_of(config)}
     if config.data is None:
@@ -136,7 +153,8 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         algorithm = replace(algorithm, delta=default_delta(rows))
         if explain is not None:
             explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
-    bound = _planned(config, algorithm, problem, tell, explain).bound_to(*problem.shape)
+    bound = _planned(config, algorithm, problem, tell, explain) if planned else algorithm
+    bound = bound.bound_to(*problem.shape)
     if isinstance(bound, MaskedNewton) and (bound.inference or bound.evaluate is not None) and tell is not None:
         parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
         added = [name for name in ("inference", "evaluate") if getattr(bound, name)]
@@ -238,6 +256,19 @@ class Trained:
     def holder_only(self) -> str | None:
         """What must go with every figure that was computed from private rows; None if anyone may see the rows."""
         return HOLDER_ONLY if self.problem.private else None
+
+    @property
+    def timed(self) -> tuple[Timed, ...]:
+        """When every recorded round would be over on the network that was stated; nothing if none was."""
+        if self.config.network is None:
+            return ()
+        network, history = Network.read(self.config.network), self.result.history
+        ends = network.ends(self.problem.graph, self.problem.counts, self.result.numbers)
+        by_round = {
+            int(k): (float(ends[int(k) - 1]), *(float(history[name][history["round"] == k].mean()) for name in _TIMED))
+            for k in np.unique(history["round"])
+        }
+        return tuple(Timed(k, *line) for k, line in by_round.items())
 
     @property
     def loss_unit(self) -> str:
@@ -353,6 +384,7 @@ class Trained:
             "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
             "privacy": privacy.to_dict(),
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "network": [line._asdict() for line in self.timed] or None,
             "seconds": self.result.seconds,
             "seconds_total": self.seconds,
         }
@@ -384,8 +416,13 @@ def train(
         tell: hears of notices, and of what takes its time.
         explain: hears of what was chosen, and why.
     """
-    started = perf_counter()
-    problem, algorithm = bind(config, tell, explain)
+    started, spread = perf_counter(), config.engine == "mpi"
+    speaks = not spread or bool(joined().rank == 0)
+    problem, algorithm = bind(config, tell, explain, planned=speaks)
+    if spread:
+        algorithm = joined().bcast(algorithm, root=0)
+    if config.network is not None:
+        Network.read(config.network).expect_nodes(problem.graph.n)
     chosen, notices = config.resolved(algorithm), _notices(problem, algorithm, force)
     if tell is not None:
         for notice in notices:
@@ -400,9 +437,12 @@ def train(
             progress=progress,
             device=cast("DeviceName", config.device),  # checked when the configuration was made
             dtype=cast("Precision", config.dtype),
+            engine=cast("EngineName", config.engine),
             charge=charge,
             stop=interruption.asked,
         )
+        if spread:
+            solved = _gathered(solved, problem, config)
         history = solved.result.history
         learnt = _scores(solved, {name: history.final(name) for name in history}, problem.sites)
         trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
@@ -411,10 +451,22 @@ def train(
             trained = replace(trained, unfinished=f"interrupted after round {made} of {asked_for}")
         if keep is not None:
             keep(trained)
+    if not speaks:
+        return trained
     if interruption.asked():
         return replace(trained, unfinished=trained.unfinished or "interrupted when the rounds were over")
     measured = _measured(trained, not problem.private if yardstick is None else yardstick, tell)
     return replace(measured, seconds=perf_counter() - started)
+
+
+def _gathered(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:
+    """What processes have made together, as if one had: the whole problem, and the models of all nodes."""
+    average, last = (
+        np.concatenate(joined().allgather(models), axis=1) for models in (solved.result.average, solved.result.last)
+    )
+    where, precision = by_name(cast("DeviceName", config.device)), cast("Precision", config.dtype)
+    site = where.oracle(solved.algorithm, problem.sites, problem.graph, precision)
+    return Solved(problem, solved.algorithm, site, replace(solved.result, average=average, last=last))
 
 
 def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[str, ...]:

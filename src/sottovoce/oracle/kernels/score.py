@@ -5,18 +5,19 @@ These figures are read off rows without noise. They are for the holder of the ro
 Predictions are made in the precision of the models; sums over many rows are kept in double precision.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.formulas import formulas, parts, sign
 from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, store, width
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, kernel, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
-# Rows of one item of work. Each item's sums are added up in order, so the total depends on this number alone.
-_BLOCK = 1024
+# Rows of one item of work, at most. Each item's sums are added up in order.
+_PIECE = 1024
 # Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
 # logarithm is taken: the product stays far below the largest number of single precision, 2^128.
 _FEW = 64
@@ -25,9 +26,9 @@ _WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
 @kernel
-def _score(counter: Any, items: int, rows: Any, labels: Any, of: Any, theta: float, models: Any, losses: Any, hits: Any,
-           lanes: Any) -> None:  # fmt: skip
-    """Into losses and hits, both (blocks, models): the sums of each block of rows."""
+def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, of: Any, theta: float, models: Any,
+           losses: Any, hits: Any, lanes: Any) -> None:  # fmt: skip
+    """Into losses and hits, both (pieces, models): the sums over the rows from starts[piece] to the next."""
     d, size = models.shape[1], width(lanes)
     tiles = items // losses.shape[0]
     tile = aligned(d * size, models)
@@ -35,12 +36,12 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, of: Any, theta: flo
     item = claim(counter)
     zero, one = models.dtype.type(0), models.dtype.type(1)
     while item < items:
-        block, first = item // tiles, item % tiles * size
+        piece, first = item // tiles, item % tiles * size
         count = min(size, models.shape[2] - first)
         copy_in(tile, lanes, models, 0, first, count)
         loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
-        end = min((block + 1) * _BLOCK, len(labels))
-        for start in range(block * _BLOCK, end, _FEW):
+        end = starts[piece + 1]
+        for start in range(starts[piece], end, _FEW):
             straight, product, found = broadcast(zero, lanes), broadcast(one, lanes), broadcast(zero, lanes)
             for j in range(start, min(start + _FEW, end)):
                 b = at(labels, j)
@@ -53,29 +54,33 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, of: Any, theta: flo
         store(sums, 0, loss)
         store(sums, size, right)
         for q in range(count):
-            losses[block, first + q] = sums[q]
-            hits[block, first + q] = sums[size + q]
+            losses[piece, first + q] = sums[q]
+            hits[piece, first + q] = sums[size + q]
         item = claim(counter)
 
 
-def score(rows: Csr | Dense, labels: Array, loss: Loss, models: Array) -> tuple[Floats, Floats]:
-    """Sum of the losses, and number of rows whose label is the sign of the prediction, for each column of `models`.
+def score(rows: Csr | Dense, labels: Array, blocks: Ints, loss: Loss, models: Array) -> tuple[Floats, Floats]:
+    """Sum of the losses, and number of rows whose label is the sign of the prediction, for each block of rows and each
+    column of `models`. A block's sums depend on its own rows alone.
 
     Args:
         rows: all rows, in either precision.
         labels: (rows,) in either precision.
+        blocks: (blocks + 1,) block i's rows are blocks[i] : blocks[i + 1], at least one.
         loss: the loss.
         models: (d, models), C-contiguous.
 
     Returns:
-        Both (models,), summed in double precision. In regression the second means nothing.
+        Both (blocks, models), summed in double precision. In regression the second means nothing.
     """
     expect_one_output(loss, "This kernel")
-    blocks, count = -(-len(labels) // _BLOCK), models.shape[1]
-    losses, hits = np.empty((blocks, count)), np.empty((blocks, count))
+    starts = np.concatenate([np.arange(*ends, _PIECE) for ends in pairwise(blocks.tolist())] + [blocks[-1:]])
+    pieces, count = len(starts) - 1, models.shape[1]
+    losses, hits = np.empty((pieces, count)), np.empty((pieces, count))
     lanes = _WIDE[models.dtype] if count > _NARROW.count else _NARROW
     share_out(
-        _score, blocks * -(-count // lanes.count), rows, labels, formulas(type(loss)), float(loss.theta),
+        _score, pieces * -(-count // lanes.count), rows, labels, starts, formulas(type(loss)), float(loss.theta),
         models[None], losses, hits, lanes,
     )  # fmt: skip
-    return losses.sum(axis=0), hits.sum(axis=0)
+    firsts = np.searchsorted(starts[:-1], blocks[:-1])
+    return np.add.reduceat(losses, firsts, axis=0), np.add.reduceat(hits, firsts, axis=0)

@@ -1,0 +1,91 @@
+"""`train --engine mpi --ranks R`: the same command again, in R processes that speak MPI."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from sottovoce.errors import InputError, expect
+
+_RULE = re.compile(r"^-{40,}$")  # Open MPI frames what it has to say itself by these
+_OPEN_MPI = ("--oversubscribe", "--bind-to", "none")
+
+
+def joined(engine: str, ranks: int | None, given: Mapping[str, Any]) -> int | None:
+    """Whether this process is one of those that work together: its number, 0 if it works alone. None where it has
+    started them itself, and they are done.
+
+    Args:
+        engine: "local" or "mpi".
+        ranks: how many were asked for; None: as many as there are.
+        given: the command's options, to be handed on.
+    """
+    if engine != "mpi":
+        expect(ranks is None, "engine='mpi' with --ranks (add --engine mpi)", engine=engine)
+        return 0
+    expect(ranks is None or ranks >= 1, "--ranks >= 1", ranks=ranks)
+    from sottovoce.simulation import mpi
+
+    if not mpi.launched() and ranks is not None and ranks > 1:
+        _launch(ranks, options(given))
+        return None
+    comm = mpi.joined()
+    expect(ranks in (None, comm.size), f"--ranks {comm.size}, as many as were started, or none", ranks=ranks)
+    return int(comm.rank)
+
+
+def options(given: Mapping[str, Any]) -> list[str]:
+    """Options as they are written on a command line."""
+    found = []
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            found.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            found += [f"--{flag}", str(value)]
+    return found
+
+
+def _launch(ranks: int, arguments: list[str]) -> None:
+    """Start them, wait, and pass on what they say; raises if they fail."""
+    command = [*launcher(ranks), sys.executable, "-m", "sottovoce.cli", "train", *arguments]
+    # Launchers give processes terminals to write to, where Numba would colour what is meant for a file.
+    plain = os.environ | {"NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=plain) as started:
+        assert started.stderr is not None
+        said, own = relayed(started.stderr, sys.stderr)
+        code = started.wait()
+    if code and said:
+        raise SystemExit(code)  # one of them has said why
+    if code:
+        raise InputError(f"Expected {ranks} processes that finish, got exit code {code}: {' '.join(own) or 'no word'}")
+
+
+def launcher(ranks: int) -> list[str]:
+    """What starts so many processes: the mpirun beside this Python, or else the system's."""
+    found = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    if found is None:
+        raise InputError("Expected mpirun for --ranks, got none. Install one with: pip install 'sottovoce[mpi]'")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    own = _OPEN_MPI if "Open MPI" in version or "OpenRTE" in version else ()
+    root = ("--allow-run-as-root",) if own and os.geteuid() == 0 else ()  # Open MPI refuses it unless it is said
+    return [found, *own, *root, "-n", str(ranks)]
+
+
+def relayed(lines: Iterable[str], to: TextIO) -> tuple[bool, list[str]]:
+    """Pass lines on, but for those that the launcher frames: whether any was passed on, and those that were not."""
+    said, framed, own = False, False, []
+    for line in lines:
+        text = line.rstrip("\n")
+        if _RULE.match(text):
+            framed = not framed
+        elif framed:
+            own += [text.strip()] if text.strip() else []
+        elif text.strip():
+            print(text, file=to, flush=True)
+            said = True
+    return said, own

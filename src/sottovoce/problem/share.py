@@ -1,0 +1,67 @@
+"""Which nodes of a network one of several processes holds, and the blocks that sums over all rows are made of.
+
+A sum of floating-point numbers depends on the order in which they are added. So that it does not depend on how many
+processes a network is spread over, nodes are cut into blocks by their number alone, sums are made block by block, and
+blocks are added up in order, in one process as in many. A process holds whole blocks.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from sottovoce.arrays import Ints
+from sottovoce.errors import expect
+
+# Blocks of a network, at most; so many processes can share it. Sums are kept for each block, so many cost memory.
+MOST_BLOCKS = 128
+
+
+def block_size(n: int) -> int:
+    """Nodes of a block of a network of n; the last may hold fewer."""
+    return -(-n // MOST_BLOCKS)
+
+
+def block_starts(nodes: int, n: int) -> Ints:
+    """Where the blocks of `nodes` nodes begin and the last one ends, counted from the first of these nodes, which
+    begins a block of a network of n: (blocks + 1,).
+    """
+    return np.minimum(np.arange(0, nodes + block_size(n), block_size(n)), nodes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Share:
+    """The nodes first .. last - 1 of a network, of which all row counts are known: they are public.
+
+    Args:
+        counts: m_i of every node of the network, (n,).
+        first, last: the nodes that are held here.
+    """
+
+    counts: Ints
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, counts: Ints, rank: int, ranks: int) -> "Share":
+        """What process `rank` of `ranks` holds: whole blocks, as many for each."""
+        bounds = share_bounds(len(counts), ranks)
+        return cls(counts, int(bounds[rank]), int(bounds[rank + 1]))
+
+    @property
+    def n(self) -> int:
+        """Nodes of the network."""
+        return len(self.counts)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that are held here."""
+        return self.last - self.first
+
+
+def share_bounds(n: int, ranks: int) -> Ints:
+    """The first node of every process, and n at the end: (ranks + 1,)."""
+    blocks = len(block_starts(n, n)) - 1
+    expect(1 <= ranks <= blocks, f"1 to {blocks} processes for a network of {n} nodes", ranks=ranks)
+    return np.minimum(np.arange(ranks + 1) * blocks // ranks * block_size(n), n)

@@ -1,0 +1,109 @@
+"""How the nodes of a simulation hear each other, and what is known of all of them: in one process, or spread over many.
+
+The engine's loop is the same for both. What differs is here: who holds which nodes, how neighbours' and everyone's
+messages are added up, and what is read off all nodes at once. Every sum is over nodes in rising order, so a result's
+bits do not depend on how many processes there are.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypeVar, final
+
+import numpy as np
+
+from sottovoce.arrays import Array, Ints
+from sottovoce.noise.sources import Noise
+from sottovoce.problem.graphs import Inbox
+from sottovoce.problem.share import Share
+
+EngineName: TypeAlias = Literal["local", "mpi"]
+T = TypeVar("T")
+
+
+class Exchange(ABC):
+    """What a run asks of the processes that it is spread over. Models are (nodes held here, d, runs)."""
+
+    share: Share | None  # the nodes held here; None: all
+    speaks: bool  # whether this process is the one that charges budgets, prints and writes files
+
+    @abstractmethod
+    def heard(self, messages: Array) -> Inbox:
+        """What the nodes here hear if each says its message."""
+
+    @abstractmethod
+    def total(self, parts: Array) -> Array:
+        """The sum over the first axis of all processes' arrays, in order: the same for all."""
+
+    @abstractmethod
+    def mean(self, values: Array) -> Array:
+        """The mean over all nodes of what each has: (nodes, ...) -> (...)."""
+
+    @abstractmethod
+    def consensus(self, models: Array) -> Array:
+        """The mean over all nodes of their models: (nodes, d, runs) -> (d, runs)."""
+
+    @abstractmethod
+    def published(self, models: Array) -> Array:
+        """The same, as people get it: (nodes, d, runs) -> (runs, d)."""
+
+    @abstractmethod
+    def chosen(self, models: Array, nodes: Ints) -> Array:
+        """The models of these nodes of the network; one for all where all nodes hold the same."""
+
+    @abstractmethod
+    def agreed(self, value: T) -> T:
+        """The value of the process that speaks, for all."""
+
+    @abstractmethod
+    def either(self, flag: bool) -> bool:
+        """Whether it holds for any process."""
+
+    @abstractmethod
+    def noise(self, source: Noise) -> Noise:
+        """The source, such that what is drawn once for all nodes is the same for all processes."""
+
+
+@final
+class Local(Exchange):
+    """All nodes in one process."""
+
+    share = None
+    speaks = True
+
+    def __init__(self, heard: Callable[[Array], Inbox]) -> None:
+        self._heard = heard
+
+    def heard(self, messages: Array) -> Inbox:
+        return self._heard(messages)
+
+    def total(self, parts: Array) -> Array:
+        total: Array = parts.sum(axis=0)
+        return total
+
+    def mean(self, values: Array) -> Array:
+        mean: Array = values.mean(axis=0)
+        return mean
+
+    def consensus(self, models: Array) -> Array:
+        return self.mean(models)
+
+    def published(self, models: Array) -> Array:
+        consensus: Array = public_layout(models).mean(axis=1)
+        return consensus
+
+    def chosen(self, models: Array, nodes: Ints) -> Array:
+        return models[:1] if models.strides[0] == 0 else models[nodes]
+
+    def agreed(self, value: T) -> T:
+        return value
+
+    def either(self, flag: bool) -> bool:
+        return flag
+
+    def noise(self, source: Noise) -> Noise:
+        return source
+
+
+def public_layout(models: Array) -> "np.ndarray[Any, np.dtype[Any]]":
+    """(nodes, d, runs) inside, (runs, nodes, d) for people."""
+    return np.ascontiguousarray(models.transpose(2, 0, 1))

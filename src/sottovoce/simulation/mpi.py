@@ -1,0 +1,314 @@
+"""A simulation spread over processes that speak MPI: the same engine, and bit by bit the same result.
+
+Every process holds the rows and the state of some consecutive nodes (`problem.share`). In a round it sends what its
+nodes say to the processes that hold their neighbours, and adds up what its own hear as one process would: a row of the
+adjacency matrix at a time, neighbours in rising order. A sum over all nodes goes through the processes like a bucket
+along a chain, each adding its own nodes in order, a few columns at a time so that all are at work. Draws of noise are
+functions of a node's number. So nothing depends on how many processes there are.
+
+A process that fails says why in one line and ends the others, which would wait for it for ever.
+"""
+
+import os
+import sys
+import traceback
+from functools import cache
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.errors import InputError, SottovoceError
+from sottovoce.noise.sources import Counters, Noise
+from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph, Inbox
+from sottovoce.problem.share import Share, share_bounds
+from sottovoce.simulation.exchange import Exchange, public_layout
+
+T = TypeVar("T")
+
+# Variables that Open MPI's, MPICH's and Slurm's launchers set for the processes that they start.
+_LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+_SLAB = 4096  # nodes that are copied at a time to be added up
+_SMALL = 2**18  # numbers that are not worth being passed on in several parts
+_NOTHING: Array = np.empty(0)  # from those who are told
+# Seconds that a process which fails waits for news that one before it has failed too, and then for the end.
+_PATIENCE, _GRACE = 1.0, 20.0
+
+
+def launched() -> bool:
+    """Whether a launcher such as mpirun has started this process."""
+    return any(name in os.environ for name in _LAUNCHED)
+
+
+@cache
+def world() -> Any:
+    """The communicator of all processes; made on first use."""
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise InputError(
+            f"Expected mpi4py and an MPI library for engine='mpi', got: {error}. Install them with: pip install "
+            "'sottovoce[mpi]'"
+        ) from error
+    return MPI.COMM_WORLD
+
+
+def joined() -> Any:
+    """The same, when this process takes its part in a run: from here on, if one fails, all end."""
+    comm = world()
+    if comm.size > 1 and not among_others():
+        _alarm()
+        sys.excepthook = _hook
+        from mpi4py import MPI
+
+        _share_cores(comm.Split_type(MPI.COMM_TYPE_SHARED).size)
+    return comm
+
+
+def _share_cores(processes: int) -> None:
+    """Threads for kernels: the machine's cores, shared by its processes."""
+    import numba
+
+    numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // processes))
+
+
+def among_others() -> bool:
+    """Whether other processes work with this one, and would wait for it."""
+    return sys.excepthook is _hook
+
+
+@cache
+def _alarm() -> Any:
+    """A communicator for nothing but news of failures. Made by all together."""
+    return world().Dup()
+
+
+def fail(message: str, code: int) -> None:
+    """Say why, and end all processes with that code. Where several fail at once, as they do where all find the same
+    fault, the first of them speaks for all.
+    """
+    alarm = _alarm()
+    told = [alarm.isend(None, dest=later) for later in range(alarm.rank + 1, alarm.size)]
+    deadline = monotonic() + (_PATIENCE if alarm.rank else 0.0)
+    while monotonic() < deadline and not alarm.iprobe():
+        sleep(0.02)
+    if alarm.rank and alarm.iprobe():
+        sleep(_GRACE)  # until the one before has ended all; if it cannot, this one does
+    else:
+        sys.stdout.flush()
+        print(message, file=sys.stderr, flush=True)
+    alarm.Abort(code)
+    del told
+
+
+def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, SottovoceError):
+        fail(f"sottovoce: error: {' '.join(str(error).split())}", 2)
+    fail("".join(traceback.format_exception(kind, error, trace)), 1)
+
+
+@final
+class Ranks(Exchange):
+    """The processes of one run.
+
+    Args:
+        comm: their communicator.
+        graph: who speaks with whom.
+        share: the nodes held here.
+        alike: whether all nodes hold the same model, and the message is one for the whole network already: nothing of
+            either need be sent (`Algorithm.sums_only`).
+    """
+
+    share: Share
+
+    def __init__(self, comm: Any, graph: Graph, share: Share, alike: bool) -> None:
+        self.comm, self.share, self.alike = comm, share, alike
+        self.speaks = comm.rank == 0
+        self._complete = isinstance(graph, CompleteGraph)
+        if isinstance(graph, EdgeGraph):
+            self._halo = Halo(comm, graph, share)
+
+    def heard(self, messages: Array) -> Inbox:
+        return _Heard(self, messages)
+
+    def neighbour_sum(self, messages: Array) -> Array:
+        """The sums of the messages that the nodes here hear."""
+        if self._complete:
+            return self._added(messages, np.dtype(np.float64)).astype(messages.dtype) - messages
+        return self._halo.neighbour_sum(messages)
+
+    def total(self, parts: Array) -> Array:
+        return self._added(parts, parts.dtype)
+
+    def mean(self, values: Array) -> Array:
+        mean: Array = self.total(values) / self.share.n
+        return mean
+
+    def consensus(self, models: Array) -> Array:
+        if self.alike:  # as one process finds it: added up from one model that stands for all
+            mean: Array = np.broadcast_to(models[:1], (self.share.n, *models.shape[1:])).mean(axis=0)
+            return mean
+        return self.mean(models)
+
+    def published(self, models: Array) -> Array:
+        if models.shape[1] == 1:  # of one coordinate, NumPy adds nodes up in another order: by all at once
+            everyone: Array = public_layout(self.gathered(models)).mean(axis=1)
+            return everyone
+        return np.ascontiguousarray(self.mean(np.ascontiguousarray(models)).T)
+
+    def chosen(self, models: Array, nodes: Ints) -> Array:
+        if self.alike:
+            return models[:1]
+        here = nodes[(nodes >= self.share.first) & (nodes < self.share.last)] - self.share.first
+        return self.gathered(models[here])
+
+    def gathered(self, parts: Array) -> Array:
+        """What all processes have, one below the other, in order, for all of them."""
+        parts = np.ascontiguousarray(parts)
+        counts = self.comm.allgather(len(parts))
+        whole = np.empty((sum(counts), *parts.shape[1:]), dtype=parts.dtype)
+        unit = _unit(parts)
+        self.comm.Allgatherv([parts, len(parts), unit], [whole, counts, unit])
+        unit.Free()
+        return whole
+
+    def agreed(self, value: T) -> T:
+        told: T = self.comm.bcast(value, root=0)
+        return told
+
+    def either(self, flag: bool) -> bool:
+        from mpi4py import MPI
+
+        return bool(self.comm.allreduce(flag, op=MPI.LOR))
+
+    def noise(self, source: Noise) -> Noise:
+        return _SharedDraws(self, source)
+
+    def _added(self, parts: Array, dtype: np.dtype[Any]) -> Array:
+        """The sum over the first axis of all processes' arrays, added up in order as NumPy adds up rows."""
+        flat, shape = np.ascontiguousarray(parts).reshape(len(parts), -1), parts.shape[1:]
+        if flat.shape[1] < 2:  # one column is added up pairwise by NumPy, in an order that only all of it tells
+            total: Array = self.gathered(flat).sum(axis=0, dtype=dtype).reshape(shape)
+            return total
+        pieces = 1 if flat.size < _SMALL else min(flat.shape[1] // 2, 4 * self.comm.size)
+        carried = [self._passed_on(columns, dtype) for columns in np.array_split(flat, pieces, axis=1)]
+        whole = np.concatenate(carried)
+        self.comm.Bcast(whole, root=self.comm.size - 1)
+        return whole.reshape(shape)
+
+    def _passed_on(self, columns: Array, dtype: np.dtype[Any]) -> Array:
+        """What the process before has, and the rows here, one after the other; handed to the process after."""
+        rank, carry = self.comm.rank, np.empty(columns.shape[1], dtype=dtype)
+        if rank > 0:
+            self.comm.Recv(carry, source=rank - 1)
+        started = rank > 0
+        for first in range(0, len(columns), _SLAB):
+            slab = columns[first : first + _SLAB]
+            rows = np.concatenate([carry[None], slab], dtype=dtype) if started else slab.astype(dtype, copy=False)
+            carry, started = np.add.reduce(rows, axis=0), True
+        if rank + 1 < self.comm.size:
+            self.comm.Send(carry, dest=rank + 1)
+        return carry
+
+
+@final
+class _Heard(Inbox):
+    """What the nodes here hear of all."""
+
+    def __init__(self, ranks: Ranks, messages: Array) -> None:
+        self._ranks, self._messages = ranks, messages
+
+    def neighbours(self) -> Array:
+        return self._ranks.neighbour_sum(self._messages)
+
+    def everyone(self) -> Array:
+        return self._messages if self._ranks.alike else self._ranks.total(self._messages)[None]
+
+
+@final
+class Halo:
+    """The messages of neighbours that other processes hold, and the rows of the adjacency matrix here.
+
+    Edges go both ways, so a process knows by its own edges what others need of it: nothing is negotiated.
+    """
+
+    def __init__(self, comm: Any, graph: EdgeGraph, share: Share) -> None:
+        links, bounds = graph.links(share.first, share.last), share_bounds(share.n, comm.size)
+        columns = links.indices.astype(np.int64)
+        away = np.flatnonzero((columns < share.first) | (columns >= share.last))
+        theirs = np.unique(columns[away])  # in rising order, so process by process
+        self.nodes, self.foreign = share.nodes, len(theirs)
+        # Own messages lie first, then those of others. Stored columns stay in the order of nodes, which decides in
+        # which order a row is added up.
+        place = columns - share.first
+        place[away] = share.nodes + np.searchsorted(theirs, columns[away])
+        shape = (share.nodes, share.nodes + len(theirs))
+        self._matrices = {
+            kind: type(links)((links.data.astype(kind), place, links.indptr), shape=shape) for kind in (np.float64,)
+        }
+        self._receive = np.diff(np.searchsorted(theirs, bounds))
+        owners = np.searchsorted(bounds, columns[away], side="right") - 1
+        own = np.repeat(np.arange(share.nodes), np.diff(links.indptr))[away]
+        pairs = np.unique(np.stack([owners, own]), axis=1)
+        self._said, self._send = pairs[1], np.bincount(pairs[0], minlength=comm.size)
+        around = np.flatnonzero(self._receive)
+        self._send, self._receive = self._send[around], self._receive[around]
+        self._comm = comm.Create_dist_graph_adjacent(around.tolist(), around.tolist())
+        self._room: Array = np.empty((0, 0))
+
+    def neighbour_sum(self, messages: Array) -> Array:
+        """For every node here the sum of its neighbours' messages, wherever they are."""
+        flat = np.ascontiguousarray(messages).reshape(self.nodes, -1)
+        if self._room.shape[1:] != flat.shape[1:] or self._room.dtype != flat.dtype:
+            self._room = np.empty((self.nodes + self.foreign, flat.shape[1]), dtype=flat.dtype)
+        self._room[: self.nodes] = flat
+        said, unit = flat[self._said], _unit(flat)
+        self._comm.Neighbor_alltoallv([said, self._send, unit], [self._room[self.nodes :], self._receive, unit])
+        unit.Free()
+        heard: Array = self._matrix(flat.dtype) @ self._room
+        return heard.reshape(messages.shape)
+
+    def _matrix(self, dtype: np.dtype[Any]) -> Any:
+        if dtype.type not in self._matrices:
+            self._matrices[dtype.type] = self._matrices[np.float64].astype(dtype)
+        return self._matrices[dtype.type]
+
+
+@final
+class _SharedDraws(Noise):
+    """A source of every process's own draws, but for those that stand for all nodes: these are the first process's."""
+
+    def __init__(self, ranks: Ranks, source: Noise) -> None:
+        self._ranks, self._source = ranks, source
+
+    def normals(self, k: int, r: int) -> Array:
+        return self._source.normals(k, r)
+
+    def shared(self, k: int, r: int) -> Array:
+        return self._ranks.agreed(self._source.shared(k, r) if self._ranks.speaks else _NOTHING)
+
+    @property
+    def counters(self) -> Counters:
+        return self._source.counters
+
+    @property
+    def gives_normals(self) -> bool:
+        return self._source.gives_normals
+
+    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
+        return self._source.draws(k, r, offsets, batch, scheme)
+
+    def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
+        return self._source.added(gradient, sigma, sensitivity, k, r)
+
+
+def _unit(rows: Array) -> Any:
+    """One row as a datatype of MPI: counts of rows stay small where counts of numbers would not fit."""
+    from mpi4py import MPI
+    from mpi4py.util.dtlib import from_numpy_dtype
+
+    made = from_numpy_dtype(rows.dtype).Create_contiguous(int(np.prod(rows.shape[1:], dtype=np.int64)))
+    assert isinstance(made, MPI.Datatype)
+    return made.Commit()

@@ -1,0 +1,233 @@
+"""How long a run would take on a real network: a model of lines and machines, from public numbers alone.
+
+Sites are machines of their own, and each has one line to whoever carries the messages. In a round a site
+
+    computes        `compute` seconds times m_i / (mean m) over its speed, while it is not away
+    sends           one message, which its line carries in B / bandwidth seconds
+    hears           its neighbours' messages, `latency` seconds later, one after the other: its line carries each in
+                    B / bandwidth seconds, in the order in which they come
+    goes on         when it has heard them all. It waits for its neighbours, and for nobody else
+
+so with a_1 <= ... <= a_q the times at which the q messages arrive and s = B / bandwidth, it goes on at
+
+    max_j a_j + (q - j + 1) s,      and not before its own message is sent.
+
+Lines are as fast both ways and carry both at once. B is eight bytes a number, and `overhead` bytes a message. Where
+all sites are alike, a round on a graph of degree q takes compute + s + latency + q s.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+
+from sottovoce import settings
+from sottovoce.arrays import Floats, Ints
+from sottovoce.errors import InputError, expect, naming
+from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph
+from sottovoce.settings import toml
+
+BYTES = 8  # of a number
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_BITS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}
+_QUANTITY = re.compile(r"^\s*([0-9.eE+-]+?)\s*([A-Za-z]+)\s*$")
+
+
+class Trace(NamedTuple):
+    """What is special about some sites, for all that is known beforehand."""
+
+    speed: float = 1.0  # of its machine, over that of others
+    bandwidth: float | None = None  # of its line, in bits a second; None: as of others
+    away: tuple[tuple[float, float], ...] = ()  # seconds from and to, between which it computes nothing
+
+
+@final
+@dataclass(frozen=True)
+class Network:
+    """Lines and machines.
+
+    Args:
+        latency: seconds from one site to another.
+        bandwidth: of a site's line, in bits a second, each way.
+        compute: seconds that a round takes a site with as many rows as the mean, at speed 1.
+        overhead: bytes of a message besides its numbers.
+        traces: what is special about some sites, by node.
+    """
+
+    latency: float
+    bandwidth: float
+    compute: float = 0.0
+    overhead: int = 0
+    traces: tuple[tuple[int, Trace], ...] = ()
+
+    def __post_init__(self) -> None:
+        expect(0 <= self.latency < np.inf, "a finite latency >= 0 s", latency=self.latency)
+        expect(self.bandwidth > 0, "bandwidth > 0 bit", bandwidth=self.bandwidth)
+        expect(0 <= self.compute < np.inf, "a finite compute >= 0 s", compute=self.compute)
+        expect(self.overhead >= 0, "overhead >= 0 bytes", overhead=self.overhead)
+        for node, trace in self.traces:
+            expect(trace.speed > 0, f"speed > 0 of node {node}", speed=trace.speed)
+            expect(
+                trace.bandwidth is None or trace.bandwidth > 0, f"bandwidth > 0 of node {node}", came=trace.bandwidth
+            )
+            ends = [0.0, *(end for span in trace.away for end in span)]
+            rising = all(a <= b for a, b in pairwise(ends))
+            expect(rising, f"spans of time in rising order for away of node {node}", away=trace.away)
+
+    @classmethod
+    def read(cls, text: str) -> "Network":
+        """From latency=50ms,bandwidth=10Mbit,compute=20ms,overhead=300, or from the TOML file of that name."""
+        if "=" in text:
+            parts = [part.partition("=") for part in text.split(",")]
+            table: dict[str, object] = {name.strip(): value.strip() for name, _, value in parts}
+            expect(len(table) == len(parts), "every part of --network once", network=text)
+            if "overhead" in table:
+                table["overhead"] = _whole(str(table["overhead"]))
+            return _network(settings.read(_Told, table, "latency=50ms,bandwidth=10Mbit and the like for --network"))
+        with naming(network=text):
+            return _network(settings.read(_Told, toml.load(Path(text)), "a network: latency, bandwidth, sites, ..."))
+
+    @property
+    def words(self) -> str:
+        """In short, for people."""
+        special = f", {len(self.traces)} sites of their own kind" if self.traces else ""
+        return f"{self.latency * 1e3:g} ms, {self.bandwidth / 1e6:g} Mbit/s, {self.compute:g} s a round{special}"
+
+    def expect_nodes(self, n: int) -> None:
+        """Refuse what is special about nodes that a network of n does not have."""
+        strange = next((node for node, _ in self.traces if not 0 <= node < n), None)
+        expect(strange is None, f"sites among the nodes 0 .. {n - 1} of the graph", node=strange)
+
+    def ends(self, graph: Graph, counts: Ints, numbers: Sequence[int]) -> Floats:
+        """When the last site has heard all of each round, in seconds: (rounds,).
+
+        Args:
+            graph: who hears whom.
+            counts: m_i of every site.
+            numbers: how many numbers a message of each round holds.
+        """
+        self.expect_nodes(graph.n)
+        n, known = graph.n, dict(self.traces)
+        traces = [known.get(node, _USUAL) for node in range(n)]
+        work = self.compute * counts / counts.mean() / np.array([trace.speed for trace in traces])
+        line = np.array([self.bandwidth if trace.bandwidth is None else trace.bandwidth for trace in traces])
+        away = {node: trace.away for node, trace in self.traces if trace.away}
+        now, found = np.zeros(n), []
+        for count in numbers:
+            carried = 8 * (BYTES * count + self.overhead) / line
+            done = now + work
+            for node, spans in away.items():
+                done[node] = _finished(now[node], work[node], spans)
+            sent = done + carried
+            now = np.maximum(sent, _heard(graph, sent + self.latency, carried))
+            found.append(float(now.max()))
+        return np.array(found)
+
+
+_USUAL = Trace()
+
+
+def _finished(start: float, work: float, spans: tuple[tuple[float, float], ...]) -> float:
+    """When so many seconds of work are done that begin at `start` and rest while the site is away."""
+    for first, last in spans:
+        if start >= last:
+            continue
+        if start + work <= first:
+            break
+        work -= max(0.0, first - start)
+        start = last
+    return start + work
+
+
+def _heard(graph: Graph, arrive: Floats, carried: Floats) -> Floats:
+    """When every node's line has carried all of its neighbours' messages, which arrive at these times."""
+    if isinstance(graph, CompleteGraph):
+        return _heard_of_all(arrive, carried)
+    assert isinstance(graph, EdgeGraph)
+    links, degrees = graph.adjacency, graph.degrees
+    times, row = arrive[links.indices], np.repeat(np.arange(graph.n), degrees)
+    order = np.lexsort((times, row))  # node by node, the earliest first
+    left = np.repeat(links.indptr[1:], degrees) - np.arange(len(times))  # messages that are not carried yet
+    ends = times[order] + left * carried[row]
+    heard = np.zeros(graph.n)
+    some = degrees > 0
+    heard[some] = np.maximum.reduceat(ends, links.indptr[:-1][some]) if some.any() else 0.0
+    return heard
+
+
+def _heard_of_all(arrive: Floats, carried: Floats) -> Floats:
+    """The same where everyone hears everyone: in the order of all messages, each leaves its own out."""
+    n = len(arrive)
+    order = np.argsort(arrive, kind="stable")
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    heard = np.empty(n)
+    for s in np.unique(carried):  # lines are of few kinds
+        before = np.maximum.accumulate(arrive[order] + (n - 1 - np.arange(n)) * s)
+        after = np.maximum.accumulate((arrive[order] + (n - np.arange(n)) * s)[::-1])[::-1]
+        alike = np.flatnonzero(carried == s)
+        p = place[alike]
+        early = np.where(p > 0, before[p - 1], 0.0)
+        heard[alike] = np.maximum(early, np.where(p + 1 < n, after[np.minimum(p + 1, n - 1)], 0.0))
+    return heard
+
+
+# -- what people write ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Site:
+    """One table of [[sites]]."""
+
+    nodes: tuple[int, ...]
+    speed: float = 1.0
+    bandwidth: str | None = None
+    away: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A network in words."""
+
+    latency: str
+    bandwidth: str
+    compute: str = "0s"
+    overhead: int = 0
+    sites: tuple[_Site, ...] = field(default=())
+
+
+def _network(told: _Told) -> Network:
+    traces = {
+        node: Trace(
+            site.speed, None if site.bandwidth is None else quantity(site.bandwidth, _BITS, "10Mbit"), site.away
+        )
+        for site in told.sites
+        for node in site.nodes
+    }
+    named = sum(len(site.nodes) for site in told.sites)
+    expect(len(traces) == named, "every node in one table of sites at most", nodes=named)
+    return Network(
+        quantity(told.latency, _SECONDS, "50ms"), quantity(told.bandwidth, _BITS, "10Mbit"),
+        quantity(told.compute, _SECONDS, "20ms"), told.overhead, tuple(sorted(traces.items())),
+    )  # fmt: skip
+
+
+def quantity(text: str, units: dict[str, float], example: str) -> float:
+    """A number with its unit, as in 50ms or 10Mbit, in seconds or bits."""
+    found = _QUANTITY.match(text)
+    if found is None or found[2] not in units:
+        raise InputError(f"Expected a number and a unit among {', '.join(units)}, such as {example}, got {text!r}.")
+    try:
+        return float(found[1]) * units[found[2]]
+    except ValueError:
+        raise InputError(f"Expected a number before {found[2]}, such as {example}, got {text!r}.") from None
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit():
+        raise InputError(f"Expected a whole number of bytes for overhead, got {text!r}.")
+    return int(text)
