@@ -7,13 +7,13 @@ what a site releases.
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
 
 # Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
@@ -101,8 +101,9 @@ def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0) -> Figure
     if loss.outputs > 1:
         return Figures(risk, accuracy, log_loss)
     positive = labels > 0
-    rarer, sign = (positive, 1.0) if positive.mean() <= 0.5 else (~positive, -1.0)
-    return Figures(risk, accuracy, log_loss, auc(z, positive), average_precision(sign * z, rarer))
+    ranked = _Ranked.of(z, positive)
+    rarer = ranked if positive.mean() <= 0.5 else ranked.turned()
+    return Figures(risk, accuracy, log_loss, ranked.auc(), rarer.average_precision())
 
 
 def constant(loss: Loss, learnt: Floats) -> Floats:
@@ -146,24 +147,49 @@ def rare_class(loss: Loss, labels: Floats) -> int | None:
     return None if min(share, 1 - share) >= RARE else int(share < RARE)
 
 
+class _Ranked(NamedTuple):
+    """Rows from the highest score down: sorting them is what takes the time, so all that needs it is read off here.
+
+    Rows of one score are called at one threshold: only the last of them is a point of a curve.
+    """
+
+    rows: Ints  # at each distinct score: how many rows have it or a higher one
+    found: Ints  # of these, those of the class that is looked for
+
+    @classmethod
+    def of(cls, scores: Floats, positive: NDArray[np.bool_]) -> Self:
+        order = np.argsort(scores)[::-1]
+        falling = scores[order]
+        last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(scores) - 1)
+        return cls(last + 1, np.cumsum(positive[order])[last])
+
+    def turned(self) -> Self:
+        """The other class, by the negative scores."""
+        rows, found = (np.insert(part[:-1], 0, 0)[::-1] for part in self)  # above each score, from the lowest up
+        below = self.rows[-1] - rows
+        return type(self)(below, below - (self.found[-1] - found))
+
+    def auc(self) -> float | None:
+        """Area under the ROC curve: ties count half. None where one class is missing."""
+        many = int(self.found[-1])
+        others = int(self.rows[-1]) - many
+        if not many or not others:
+            return None
+        missed = self.rows - self.found
+        pairs = np.diff(self.found, prepend=0) * (others - (missed + np.insert(missed[:-1], 0, 0)) / 2)
+        return float(pairs.sum() / (many * others))
+
+    def average_precision(self) -> float | None:
+        """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
+        many = int(self.found[-1])
+        return float(np.sum(np.diff(self.found, prepend=0) * (self.found / self.rows)) / many) if many else None
+
+
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
     """Area under the ROC curve: ties count half. None where one class is missing."""
-    many = int(positive.sum())
-    others = len(positive) - many
-    if not many or not others:
-        return None
-    _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(times) - (times - 1) / 2)[place]
-    return float((ranks[positive].sum() - many * (many + 1) / 2) / (many * others))
+    return _Ranked.of(scores, positive).auc()
 
 
 def average_precision(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
     """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
-    many = int(positive.sum())
-    if not many:
-        return None
-    order = np.argsort(-scores, kind="stable")
-    # Rows of one score are called at one threshold: only the last of them is a point of the curve.
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    found = np.cumsum(positive[order])[last]
-    return float(np.sum(np.diff(found, prepend=0) * (found / (last + 1))) / many)
+    return _Ranked.of(scores, positive).average_precision()

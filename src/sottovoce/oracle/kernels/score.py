@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
+from sottovoce.oracle.kernels.compiling import kernel
 from sottovoce.oracle.kernels.formulas import formulas, parts, sign
 from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, store, width
-from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, kernel, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
 # Rows of one item of work. Each item's sums are added up in order, so the total depends on this number alone.
@@ -20,8 +21,7 @@ _BLOCK = 1024
 # Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
 # logarithm is taken: the product stays far below the largest number of single precision, 2^128.
 _FEW = 64
-_NARROW = Lanes(16)
-_WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
+_LANES = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
 @kernel
@@ -73,7 +73,8 @@ def score(rows: Csr | Dense, labels: Array, loss: Loss, models: Array) -> tuple[
     expect_one_output(loss, "This kernel")
     blocks, count = -(-len(labels) // _BLOCK), models.shape[1]
     losses, hits = np.empty((blocks, count)), np.empty((blocks, count))
-    lanes = _WIDE[models.dtype] if count > _NARROW.count else _NARROW
+    # One width, however few the models: a second one would take longer to compile than it ever saves.
+    lanes = _LANES[models.dtype]
     share_out(
         _score, blocks * -(-count // lanes.count), rows, labels, formulas(type(loss)), float(loss.theta),
         models[None], losses, hits, lanes,
