@@ -33,7 +33,7 @@ audit: .venv/.bench
 mutants: .venv/.dev
 	$(BIN)/python scripts/mutants.py
 
-bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.appfl
+bench: .venv/.bench .venv-bench/.jax .venv-bench/.flower .venv-bench/.pfl .venv-bench/.appfl
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/render.py
 

@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -20,6 +21,7 @@ KEYS = {
     "metrics", "rare_class", "worse_than_no_model", "loss_unit", "notices", "rounds_made", "unfinished",
 }  # fmt: skip
 MODELS = {"average", "last", "consensus"}
+_BLAS = "OPENBLAS_NUM_THREADS"
 
 
 def test_json_says_what_was_run_and_what_came_out(answer):
@@ -164,6 +166,25 @@ def test_help_does_not_wait_for_the_library():
     code = f"import sys; from sottovoce.cli import main; main(['--help']); sys.exit(bool({heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_training_does_not_wait_for_what_it_does_not_use():
+    heavy = "{'scipy.stats', 'matplotlib', 'pandas', 'sklearn', 'dp_accounting', 'networkx'} & {*sys.modules}"
+    code = f"import sys, sottovoce.studies.run; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "expected"), [("", {}, "1"), ("", {_BLAS: "3"}, "3"), ("numpy", {}, "None")]
+)
+def test_linear_algebra_takes_one_thread_unless_somebody_says_otherwise(before, said, expected):
+    # With NumPy loaded the variable would be read no more, and only mislead who reads it.
+    load = f"import {before}; " if before else ""
+    code = f"import os; {load}from sottovoce.cli import main; main(['--version']); print(os.environ.get('{_BLAS}'))"
+    env = {name: value for name, value in os.environ.items() if name != _BLAS} | said
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.splitlines()[-1] == expected
 
 
 def test_help_shows_the_librarys_defaults(cli, monkeypatch):

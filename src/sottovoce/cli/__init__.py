@@ -8,6 +8,7 @@
 130  interrupted; what is kept is said: of `train --out` what was released, of `reproduce` and `compare` what is done
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from sottovoce.errors import SottovoceError
 
 BAD_INPUT, INTERRUPTED = 2, 130
+# How many threads the usual linear algebra libraries take, read when NumPy is loaded.
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Which extra brings a package that a command needs.
 _EXTRA = {
     **dict.fromkeys(("typer", "rich", "pyarrow", "safetensors"), "cli"),
@@ -27,6 +30,7 @@ _EXTRA = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
+        _leave_cores_alone()
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()  # a full disk should be noticed here, not while Python shuts down
         return code
@@ -47,6 +51,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(
             f"This command needs {error.name}. Install it with: pip install 'sottovoce[{_EXTRA[error.name]}]'"
         )
+
+
+def _leave_cores_alone() -> None:
+    """Have linear algebra done on one thread, unless somebody has said otherwise.
+
+    Our matrices are small: on several threads such a library mostly waits for itself, at the cost of all cores. What is
+    large has kernels with threads of their own.
+    """
+    if "numpy" not in sys.modules:
+        for name in _THREADS:
+            os.environ.setdefault(name, "1")
 
 
 def _run(argv: list[str]) -> int:

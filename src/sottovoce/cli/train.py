@@ -92,7 +92,7 @@ def train(
         if not _in_the_rounds(trained):
             if out is not None:
                 folder.add_scores(trained, out)
-            second = None if other is None else run.train(other)
+            second = None if other is None else run.train(other, first=trained)
             _print(trained, out, json, quiet, second)
     except KeyboardInterrupt:
         trained = replace(trained, unfinished=_SCORING)

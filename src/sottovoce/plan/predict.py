@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from sottovoce.algorithms.base import PrivateAlgorithm
 from sottovoce.algorithms.masked import MaskedNewton
@@ -172,7 +172,7 @@ def interval(values: Array) -> Interval:
     """The mean of what came on every table, and where the next one will lie."""
     mean, count = float(np.mean(values)), len(values)
     logs = np.log(np.maximum(values, 1e-12))
-    reach = float(student.ppf((1 + LEVEL) / 2, count - 1)) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / count)
+    reach = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / count)
     middle = float(logs.mean())
     low, high = max(middle - reach, logs.min() - math.log(BEYOND)), min(middle + reach, logs.max() + math.log(BEYOND))
     return Interval(mean, min(mean, math.exp(low)), max(mean, math.exp(high)))

@@ -7,7 +7,7 @@ what a site releases.
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import optimize
@@ -118,8 +118,9 @@ def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: 
     if loss.outputs > 1:
         return Figures(risk, accuracy, log_loss)
     positive = labels > 0
-    rarer, sign = (positive, 1.0) if mean(positive, weights) <= 0.5 else (~positive, -1.0)
-    return Figures(risk, accuracy, log_loss, auc(z, positive, weights), average_precision(sign * z, rarer, weights))
+    ranked = _Ranked.of(z, positive, weights)
+    rarer = ranked if mean(positive, weights) <= 0.5 else ranked.turned()
+    return Figures(risk, accuracy, log_loss, ranked.auc(), rarer.average_precision())
 
 
 def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
@@ -179,30 +180,51 @@ def rare_class(loss: Loss, labels: Floats) -> int | None:
     return None if min(share, 1 - share) >= RARE else int(share < RARE)
 
 
+class _Ranked(NamedTuple):
+    """Rows from the highest score down: sorting them is what takes the time, so all that needs it is read off here.
+
+    Rows of one score are called at one threshold: only the last of them is a point of a curve.
+    """
+
+    rows: Array  # at each distinct score: how many rows have it or a higher one, each counted by its weight
+    found: Array  # of these, those of the class that is looked for
+
+    @classmethod
+    def of(cls, scores: Floats, positive: Bools, weights: Floats | None = None) -> Self:
+        order = np.argsort(scores)[::-1]
+        falling = scores[order]
+        last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(scores) - 1)
+        if weights is None:
+            return cls(last + 1, np.cumsum(positive[order])[last])
+        return cls(np.cumsum(weights[order])[last], np.cumsum((weights * positive)[order])[last])
+
+    def turned(self) -> Self:
+        """The other class, by the negative scores."""
+        rows, found = (np.insert(part[:-1], 0, 0)[::-1] for part in self)  # above each score, from the lowest up
+        below = self.rows[-1] - rows
+        return type(self)(below, below - (self.found[-1] - found))
+
+    def auc(self) -> float | None:
+        """Area under the ROC curve: ties count half. None where one class is missing."""
+        many = float(self.found[-1])
+        others = float(self.rows[-1]) - many
+        if not many or not others:
+            return None
+        missed = self.rows - self.found
+        pairs = np.diff(self.found, prepend=0) * (others - (missed + np.insert(missed[:-1], 0, 0)) / 2)
+        return float(pairs.sum() / (many * others))
+
+    def average_precision(self) -> float | None:
+        """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
+        many = float(self.found[-1])
+        return float(np.sum(np.diff(self.found, prepend=0) * (self.found / self.rows)) / many) if many else None
+
+
 def auc(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
     """Area under the ROC curve: ties count half. None where one class is missing."""
-    many = int(positive.sum())
-    others = len(positive) - many
-    if not many or not others:
-        return None
-    if weights is not None:
-        _, place = np.unique(scores, return_inverse=True)
-        level = np.bincount(place, weights * ~positive)
-        lower = (np.cumsum(level) - level / 2)[place]
-        return float(np.sum((weights * lower)[positive]) / (weights[positive].sum() * weights[~positive].sum()))
-    _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(times) - (times - 1) / 2)[place]
-    return float((ranks[positive].sum() - many * (many + 1) / 2) / (many * others))
+    return _Ranked.of(scores, positive, weights).auc()
 
 
 def average_precision(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
     """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
-    u = np.ones(len(scores)) if weights is None else weights
-    many = float(u[positive].sum())
-    if not many:
-        return None
-    order = np.argsort(-scores, kind="stable")
-    # Rows of one score are called at one threshold: only the last of them is a point of the curve.
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    found, called = np.cumsum((u * positive)[order])[last], np.cumsum(u[order])[last]
-    return float(np.sum(np.diff(found, prepend=0) * (found / called)) / many)
+    return _Ranked.of(scores, positive, weights).average_precision()

@@ -122,29 +122,14 @@ class Bound(NamedTuple):
     algorithm: Algorithm[Any]
 
 
-def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None, planned: bool = True) -> Bound:
-    """Read the rows and plan the algorithm. `tell` hears what takes its time, `explain` what was chosen and why. Not
-    `planned`: what is left open stays open, for somebody else to plan.
+def bind(
+    config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None, *, problem: Problem | None = None,
+    planned: bool = True,
+) -> Bound:  # fmt: skip
+    """Read the rows, unless they are there, and plan the algorithm. `tell` hears what takes its time, `explain` what
+    was chosen and why. Not `planned`: what is left open stays open, for somebody else to plan.
     """
-    where, nodes = graph_of(config), config.nodes or NODES
-    deal: dict[str, Any] = {"seed": config.seed or SEED, "partition": partition_of(config)}
-    if config.data is None:
-        problem = Problem.dealt(BY_NAME[config.dataset](), nodes, where, held_out=config.split == "official", **deal)
-    else:
-        from sottovoce.files.schema import Schema
-        from sottovoce.files.schema.inference import remarks, require_inferable
-
-        assert config.schema is not None  # checked when the configuration was made
-        schema = Schema.load(Path(config.schema))
-        if config.inference:
-            require_inferable(schema)
-            for remark in remarks(schema):
-                (tell or _nobody)(remark)
-        problem = Problem.from_file(
-            config.data, schema, where, nodes=nodes, site_column=config.site_column,
-            test=config.test_data, unreviewed=config.unreviewed == "accept",
-            sites_per_person=config.sites_per_person, **deal,
-        )  # fmt: skip
+    problem = _problem(config, tell) if problem is None else problem
     if explain is not None:
         explain(_shape(problem))
     algorithm = algorithm_of(config, problem.answers.loss(config.loss, config.positive_weight))
@@ -160,6 +145,28 @@ def bind(config: TrainConfig, tell: Tell | None = None, explain: Tell | None = N
         added = [name for name in ("inference", "evaluate") if getattr(bound, name)]
         tell(f"The budget with {' and '.join(added)}: {parts}.")
     return Bound(problem, bound)
+
+
+def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
+    """The rows and the network that a configuration describes."""
+    where, nodes = graph_of(config), config.nodes or NODES
+    deal: dict[str, Any] = {"seed": config.seed or SEED, "partition": partition_of(config)}
+    if config.data is None:
+        return Problem.dealt(BY_NAME[config.dataset](), nodes, where, held_out=config.split == "official", **deal)
+    from sottovoce.files.schema import Schema
+    from sottovoce.files.schema.inference import remarks, require_inferable
+
+    assert config.schema is not None  # checked when the configuration was made
+    schema = Schema.load(Path(config.schema))
+    if config.inference:
+        require_inferable(schema)
+        for remark in remarks(schema):
+            (tell or _nobody)(remark)
+    return Problem.from_file(
+        config.data, schema, where, nodes=nodes, site_column=config.site_column,
+        test=config.test_data, unreviewed=config.unreviewed == "accept",
+        sites_per_person=config.sites_per_person, **deal,
+    )  # fmt: skip
 
 
 def _shape(problem: Problem) -> str:
@@ -402,6 +409,7 @@ def train(
     force: bool = False,
     tell: Tell | None = None,
     explain: Tell | None = None,
+    first: Trained | None = None,
 ) -> Trained:
     """Run the experiment.
 
@@ -415,10 +423,13 @@ def train(
         force: accept an epsilon or a delta that protects private rows hardly at all.
         tell: hears of notices, and of what takes its time.
         explain: hears of what was chosen, and why.
+        first: what this is run `beside`: its rows are used again, and its yardstick where that would be the same.
     """
     started, spread = perf_counter(), config.engine == "mpi"
     speaks = not spread or bool(joined().rank == 0)
-    problem, algorithm = bind(config, tell, explain, planned=speaks)
+    problem, algorithm = bind(
+        config, tell, explain, problem=None if first is None else first.problem, planned=speaks
+    )  # fmt: skip
     if spread:
         algorithm = joined().bcast(algorithm, root=0)
     if config.network is not None:
@@ -455,7 +466,7 @@ def train(
         return trained
     if interruption.asked():
         return replace(trained, unfinished=trained.unfinished or "interrupted when the rounds were over")
-    measured = _measured(trained, not problem.private if yardstick is None else yardstick, tell)
+    measured = _measured(trained, not problem.private if yardstick is None else yardstick, tell, first)
     return replace(measured, seconds=perf_counter() - started)
 
 
@@ -490,7 +501,7 @@ def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[
     return tuple(found)
 
 
-def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:
+def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Trained | None) -> Trained:
     """The same with all scores. Nobody has paid for these: they end when they are interrupted, or take too long."""
     problem, solved = trained.problem, trained.solved
     try:
@@ -498,7 +509,9 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:
         if problem.test is not None:
             tested = _scores(solved, solved.tested(), problem.test)
             trained = replace(trained, tested=_with_figures(trained, tested, solved.test_site.sites))
-        if yardstick:
+        if yardstick and first is not None and first.optimum is not None and _minimise_the_same(first, trained):
+            trained = replace(trained, optimum=first.optimum)
+        elif yardstick:
             optimum = pooled_optimum(problem.sites, solved.algorithm, YARDSTICK_SECONDS)
             trained = replace(trained, optimum=optimum)
     except OutOfTimeError:
@@ -511,6 +524,12 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None) -> Trained:
     except KeyboardInterrupt:
         trained = replace(trained, unfinished="interrupted while the models were scored")
     return trained
+
+
+def _minimise_the_same(one: Trained, other: Trained) -> bool:
+    """Whether two runs have one objective, and so one optimum."""
+    objectives = [(a.loss, a.regulariser, a.lam, a.weights) for a in (one.solved.algorithm, other.solved.algorithm)]
+    return one.problem is other.problem and objectives[0] == objectives[1]
 
 
 def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:

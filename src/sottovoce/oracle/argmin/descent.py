@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
+from sottovoce.oracle.kernels.compiling import kernel, part, piece
 from sottovoce.oracle.kernels.formulas import curvature, slope
 from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, fma, load, store, where, width
-from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, kernel, part, piece, scatter
+from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, scatter
 
 _EPS = 2.0**-52
 # Rows handled together, so that what is kept of each stays in the first-level cache.

@@ -21,7 +21,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from sottovoce.arrays import Floats, Ints
-from sottovoce.oracle.kernels.tiles import part
+from sottovoce.oracle.kernels.compiling import part
 
 _EPS = 2.0**-52
 # A sum may be reordered here, which lets it run on vectors; the order is still the same every time.

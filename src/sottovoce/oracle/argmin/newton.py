@@ -45,8 +45,9 @@ from sottovoce.oracle.argmin.factor import (
     residual,
     solve_factored,
 )
+from sottovoce.oracle.kernels.compiling import kernel, part
 from sottovoce.oracle.kernels.formulas import curvature, slope
-from sottovoce.oracle.kernels.tiles import claim, kernel, part
+from sottovoce.oracle.kernels.tiles import claim
 
 _EPS = 2.0**-52
 # A few dozen are usual. Very stiff kinks take hundreds; what takes more is said to be uncertified.

@@ -17,9 +17,9 @@ from numba.core import types
 from numba.core.imputils import lower_constant
 from numba.extending import NativeValue, intrinsic, models, overload, register_model, unbox
 
+from sottovoce.oracle.kernels.compiling import PIECE, piece
 from sottovoce.oracle.kernels.simd import Vector, bits, convert, fma, from_bits, where
 from sottovoce.oracle.kernels.simd import call_llvm as _call
-from sottovoce.oracle.kernels.tiles import piece
 from sottovoce.problem.losses import Loss, base
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
@@ -98,7 +98,7 @@ _COS_64 = _Polynomial(
 )  # fmt: skip
 
 
-@overload(np.exp, jit_options={"forceinline": True})
+@overload(np.exp, jit_options=PIECE)
 def _exp(x: Any) -> Any:
     """exp(x); numbers below 2^-125 (2^-1021 in double) come out as 0, and too large ones as infinity."""
     if not isinstance(x, Vector):
@@ -134,7 +134,7 @@ def log_of(f: Any, k: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
-@overload(log_of, jit_options={"forceinline": True})
+@overload(log_of, jit_options=PIECE)
 def _log_of(f: Any, k: Any) -> Any:
     """`log_of` in either precision: the classic series in s = f / (2 + f), with k ln 2 added in two parts."""
     if f.dtype == types.float32:
@@ -163,7 +163,7 @@ def split(x: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
-@overload(split, jit_options={"forceinline": True})
+@overload(split, jit_options=PIECE)
 def _split(x: Any) -> Any:
     """`split` by whole-number arithmetic on the bits."""
     if x.dtype == types.float32:
@@ -190,7 +190,7 @@ def _edges(x: Any, value: Any) -> Any:
     return where(x == 0, -np.inf, where(x == np.inf, np.inf, where(x > 0, value, np.nan)))
 
 
-@overload(np.log, jit_options={"forceinline": True})
+@overload(np.log, jit_options=PIECE)
 def _log(x: Any) -> Any:
     """ln(x), of subnormal numbers too."""
     if not isinstance(x, Vector):
@@ -207,7 +207,7 @@ def _log(x: Any) -> Any:
     return log
 
 
-@overload(np.log1p, jit_options={"forceinline": True})
+@overload(np.log1p, jit_options=PIECE)
 def _log1p(x: Any) -> Any:
     """ln(1 + x), accurate near 0: what rounding 1 + x lost is put back to first order."""
     if not isinstance(x, Vector):
@@ -228,7 +228,7 @@ def sincos(angle: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
-@overload(sincos, jit_options={"forceinline": True})
+@overload(sincos, jit_options=PIECE)
 def _sincos(angle: Any) -> Any:
     """`sincos` by its two polynomials in the square of the angle."""
     sin, cos = (_SIN_32, _COS_32) if angle.dtype == types.float32 else (_SIN_64, _COS_64)
@@ -325,7 +325,7 @@ def curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
-@overload(slope, jit_options={"forceinline": True})
+@overload(slope, jit_options=PIECE)
 def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
     """`slope`: the class's own formula, chosen when compiling."""
     formula = _compiled(of.loss.slope)
@@ -336,7 +336,7 @@ def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
     return call
 
 
-@overload(value, jit_options={"forceinline": True})
+@overload(value, jit_options=PIECE)
 def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
     """`value`, in the same way."""
     formula = _compiled(of.loss.value)
@@ -347,7 +347,7 @@ def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
     return call
 
 
-@overload(parts, jit_options={"forceinline": True})
+@overload(parts, jit_options=PIECE)
 def _parts(of: Any, z: Any, b: Any, theta: Any) -> Any:
     """`parts`: the class's own, or the value and no logarithm."""
     made_so = of.loss.parts is not Loss.parts
@@ -359,7 +359,7 @@ def _parts(of: Any, z: Any, b: Any, theta: Any) -> Any:
     return call
 
 
-@overload(curvature, jit_options={"forceinline": True})
+@overload(curvature, jit_options=PIECE)
 def _curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
     """`curvature`, in the same way."""
     formula = _compiled(of.loss.curvature)

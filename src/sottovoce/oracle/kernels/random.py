@@ -17,9 +17,10 @@ import numpy as np
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import expect
+from sottovoce.oracle.kernels.compiling import kernel, part, piece
 from sottovoce.oracle.kernels.formulas import log_of, sincos, split
 from sottovoce.oracle.kernels.simd import Lanes, broadcast, convert, count_up, fma, store, where, width
-from sottovoce.oracle.kernels.tiles import claim, kernel, part, piece, share_out
+from sottovoce.oracle.kernels.tiles import claim, share_out
 
 BLOCK_BITS = 20
 MAX_STEPS = 1 << (32 - BLOCK_BITS)

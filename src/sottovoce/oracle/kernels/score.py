@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.oracle.kernels.compiling import kernel
 from sottovoce.oracle.kernels.formulas import formulas, parts, sign
 from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, store, width
-from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, kernel, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
 # Rows of one item of work, at most. Each item's sums are added up in order.
@@ -21,8 +22,7 @@ _PIECE = 1024
 # Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
 # logarithm is taken: the product stays far below the largest number of single precision, 2^128.
 _FEW = 64
-_NARROW = Lanes(16)
-_WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
+_LANES = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
 @kernel
@@ -77,7 +77,8 @@ def score(rows: Csr | Dense, labels: Array, blocks: Ints, loss: Loss, models: Ar
     starts = np.concatenate([np.arange(*ends, _PIECE) for ends in pairwise(blocks.tolist())] + [blocks[-1:]])
     pieces, count = len(starts) - 1, models.shape[1]
     losses, hits = np.empty((pieces, count)), np.empty((pieces, count))
-    lanes = _WIDE[models.dtype] if count > _NARROW.count else _NARROW
+    # One width, however few the models: a second one would take longer to compile than it ever saves.
+    lanes = _LANES[models.dtype]
     share_out(
         _score, pieces * -(-count // lanes.count), rows, labels, starts, formulas(type(loss)), float(loss.theta),
         models[None], losses, hits, lanes,

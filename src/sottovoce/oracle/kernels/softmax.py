@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.oracle.kernels.compiling import kernel, part
 from sottovoce.oracle.kernels.random import tile_normals
 from sottovoce.oracle.kernels.simd import at, broadcast, load, store, where, width
 from sottovoce.oracle.kernels.steps import (
@@ -31,7 +32,7 @@ from sottovoce.oracle.kernels.steps import (
     shrink,
     squared,
 )
-from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, dot, kernel, part, scatter, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, dot, scatter, share_out
 from sottovoce.problem.losses import Softmax
 
 # Rows handled together; a multiple of the lanes of one vector.

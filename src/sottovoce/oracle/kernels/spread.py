@@ -55,7 +55,8 @@ def knots_of(loss: Loss) -> Floats:
     u = np.arange(1, KNOTS + 1) / KNOTS
     with np.errstate(divide="ignore"):
         reach = u / (1 - u) * (1 + 1e-12)  # a little further: the knots themselves are rounded
-    spread = np.maximum.accumulate(loss.spread(reach))
+    # A few knots at a time: what a loss needs for each of them then stays in cache.
+    spread = np.maximum.accumulate(np.concatenate([loss.spread(some) for some in np.array_split(reach, KNOTS // 16)]))
     knots: Floats = np.append(spread, spread[-1])
     knots.flags.writeable = False
     return knots

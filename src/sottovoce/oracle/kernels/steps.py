@@ -23,6 +23,7 @@ import numpy as np
 from numba.extending import overload
 
 from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.oracle.kernels.compiling import PART, PIECE, kernel, part, piece
 from sottovoce.oracle.kernels.formulas import formulas, slope
 from sottovoce.oracle.kernels.random import tile_normals
 from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, load, store, where, width
@@ -35,9 +36,6 @@ from sottovoce.oracle.kernels.tiles import (
     copy_in,
     copy_out,
     dot,
-    kernel,
-    part,
-    piece,
     scatter,
     share_out,
 )
@@ -130,7 +128,7 @@ def settled(z: Any) -> Any:
     raise NotImplementedError("compiled code only")
 
 
-@overload(settled, jit_options={"forceinline": True})
+@overload(settled, jit_options=PIECE)
 def _settled(z: Any) -> Any:
     """`settled` in either precision: cut to the square root of the largest number; what is no number becomes the lower
     end.
@@ -151,7 +149,7 @@ def _slopes(
     raise NotImplementedError("compiled code only")
 
 
-@overload(_slopes, jit_options={"error_model": "numpy"})
+@overload(_slopes, jit_options=PART)
 def _slopes_of(
     data: Any, of: Any, theta: Any, weights: Any, share: Any, at_: Any, n: Any, scratch: Any, lanes: Any
 ) -> Any:

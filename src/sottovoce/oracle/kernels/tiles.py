@@ -18,14 +18,8 @@ from numba.core import types
 from numba.extending import intrinsic, overload
 
 from sottovoce.arrays import Array, Ints
+from sottovoce.oracle.kernels.compiling import PIECE, part
 from sottovoce.oracle.kernels.simd import at, broadcast, fma, load, store, width
-
-kernel = numba.njit(nogil=True, cache=True, error_model="numpy")
-# Called by kernels alone: without an entry from Python, functions compile in half the time. Parts stay functions of
-# their own; pieces work on vectors, and vanish into their callers so that these stay in registers.
-_inner = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-part = numba.njit(**_inner)
-piece = numba.njit(forceinline=True, **_inner)
 
 
 @intrinsic
@@ -131,7 +125,7 @@ def scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -
     raise NotImplementedError("compiled code only")
 
 
-@overload(dot, jit_options={"forceinline": True})
+@overload(dot, jit_options=PIECE)
 def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
     """`dot` for sparse and for full rows."""
     if rows.instance_class is Csr:
@@ -155,7 +149,7 @@ def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
     return dense
 
 
-@overload(scatter, jit_options={"forceinline": True})
+@overload(scatter, jit_options=PIECE)
 def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
     """`scatter` for sparse and for full rows."""
     if rows.instance_class is Csr:
