@@ -138,8 +138,9 @@ def test_exact_minimisers_and_the_pooled_optimum_know_factors(loss):
     algorithm = sv.MaskedNewton(loss=loss, epsilon=math.inf, lam=0.01, rounds=200)
     found = sv.simulate(algorithm, sites, sv.graphs.complete(5)).consensus[0]
     np.testing.assert_allclose(found, pooled_model(sites, algorithm), atol=1e-6)
-    alone = Oracle(sites.pooled(), np.zeros(1, dtype=np.int64), 1, loss, sv.regularisers.L2(), 0.01)
-    compiled = CompiledOracle(sites.pooled(), np.zeros(1, dtype=np.int64), 1, loss, sv.regularisers.L2(), 0.01)
+    together = sites.regrouped(sites.rows.offsets[[0, -1]])
+    alone = Oracle(together, np.zeros(1, dtype=np.int64), 1, loss, sv.regularisers.L2(), 0.01)
+    compiled = CompiledOracle(together, np.zeros(1, dtype=np.int64), 1, loss, sv.regularisers.L2(), 0.01)
     nothing = np.zeros((1, alone.d, 1)), np.zeros((1, 1, 1)), np.zeros((1, alone.d, 1))
     for site in (alone, compiled):
         np.testing.assert_allclose(site.argmin(*nothing, 1e-10)[0, :, 0], found, atol=1e-6)

@@ -94,14 +94,19 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
             self.lam, divisor=self.divisor.reshape(-1), max_grad_norm=self.max_grad_norm,
         )  # fmt: skip
 
+    @property
+    def _solves_plainly(self) -> bool:
+        """Whether the plain form must find an argmin: compiled solvers know one output, and rows that count alike."""
+        return self.loss.outputs > 1 or not self.sites.factors.plain
+
     def expect_argmin(self) -> None:
-        if self.loss.outputs > 1:
+        if self._solves_plainly:
             super().expect_argmin()
         else:
             _ = self._solver  # which refuses as it is made
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
-        if self.loss.outputs > 1 or not self.sites.factors.plain:
+        if self._solves_plainly:
             return super().argmin(pull, curvature, start, tolerance)
         return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
