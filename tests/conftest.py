@@ -1,5 +1,8 @@
 """What holds for all tests: no outcome depends on chance, nor on how busy the machine is."""
 
+import gc
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -18,6 +21,50 @@ def pytest_configure(config):
     settings.load_profile("new" if config.getoption("new_draws") else "same")
     if not config.getoption("new_draws"):
         draws.start()
+
+
+# Files that take longest, waiting included, in this order: whoever has time takes the next file, and a long one that
+# is left to the end is waited for.
+LONGEST = (
+    "sensitivity/test_huge_models.py",
+    "auditing/test_audit.py",
+    "conformance/test_devices.py",
+    "kernels/test_argmin.py",
+    "federation/test_crashes.py",
+    "docs/test_snippets.py",
+    "plan/test_plan.py",
+    "federation/test_demo.py",
+    "docs/test_federation.py",
+    "docs/test_tutorial.py",
+    "federation/test_heads.py",
+    "conformance/test_algorithms.py",
+    "plan/test_plan_command.py",
+    "federation/test_hostile_server.py",
+    "algorithms/test_convergence.py",
+    "cli/test_interrupted.py",
+    "studies/test_reproduce.py",
+    "docs/test_add_an_algorithm.py",
+    "package/test_wheel.py",
+    "federation/test_lost_masked.py",
+    "federation/test_masked_run.py",
+    "federation/test_lost_neighbour.py",
+    "federation/test_bad_peers.py",
+    "federation/test_jetstream.py",
+    "federation/test_site_cli.py",
+    "federation/test_false_identities.py",
+    "plan/test_belief.py",
+    "models/test_onnx.py",
+    "benchmarks/test_unseen.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    place = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+def pytest_collection_finish():
+    gc.freeze()  # thousands of tests and all modules stay to the end: no need to look through them again and again
 
 
 @pytest.hookimpl(wrapper=True)

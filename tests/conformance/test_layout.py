@@ -18,6 +18,11 @@ def test_every_folder_is_a_room_or_a_law_across_rooms():
     assert len(folders & rooms) > 8
 
 
+def test_files_that_go_first_are_there(pytestconfig):
+    named = pytestconfig.pluginmanager.getplugin(str(TESTS / "conftest.py")).LONGEST
+    assert [name for name in named if not (TESTS / name).exists()] == []
+
+
 def test_every_file_is_a_test_or_lies_beside_the_tests_that_it_helps():
     for path in TESTS.rglob("*.py"):
         helps = path.parent.name == "helpers" or path.name == "conftest.py"

@@ -264,7 +264,7 @@ def test_killed_while_it_drops_a_neighbour_a_site_has_dropped_it():
     rounds, left = 8, FIVE[:4]
     # berlin - oslo - paris - rome - wien - berlin, and oslo - rome.
     graph = sv.graphs.from_edges(5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (1, 3)])
-    agreed = LostNeighbour(policy="go-on", wait_seconds=3.0, go_on_after_round=2)
+    agreed = LostNeighbour(policy="go-on", wait_seconds=12.0, go_on_after_round=2)
     deaths = {"wien": [("published", 4)], "berlin": [("dropped", 5), ("absorbed", 5)], "rome": [("dropped", 5)]}
     plan = Plan(deaths, for_good=("wien",))
     algorithm = IPADMM(**STEPS, rounds=rounds)

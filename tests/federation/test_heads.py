@@ -140,6 +140,7 @@ def test_a_copy_of_any_age_says_the_same_words_or_none(federation, age, forgets)
         await dies(federation, world, point, at)
         backup = Backup(federation)
         await dies(federation, world, "collected", 4)
+        await asyncio.sleep(1.0)  # the others hear what it has said
         backup.restore()
         restored = True
         try:

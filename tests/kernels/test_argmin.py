@@ -85,8 +85,16 @@ class Case:
         return worst
 
 
-@name("sparse", [True, False])
-@name("d", [5, 20])
+# Sparse or dense is how rows are read, and d is how long they are: one of each, and the others for `make test-all`.
+@name(
+    ("d", "sparse"),
+    [
+        (5, False),
+        (20, True),
+        pytest.param(5, True, marks=pytest.mark.slow),
+        pytest.param(20, False, marks=pytest.mark.slow),
+    ],
+)
 @name("loss", SMOOTH, ids=by_name)
 def test_smooth_losses_against_scipy_and_the_plain_method(loss, d, sparse):
     case = Case(loss, d=d)

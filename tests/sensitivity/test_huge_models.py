@@ -146,10 +146,19 @@ def test_one_rule_for_all(dtype):
     assert np.array_equal(out, expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", [name for name in LOSSES if "," not in name])
+# Each of these is compiled anew. The rule is one line for all losses, and lanes are runs or rows whatever the loss:
+# so every loss meets both precisions, and both kinds of lanes; all four together only two losses, one of each kernel.
+FOUR = [(dtype, runs) for dtype in (np.float64, np.float32) for runs in (1, 3)]
+PAIRED = [FOUR[1], FOUR[2]]
+COMPILED = [
+    pytest.param(name, dtype, runs, marks=() if name in ("logistic", "softmax") or case in PAIRED else pytest.mark.slow)
+    for name in LOSSES if "," not in name for case in FOUR for dtype, runs in [case]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dtype", "runs"), COMPILED)
 @pytest.mark.parametrize("device", every.DEVICES)
-def test_kernels_go_by_it(device, name, dtype):
+def test_kernels_go_by_it(device, name, dtype, runs):
     """Products beyond all numbers on either side: the kernels' slopes are the plain form's, at one run and at more."""
     loss, most = LOSSES[name], np.finfo(dtype).max
     towards = np.array([[1.0], [-1.0], [0.0]]) * np.ones(D)
@@ -157,9 +166,8 @@ def test_kernels_go_by_it(device, name, dtype):
     plain = oracle(Oracle, loss, np.full((ROWS, D), 1e3), np.ones(ROWS), 4e3, None, csr=False)
     compiled = in_kernels(plain, dtype, device)
     expected = plain.gradient(MOST * w)
-    for runs in (1, 3):
-        found = records_by_steps(compiled, np.repeat((most * w).astype(dtype), runs, axis=2))
-        np.testing.assert_allclose(found, expected.repeat(runs, axis=2), rtol=1e-5, atol=1e-4)
+    found = records_by_steps(compiled, np.repeat((most * w).astype(dtype), runs, axis=2))
+    np.testing.assert_allclose(found, expected.repeat(runs, axis=2), rtol=1e-5, atol=1e-4)
 
 
 # 1 and -1 times the largest number, twice: inf - inf in one order of summation, 0 in another.

@@ -1,6 +1,8 @@
 """A result is reused only while all that it came from is as it was."""
 
+import ast
 import shutil
+from functools import cache
 
 import pytest
 
@@ -22,9 +24,16 @@ def _copy(tmp_path):
     return shutil.copytree(fingerprint.HERE, tmp_path / "sottovoce", ignore=ignored)
 
 
+@cache
+def nodes(source):
+    """All nodes of a source's tree. Most sources are the same in all tests here."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 @pytest.fixture(name="digest")
-def _digest(copy):
+def _digest(copy, monkeypatch):
     """What the sources come to now, as a new process would find it."""
+    monkeypatch.setattr(fingerprint, "_nodes", nodes)
 
     def now(*starts):
         fingerprint.fingerprint.cache_clear()
