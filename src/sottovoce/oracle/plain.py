@@ -13,7 +13,7 @@ vector. This class is the plain NumPy form, which every faster one is tested aga
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple
@@ -330,6 +330,17 @@ class Oracle:
             )
             for first, last in parts
         ]  # fmt: skip
+
+    def apart(self, every: int) -> tuple["Oracle", Sites]:
+        """This oracle without every `every`-th row of each site, and those (`Sites.apart`)."""
+        if every not in self._parted:
+            learnt, held = self.sites.apart(every)
+            self._parted[every] = replace(self, sites=learnt), held
+        return self._parted[every]
+
+    @cached_property
+    def _parted(self) -> dict[int, tuple["Oracle", Sites]]:
+        return {}
 
     # -- sums over all rows held here, for algorithms that only ever open sums ---------------------------------------
 
