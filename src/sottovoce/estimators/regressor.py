@@ -69,7 +69,11 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
             return float(np.min(y)), float(np.max(y))
         bounds = tuple(map(float, self.y_bounds))
         fine = len(bounds) == 2 and all(map(isfinite, bounds)) and bounds[0] < bounds[-1]
-        expect(fine, "y_bounds as two finite numbers, the lower one first", y_bounds=self.y_bounds)
+        if not fine:
+            raise InputError(
+                f"Expected y_bounds as two finite numbers, the lower one first, got y_bounds={self.y_bounds!r}. Noise "
+                "is made for bounded labels: give limits that hold for anyone, and labels are clipped to them."
+            )
         return bounds[0], bounds[-1]
 
     def row_scores(self, X: Any, y: Any) -> Floats:
