@@ -419,7 +419,8 @@ class Oracle:
         (1, 2, runs).
         """
         assert isinstance(self.loss, Poisson)  # whoever asks has checked
-        z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = settled(self._together._predictions(w.astype(np.float64, copy=False)))
         off = self.loss.slope(z, self._labels, self.loss.theta) / self.loss.most
         rows = np.stack([VARIATION * off**2, self.loss.predict(z) / self.loss.most])
         unit = self.loss.smoothness_bound * self.sites.data_norm**2
