@@ -4,8 +4,9 @@
 
 Every repetition draws N rows anew, from a formula (whose coefficients are known) or, with replacement, from a public
 table that is taken for the population (whose coefficients are those of all of its rows; the model is then not true, and
-the intervals take it at its word). It makes one private run and asks whether each interval that is shown holds the
-coefficient. Two columns of "twins" are the same, and in "separate" hardly any row of one kind is positive: those
+the intervals take it at its word). "counts" are of Poisson regression; "exposed" vary three times as much as Poisson
+counts do, and are of different exposures. It makes one private run and asks whether each interval that is shown holds
+the coefficient. Two columns of "twins" are the same, and in "separate" hardly any row of one kind is positive: those
 coefficients must never be called identified.
 
 A cell fails if its intervals hold less than 94 % or more than 96.5 %, by more than two standard errors; or if some
@@ -19,7 +20,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -34,23 +35,29 @@ from sottovoce.algorithms.inference import CRITICAL, infer
 from sottovoce.files.datasets import adult_csv, bank
 from sottovoce.files.schema import Schema
 from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import Exchanged
+from sottovoce.problem.losses import Logistic, Loss, Poisson
 from sottovoce.problem.problem import encoded
 
 OUT, DELTA, REPETITIONS = HERE / "coverage.json", 1e-6, 500
 LEAST, MOST, LEAST_OF_ONE = 0.94, 0.965, 0.90
 Floats = NDArray[np.float64]
-Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats, Factors]]  # rows, labels, exposures
 
 
 @dataclass(frozen=True)
 class Table:
-    """Where rows come from. `never` are the coefficients that no rows can tell."""
+    """Where rows come from. `never` are the coefficients that no rows can tell, `excess` is what the covariance of one
+    row's gradient is over the Hessian.
+    """
 
     names: tuple[str, ...]
     truth: Floats
     draw: Draw
     never: tuple[int, ...] = ()
+    loss: Loss = field(default_factory=Logistic)
+    excess: float = 1.0
 
 
 def even() -> Table:
@@ -102,13 +109,46 @@ def separate() -> Table:
     return replace(made(("x", "flag", "intercept"), np.array([1.0, -8.0, -0.5]), rows, columns=3), never=(1,))
 
 
+def of_counts(most: float, more: float, exposed: bool) -> Table:
+    """Four numbers and a flag; about three counts of a usual row and a unit of exposure.
+
+    Args:
+        most: the largest count.
+        more: the variance of counts over that of Poisson counts.
+        exposed: whether rows are of different exposures.
+    """
+    truth = np.array([0.6, -0.4, 0.3, 0.0, 0.5, math.log(0.9)])
+    longest = math.sqrt(len(truth))
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Factors]:
+        a = np.column_stack([rng.uniform(-1, 1, size=(n, 4)), rng.random(n) < 0.3, np.ones(n)])
+        e = rng.uniform(0.1, 1, n) if exposed else np.ones(n)
+        mean = e * np.exp(a @ truth)
+        counts = rng.poisson(mean) if more == 1 else rng.negative_binomial(mean / (more - 1), 1 / more)
+        return a / longest, np.minimum(counts, most) / most, Factors.of(exposures=e)
+
+    learnt = truth - np.append(np.zeros(5), math.log(most))
+    names = ("x1", "x2", "x3", "x4", "flag", "intercept")
+    return Table(names, learnt * longest, draw, loss=Poisson(), excess=more / most)
+
+
+def counts() -> Table:
+    """Poisson counts up to 20, all of one exposure."""
+    return of_counts(20.0, 1.0, exposed=False)
+
+
+def exposed() -> Table:
+    """Counts up to 30 that vary three times as much, of exposures from a tenth to one."""
+    return of_counts(30.0, 3.0, exposed=True)
+
+
 def made(names: tuple[str, ...], truth: Floats, rows: Callable[..., Floats], columns: int) -> Table:
     """Rows of a formula, divided by the longest that they can be, as a schema does."""
     longest = math.sqrt(columns)
 
-    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Factors]:
         a = rows(rng, n)
-        return a / longest, np.where(rng.random(n) < 1 / (1 + np.exp(-a @ truth)), 1.0, -1.0)
+        return a / longest, np.where(rng.random(n) < 1 / (1 + np.exp(-a @ truth)), 1.0, -1.0), ALIKE
 
     return Table(names, truth * longest, draw)
 
@@ -116,9 +156,9 @@ def made(names: tuple[str, ...], truth: Floats, rows: Callable[..., Floats], col
 def population(names: tuple[str, ...], a: Floats, b: Floats, truth: Floats, never: tuple[int, ...] = ()) -> Table:
     """A table that rows are drawn from, with replacement."""
 
-    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Factors]:
         which = rng.integers(len(b), size=n)
-        return a[which], b[which]
+        return a[which], b[which], ALIKE
 
     return Table(names, truth, draw, never)
 
@@ -155,16 +195,16 @@ def banked() -> Table:
     return population(("age", "balance", "campaign", *flags, "intercept"), a, b, fitted(a, b))
 
 
-def hessian(a: Floats, w: Floats) -> Floats:
-    p = 1 / (1 + np.exp(-a @ w))
-    return np.asarray(a.T @ (a * (p * (1 - p))[:, None]) / len(a))
+def hessian(a: Floats, w: Floats, loss: Loss, factors: Factors = ALIKE) -> Floats:
+    curved = loss.curvature(factors.shifted(a @ w), np.ones(len(a)), loss.theta)
+    return np.asarray(a.T @ (a * curved[:, None]) / len(a))
 
 
 def fitted(a: Floats, b: Floats) -> Floats:
     """Newton's method, without privacy."""
     w = np.zeros(a.shape[1])
     for _ in range(50):
-        step = np.linalg.solve(hessian(a, w), a.T @ (1 / (1 + np.exp(-a @ w)) - (b + 1) / 2) / len(b))
+        step = np.linalg.solve(hessian(a, w, Logistic()), a.T @ (1 / (1 + np.exp(-a @ w)) - (b + 1) / 2) / len(b))
         w -= step
         if np.abs(step).max() < 1e-10:
             return w
@@ -182,14 +222,17 @@ class Cell:
 # Every epsilon and both numbers of sites at every size, half of the combinations: about ten minutes of one core.
 SMALL = [(5_000, 0.5, 5), (5_000, 1.0, 50), (5_000, 4.0, 5), (20_000, 0.5, 50), (20_000, 1.0, 5), (20_000, 4.0, 50)]
 LARGE = [(200_000, 0.5, 50), (200_000, 4.0, 5)]
+COUNTED = [(20_000, 4.0, 5), (50_000, 1.0, 5), (50_000, 4.0, 50), (200_000, 1.0, 5)]
 OWN = [(45_000, 0.5, 5), (45_000, 1.0, 50), (45_000, 4.0, 5)]
-TABLES = {"even": even, "skewed": skewed, "twins": twins, "separate": separate, "adult": adult, "bank": banked}
+TABLES = {"even": even, "skewed": skewed, "twins": twins, "separate": separate, "adult": adult, "bank": banked,
+          "counts": counts, "exposed": exposed}  # fmt: skip
 CELLS = [
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in SMALL),
     *(Cell("twins", *shape) for shape in ((5_000, 1.0, 5), (20_000, 4.0, 50))),
     *(Cell("separate", *shape) for shape in ((20_000, 4.0, 5), (50_000, 8.0, 5))),
     *(Cell(name, *shape) for name in ("adult", "bank") for shape in OWN),
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in LARGE),
+    *(Cell(name, *shape) for name in ("counts", "exposed") for shape in COUNTED),
 ]
 QUICK = [Cell("even", 5_000, 1.0, 5), Cell("skewed", 20_000, 4.0, 50), Cell("twins", 5_000, 4.0, 5)]
 
@@ -207,17 +250,20 @@ def released(algorithm: MaskedNewton, sites: Sites, seed: int) -> Any:
 def measure(cell: Cell, table: Table, repetitions: int) -> dict[str, Any]:
     """Coverage, and what was called identified, in one cell."""
     p, rng, started = len(table.truth), np.random.default_rng([cell.rows, cell.sites]), perf_counter()
-    algorithm = MaskedNewton(epsilon=cell.epsilon, delta=DELTA, inference=True)
+    algorithm = MaskedNewton(epsilon=cell.epsilon, delta=DELTA, inference=True, loss=table.loss)
     algorithm = replace(algorithm, rounds=algorithm.exchanges(cell.rows, p, cell.sites))
     held, known, errors = (np.zeros((repetitions, p), dtype=kind) for kind in (bool, bool, float))
     parts = np.array_split(np.arange(cell.rows), cell.sites)
     for number in range(repetitions):
-        a, b = table.draw(rng, cell.rows)
-        sites = Sites([a[part] for part in parts], [b[part] for part in parts], data_norm=1.0)
+        a, b, factors = table.draw(rng, cell.rows)
+        sites = Sites(
+            [a[part] for part in parts], [b[part] for part in parts], factors=[factors[part] for part in parts]
+        )
         values, errors[number], known[number] = infer(released(algorithm, sites, number), np.eye(p))
         held[number] = np.abs(values - table.truth) <= CRITICAL * errors[number]
-    a, _ = table.draw(rng, 200_000)
-    exact = np.sqrt(np.abs(np.diag(np.linalg.pinv(hessian(a, table.truth)))) / cell.rows)
+    a, _, factors = table.draw(rng, 200_000)
+    information = hessian(a, table.truth, table.loss, factors)
+    exact = np.sqrt(np.abs(np.diag(np.linalg.pinv(information))) * table.excess / cell.rows)
     return judged(cell, table, held, known, errors / exact) | {"seconds": round(perf_counter() - started, 1)}
 
 

@@ -971,6 +971,48 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_DEVICES}::test_double_precision[batches-csr-cuda]",
         gpu=True,
     ),
+    Mutant(
+        "weights above their bound are taken",
+        "problem/factors.py",
+        "bad = np.flatnonzero(~((found > 0) & (found <= bound)))",
+        "bad = np.flatnonzero(~(found > 0))",
+        "tests/problem/test_factors.py::test_what_does_not_fit_is_refused_and_not_quoted",
+    ),
+    Mutant(
+        "a weight may be more than 1",
+        "problem/factors.py",
+        "bounded = bool(np.all((self.weights >= 0) & (self.weights <= 1)))",
+        "bounded = bool(np.all(self.weights >= 0))",
+        "tests/problem/test_factors.py::test_what_does_not_fit_is_refused_and_not_quoted",
+    ),
+    Mutant(
+        "a site is not bound to its weights",
+        "federation/site/commitment.py",
+        "for array in (*arrays, rows.labels, *told)]",
+        "for array in (*arrays, rows.labels)]",
+        "tests/federation/test_weighted_terms.py::test_a_site_is_bound_to_its_weights",
+    ),
+    Mutant(
+        "rows without the weights that were agreed on are taken",
+        "federation/agreement/agreement.py",
+        "expect(sites.factors.told == told, f",
+        "expect(True, f",
+        "tests/federation/test_weighted_terms.py::test_rows_that_do_not_bring_what_was_agreed_are_not_taken",
+    ),
+    Mutant(
+        "what goes with the Hessian of counts is not paid for",
+        "oracle/plain.py",
+        "return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)",
+        "return bound * square * (sqrt(2.0) * changed + rounding)",
+        "tests/algorithms/test_inference_of_counts.py::test_that_bound_is_attained",
+    ),
+    Mutant(
+        "held-out rows are learnt from",
+        "algorithms/masked.py",
+        "site, _ = site.apart(self.hold_out)",
+        "_ = site.apart(self.hold_out)",
+        "tests/algorithms/test_held_out.py::test_the_model_is_that_of_the_others_and_the_figures_are_of_those",
+    ),
 )
 # fmt: on
 

@@ -28,6 +28,12 @@ def test_a_cell_is_measured(script):
     assert "twins" in script.told(line)
 
 
+def test_a_cell_of_counts_is_measured(script):
+    line = script.measure(script.Cell("exposed", 20_000, 10.0, 5), script.exposed(), 3)
+    assert line["identified"] > 0.5
+    assert 1 < line["width"] < 5
+
+
 @pytest.mark.parametrize(
     ("share", "twin", "fails"), [(0.95, False, False), (0.85, False, True), (1.0, False, True), (0.95, True, True)]
 )

@@ -166,3 +166,23 @@ def test_rows_of_one_person_are_not_taken_for_independent(kind):
         assert two.error == pytest.approx(one.error, rel=0.02)
     assert any("up to 2 rows" in note for note in double.notes)
     assert not any("up to 2 rows" in note for note in single.notes)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 10**7])
+def test_so_many_rows_of_a_person_make_no_sense(bad):
+    with pytest.raises(InputError, match=r"rows per person from 1 .* got rows=.*Say how many rows a person may have"):
+        PrivateLogisticRegression(1.0, classes=[-1, 1], data_norm=2.0, rows_per_person=bad).fit(X, Y, groups=WHO)
+
+
+def test_a_person_at_more_sites_than_was_said_is_refused_with_what_to_do():
+    sites = np.arange(len(Y)) % 2
+    with pytest.raises(
+        InputError, match=r"no more than sites=1 sites, got one at more\. Declare more sites per person"
+    ):
+        made().fit(X, Y, groups=WHO, sites=sites)
+
+
+@pytest.mark.parametrize("bounds", [(0, float("inf")), (float("nan"), 1), (1, 0), (0,)])
+def test_labels_without_bounds_are_refused_with_what_to_do(bounds):
+    with pytest.raises(InputError, match=r"y_bounds as two finite numbers.*give limits that hold for anyone"):
+        PrivateLinearRegression(1.0, y_bounds=bounds, data_norm=2.0).fit(X, Y)

@@ -2,7 +2,10 @@
 numbers that a site sends and binds itself to.
 """
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ import pytest
 import sottovoce as sv
 from federation.test_summing import SIZES, D, Sums, assert_same, run
 from helpers.federations import agreement, masked_agreement
+from sottovoce.cli import main
+from sottovoce.cli.demo import processes
 from sottovoce.cli.federation_view import _lines
 from sottovoce.cli.site import files
 from sottovoce.errors import InputError
@@ -114,3 +119,61 @@ def test_a_site_is_bound_to_its_weights():
 def test_standard_errors_are_not_agreed_on_with_weights():
     with pytest.raises(InputError, match=r"count alike with inference, got weight.column='w'.*Leave inference or"):
         masked_agreement(schema=CLASSES, features=D, algorithm={"inference": True, "rounds": 6})
+
+
+def test_by_the_commands_that_people_type(tmp_path, monkeypatch, capsys):
+    """Three sites with files, weights, exposures and held-out rows, from keys to one model and one evaluation."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    names, rng = ("berlin", "oslo", "rome"), np.random.default_rng(2)
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text(COUNTS)
+    given = ["--algorithm=masked", "--colluding=1", "--rounds=7", "--epsilon=4", "--delta=1e-4", "--schema=schema.toml",
+             "--policy=stop", "--wait-seconds=60", "--evaluate=0.3", "--hold-out=4"]  # fmt: skip
+    with processes.Programs() as programs:
+        for name in names:
+            lines = [",".join([*(f"x{i}" for i in range(D - 1)), "y", "w", "e"])]
+            for _ in range(50):
+                cells = [*rng.uniform(0, 1, D - 1), rng.integers(0, 9), rng.uniform(0.1, 4), rng.uniform(0.1, 2)]
+                lines.append(",".join(f"{float(cell):.3f}" for cell in cells))
+            Path(f"{name}.csv").write_text("\n".join(lines) + "\n")
+            assert main(["site", "keygen", name]) == main(["site", "seed", name, f"--key={name}.signing.pem"]) == 0
+            capsys.readouterr()
+            assert main(["site", "commit", f"--data={name}.csv", f"--salt={name}.salt", "--schema=schema.toml"]) == 0
+            commitment = capsys.readouterr().out.strip()
+            given += [f"--site={name}={name}.pub:50:{commitment}", f"--mask-key={name}={name}.mask"]
+        assert main(["federation", "new", *given]) == 0, capsys.readouterr().err
+        for name in names:
+            sign = ["federation", "sign", "federation.toml", f"--site={name}", f"--key={name}.signing.pem"]
+            assert main(sign) == 0
+        assert main(["federation", "show", "federation.toml"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "Exposures: column 'e'" in shown
+        assert "every 4-th row of each site, 36 in all" in shown
+        assert main(["federation", "certificates", "federation.toml", "--host=127.0.0.1"]) == 0
+        assert main(["federation", "server-config", "federation.toml", "--host=127.0.0.1", f"--port={port}"]) == 0
+        programs.start("server", [processes.server_program(), "--config", "nats.conf"], tmp_path / "server.log")
+        url = f"--server=tls://127.0.0.1:{port}"
+        assert main(["federation", "open", "--federation=federation.toml", url]) == 0
+
+        def run_site(name, data):
+            return main(["site", "run", "--quiet", "--federation=federation.toml", f"--site={name}", url,
+                         f"--key={name}.signing.pem", f"--data={data}", f"--state={name}-state", "--cap-epsilon=5",
+                         "--cap-delta=1e-3", "--certificates=certificates", f"--salt={name}.salt",
+                         f"--seed={name}.seed"])  # fmt: skip
+
+        head, first, *rest = Path("rome.csv").read_text().splitlines()
+        Path("heavy.csv").write_text("\n".join([head, first.rpartition(",")[0].rpartition(",")[0] + ",5,1", *rest]))
+        assert run_site("rome", "heavy.csv") == 2
+        assert "at most 4 in row 1, column 'w'" in " ".join(capsys.readouterr().err.split())
+        with ThreadPoolExecutor(3) as pool:
+            codes = list(pool.map(lambda name: run_site(name, f"{name}.csv"), names))
+    assert codes == [0, 0, 0]
+    agreement_ = signing.load(Path("federation.toml"))
+    made = [sv.models.load(Path(f"{name}-state") / agreement_.run / "model.safetensors") for name in names]
+    assert all(np.array_equal(one.weights, made[0].weights) for one in made)
+    assert made[0].exposed
+    told = {(Path(f"{name}-state") / agreement_.run / "evaluation.json").read_bytes() for name in names}
+    assert len(told) == 1
+    assert b'"rows": 36' in told.pop()

@@ -294,6 +294,10 @@ def test_poisson_with_exposure_is_scikit_learns_regression_of_rates():
     assert ours.intercept_ == pytest.approx(theirs.intercept_, abs=1e-5)
     np.testing.assert_allclose(ours.predict(x, exposure=e), e * theirs.predict(x), rtol=1e-4)
     np.testing.assert_allclose(ours.predict(x), theirs.predict(x), rtol=1e-4)
+    with pytest.raises(InputError, match=r"exposure_bound=2.5 and no exposure"):
+        ours.evaluate_privately(x, y, epsilon=20.0)
+    with pytest.raises(InputError, match=r"a schema whose exposure.bound is that of the fit, exposure_bound=2\.5"):
+        ours.to_model()
     told = ours.evaluate_privately(x, y, epsilon=20.0, exposure=e).answer.figures["mean_absolute_error"]
     assert told.value == pytest.approx(np.abs(y - ours.predict(x, exposure=e)).mean(), abs=0.1)
 

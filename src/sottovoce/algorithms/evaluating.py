@@ -19,16 +19,22 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.problem.losses import Loss, Reals
 from sottovoce.problem.sites import Sites
-from sottovoce.tally.evaluation import Tallied, ask, counting
+from sottovoce.tally.evaluation import COUNTED_ALIKE, Tallied, ask, counting
 from sottovoce.tally.questions import FURTHEST, PLACING, Numbers, Placed, Question
 from sottovoce.tally.release import FIRST
 
 # Bins, at most. A simulation draws as many vectors of noise as a sum has numbers, if there is one feature: below 4096.
 MOST_BINS = 250
+MOST_EVERY = 1000  # rows of which one is held out: fewer would hardly say anything
 WIDTH = 2.0  # of labels that are numbers: they are learnt as numbers between -1 and 1
 FLATTERED = (
     "The model is evaluated on the rows that it was learnt from: it looks better there than it is on others, the more "
     "so the fewer rows there are for each coefficient."
+)
+
+HELD_OUT = (
+    "The model is evaluated on every {}-th row of each site, in the order of its file, and was learnt from the others. "
+    "Each row is in the sums of one kind alone, and is promised what all of them together cost."
 )
 
 
@@ -36,6 +42,12 @@ FLATTERED = (
 def room(loss: Loss) -> tuple[int, int]:
     """How many numbers the two sums hold, whatever the scores."""
     return replace(ask(loss, 1, (0.0, 0.0), width=WIDTH), bins=MOST_BINS).room
+
+
+def about(notes: Sequence[str]) -> tuple[str, ...]:
+    """Those notes of a run's statement that are about its evaluation."""
+    held = HELD_OUT.partition("{")[0]
+    return tuple(note for note in notes if note in (FLATTERED, COUNTED_ALIKE) or note.startswith(held))
 
 
 def moved_by(loss: Loss) -> tuple[float, float]:

@@ -149,6 +149,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
             is a likelihood: logistic, or Poisson, of which it is learnt how much more counts vary.
         evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is on these very
             rows. None: it is not evaluated.
+        hold_out: with `evaluate`: every so many-th row of each site is not learnt from, and the evaluation is of those
+            alone. None: all rows are learnt from, and it is of them.
+        total_held: how many those are, over all sites, where only some are held here. None: as many as follow.
     """
 
     sums_only: ClassVar[bool] = True
@@ -163,6 +166,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
     total_rows: int | None = None
     inference: bool = False
     evaluate: float | None = None
+    hold_out: int | None = None
+    total_held: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,6 +192,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "What is told of the model would be read off the rows, and look as if it were covered: leave evaluate out",
             epsilon=self.epsilon,
         )  # fmt: skip
+        self._expect_held_out()
         if self.inference:
             self._expect_inferable()
         if self.regulariser.l1:
@@ -238,6 +244,30 @@ class MaskedNewton(PrivateAlgorithm[State]):
             "Clipped gradients vanish elsewhere than the likelihood's: leave it out", max_grad_norm=self.max_grad_norm,
         )  # fmt: skip
 
+    def _expect_held_out(self) -> None:
+        every, held = self.hold_out, self.total_held
+        if every is None:
+            expect(held is None, "no total_held without hold_out", total_held=held)
+            return
+        fine = 2 <= every <= evaluating.MOST_EVERY
+        expect(fine, f"hold_out as a whole number of rows from 2 to {evaluating.MOST_EVERY}, of which one is held out",
+               hold_out=every)  # fmt: skip
+        _expect(
+            self.evaluate is not None, "evaluate with hold_out",
+            "Rows that are neither learnt from nor evaluated on are lost: say which share of the budget evaluates",
+            evaluate=self.evaluate,
+        )  # fmt: skip
+        expect(held is None or held >= 1, "total_held >= 1", total_held=held)
+
+    def held_of(self, rows: int) -> int:
+        """How many of a site's rows are held out."""
+        return 0 if self.hold_out is None else rows // self.hold_out
+
+    def counting(self, counts: Listing[int]) -> Self:
+        """The same for sites with so many rows each, of which not all may be held here."""
+        held = None if self.hold_out is None else sum(map(self.held_of, counts))
+        return replace(self, total_rows=sum(counts), total_held=held)
+
     def kind(self, k: int) -> Kind:
         """What exchange k sums up."""
         if k == 1:
@@ -275,6 +305,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def exact(self, k: int, state: State, site: Oracle) -> Array:
         """What the noise of exchange k is to hide, (1, numbers, runs): it must not leave a site."""
+        if self.kind(k) not in _EVALUATION and self.hold_out is not None:
+            site, _ = site.apart(self.hold_out)
         if self.kind(k) == "moments":
             return np.repeat(site.moments(self._full(site))[None, :, None], state.w.shape[2], axis=2)
         if self.kind(k) == "hessian":
@@ -461,20 +493,20 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _counted(self, k: int, state: State, site: Oracle) -> Array:
         """What the rows here add to a sum of the evaluation: (1, numbers, runs)."""
-        found = []
+        found, judged = [], site if self.hold_out is None else site.apart(self.hold_out)[1]
         for run in range(state.w.shape[2]):
             if self.kind(k) == "places":
-                asked = self._asked(state, site, run, self._rows(site))
-                found.append(site.summed(asked.places))
+                asked = self._asked(state, site, run, self._judged(site))
+                found.append(judged.summed(asked.places))
             else:
                 asked = self._asked(state, site, run, int(state.asked[0, 0, run]))
-                found.append(site.summed(partial(asked.counts, state.places[0, :, run].astype(np.float64))))
+                found.append(judged.summed(partial(asked.counts, state.places[0, :, run].astype(np.float64))))
         return np.stack(found, axis=1)[None]
 
     def _noted(self, kind: Kind, state: State, site: Oracle, total: Array) -> State:
         """With a sum of the evaluation, and how many rows it is over."""
         asked, first = state.asked.copy(), kind == "places"
-        asked[:, 0 if first else 1] = self._rows(site)
+        asked[:, 0 if first else 1] = self._judged(site)
         return state._replace(
             asked=asked, places=total if first else state.places, counts=state.counts if first else total
         )
@@ -575,7 +607,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return np.full((1, 1, 1), self._hessian_sensitivity(site)(rows))
         if self.kind(k) in _EVALUATION:
             moved = evaluating.moved_by(self.loss)[0 if self.kind(k) == "places" else 1]
-            return np.full((1, 1, 1), site.changed_in_sum(rows) * moved)
+            return np.full((1, 1, 1), site.changed_in_sum(self._judged(site)) * moved)
         return site.gradient_sum_sensitivity(self._point(state), rows)
 
     def _hessian_sensitivity(self, site: Oracle) -> Callable[[int], float]:
@@ -743,7 +775,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
     def _notes(self, site: Oracle) -> tuple[str, ...]:
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
         weighed = site.sites.factors.weights is not None
-        flattered = () if self.evaluate is None else (evaluating.FLATTERED, *((COUNTED_ALIKE,) if weighed else ()))
+        of = evaluating.FLATTERED if self.hold_out is None else evaluating.HELD_OUT.format(self.hold_out)
+        flattered = () if self.evaluate is None else (of, *((COUNTED_ALIKE,) if weighed else ()))
         if n == 1:
             alone = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
             return alone, *flattered
@@ -773,8 +806,18 @@ class MaskedNewton(PrivateAlgorithm[State]):
     # -- public numbers -------------------------------------------------------------------------------------------
 
     def _rows(self, site: Oracle) -> int:
-        """N."""
-        return int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows
+        """N: the rows that are learnt from."""
+        return (int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows) - self._held(site)
+
+    def _held(self, site: Oracle) -> int:
+        """The rows that are held out."""
+        if self.total_held is not None:
+            return self.total_held
+        return sum(self.held_of(m) for m in site.network.sites.counts.tolist())
+
+    def _judged(self, site: Oracle) -> int:
+        """The rows that the model is evaluated on."""
+        return self._rows(site) if self.hold_out is None else self._held(site)
 
     def _full(self, site: Oracle) -> bool:
         """Whether a message holds the half of a p x p matrix."""
@@ -818,13 +861,31 @@ class MaskedNewton(PrivateAlgorithm[State]):
             self.total_rows is not None or site.network.sites.n == n, "total_rows where only some sites are held",
             "Give the number of all rows", sites_here=site.network.sites.n,
         )  # fmt: skip
+        here = int(site.network.sites.counts.sum())
         if self.total_rows is not None:
-            held = int(site.network.sites.counts.sum())
             _expect(
-                self.total_rows >= held, f"total_rows >= {held}, held here", "Count all", total_rows=self.total_rows
+                self.total_rows >= here, f"total_rows >= {here}, held here", "Count all", total_rows=self.total_rows
             )
+        if self.hold_out is not None:
+            self._check_held_out(site, here)
         if math.isfinite(self.epsilon):
             self.expect_grid(n, int(site.network.m.max()))
+
+    def _check_held_out(self, site: Oracle, here: int) -> None:
+        _expect(
+            (self.total_held is None) == (self.total_rows is None), "total_held together with total_rows, where rows "
+            "are held out", "Give both, or neither", total_held=self.total_held, total_rows=self.total_rows,
+        )  # fmt: skip
+        own = sum(self.held_of(m) for m in site.network.sites.counts.tolist())
+        held = self._held(site)
+        _expect(
+            own <= held and here - own <= self._rows(site), "total_held as the rows that all sites hold out together",
+            "Count those of all sites", total_held=held,
+        )  # fmt: skip
+        _expect(
+            held >= 1, f"a site with hold_out={self.hold_out} rows or more", "Hold one of fewer rows out",
+            rows=int(site.network.sites.counts.max()),
+        )  # fmt: skip
 
     def expect_sites(self, n: int) -> None:
         """Refuse numbers of sites with which nothing could be promised."""

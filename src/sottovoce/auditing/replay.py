@@ -13,7 +13,6 @@ normal and fresh.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +151,7 @@ def _of_sums(pair: Pair, here: Oracle, there: Oracle, seen: Floats, opened: Floa
     left, sums = (np.split(numbers.T, sizes) for numbers in (seen, opened))
     honest = one_by_one(here)[: here.n - colluding]
     one, state, found = (
-        replace(a, total_rows=int(here.sites.counts.sum())),
+        a.counting(here.sites.counts.tolist()),
         a.start(here, len(seen)),
         list[Residual](),
     )

@@ -9,7 +9,7 @@ An audit reads nothing else: a score is a function of what is written down here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final, get_args
 
 import numpy as np
@@ -113,7 +113,7 @@ class Watched(Algorithm[Any]):
         so none is made here: that they cancel and hide is tested where they are made.
         """
         assert isinstance(self.inner, MaskedNewton)
-        one = replace(self.inner, total_rows=int(site.sites.counts.sum()))
+        one = self.inner.counting(site.sites.counts.tolist())
         parts = [one.release(k, state, alone, OfNode(noise, i))[0] for i, alone in enumerate(one_by_one(site))]
         opened: Array = np.sum(parts, axis=0)
         left: Array = np.sum(parts[: site.n - self.colluding], axis=0)

@@ -19,7 +19,7 @@ MASKED = "masked"
 _WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
 _SETTINGS = (
     "rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius",
-    "colluding", "least_sites", "spare", "worst_case_epsilon", "evaluate",
+    "colluding", "least_sites", "spare", "worst_case_epsilon", "evaluate", "hold_out",
 )  # fmt: skip
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
@@ -56,6 +56,9 @@ class Draft:
     )
     evaluate: float | None = option(
         None, _PRIVACY, "Of masked sums: the share of the budget, such as 0.1, for an evaluation of the model."
+    )
+    hold_out: int | None = option(
+        None, _PRIVACY, "With --evaluate: every so many-th row of a site is evaluated on, and not learnt from."
     )
 
     algorithm: str | None = option(
@@ -256,7 +259,10 @@ def _assumed(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
         )
     sites = open_terms.sites
     least = len(sites) if draft.least_sites is None else draft.least_sites
-    return {"least_sites": least, "total_rows": sum(site.rows for site in sites)}
+    total = {"total_rows": sum(site.rows for site in sites)}
+    if draft.hold_out:
+        total["total_held"] = sum(site.rows // draft.hold_out for site in sites)
+    return {"least_sites": least, **total}
 
 
 def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> Mapping[str, Any]:

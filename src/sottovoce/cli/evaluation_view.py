@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sottovoce.algorithms.evaluating import FLATTERED
+from sottovoce.algorithms.evaluating import about
 from sottovoce.cli.output import console, exactly, plain, say, table, up
 from sottovoce.tally import Interval, PrivateEvaluation
 from sottovoce.tally.evaluation import PRIVATE
@@ -32,7 +32,7 @@ def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False
     privacy = found.privacy
     what = "Model and evaluation together" if with_model else "It"
     say(shown, f"{what} cost epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}, for {privacy.unit}.")
-    for note in (FLATTERED,) if with_model else privacy.notes:
+    for note in about(privacy.notes) if with_model else privacy.notes:
         say(shown, f"Note: {note}")
     if out is not None:
         say(shown, f"Kept in {out}.")

@@ -95,8 +95,11 @@ def _evaluation(agreement: Agreement) -> list[str]:
     algorithm = agreement.algorithm
     if not isinstance(algorithm, MaskedNewton) or algorithm.evaluate is None:
         return []
+    rows = "the rows of all sites"
+    if algorithm.hold_out is not None:
+        rows = f"every {algorithm.hold_out}-th row of each site, {algorithm.total_held} in all, not learnt from"
     return [
-        f"Evaluation: the last two of {algorithm.opened} sums say how good the model is on the rows of all sites, and "
+        f"Evaluation: the last two of {algorithm.opened} sums say how good the model is on {rows}, and "
         f"take {100 * algorithm.evaluate:.3g} % of the budget, mu^2. Every site writes what they say beside its model."
     ]
 

@@ -32,7 +32,9 @@ from sottovoce.problem.problem import Answers, Problem
 from sottovoce.simulation.engine import DeviceName, Solved
 
 if TYPE_CHECKING:
+    from sottovoce.files.models import Model
     from sottovoce.files.models.inference import Inference
+    from sottovoce.files.schema import Schema
 
 RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile", "smoothed-quantile"]
 
@@ -69,7 +71,11 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
             return float(np.min(y)), float(np.max(y))
         bounds = tuple(map(float, self.y_bounds))
         fine = len(bounds) == 2 and all(map(isfinite, bounds)) and bounds[0] < bounds[-1]
-        expect(fine, "y_bounds as two finite numbers, the lower one first", y_bounds=self.y_bounds)
+        if not fine:
+            raise InputError(
+                f"Expected y_bounds as two finite numbers, the lower one first, got y_bounds={self.y_bounds!r}. Noise "
+                "is made for bounded labels: give limits that hold for anyone, and labels are clipped to them."
+            )
         return bounds[0], bounds[-1]
 
     def row_scores(self, X: Any, y: Any) -> Floats:
@@ -234,12 +240,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
                 expected count is in proportion to it. It is as private as the rest of the row. None: the same for all.
         """
         forget(self)
-        if (exposure is None) != (self.exposure_bound is None):
-            came = f"exposure_bound={self.exposure_bound!r} and {'no ' if exposure is None else ''}exposure"
-            raise InputError(
-                f"Expected exposure in fit together with exposure_bound, or neither, got {came}. Give the largest "
-                "exposure that there may be, a public number, and one exposure for each row."
-            )
+        self._expect_exposure(exposure)
         factors = Factors.of(
             weights=sample_weight, weight_bound=self.weight_bound, exposures=exposure,
             exposure_bound=1.0 if self.exposure_bound is None else self.exposure_bound,
@@ -247,11 +248,34 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         return self._fit(X, y, sites, groups, factors)
 
     def predict(self, X: Any, exposure: Any = None) -> Floats:
-        """The mean for each row, of its exposure; None: of one unit of it."""
-        z = self._exposed(self._outputs(X), exposure)
-        return np.asarray(self.loss_.predict(z), dtype=np.float64)
+        """The mean for each row, of its exposure. None, of a model of exposures: the rate of one unit."""
+        z = self._outputs(X)
+        if exposure is None and self.exposure_bound is not None:
+            return np.exp(z)  # the largest count bounds the mean of a row, and not a rate
+        return np.asarray(self.loss_.predict(self._exposed(z, exposure)), dtype=np.float64)
+
+    def to_model(self, schema: "Schema | None" = None) -> "Model":
+        """As of `PrivateLogisticRegression`. A model of exposures needs a schema that names them, with the same bound:
+        nothing else in a file says that it predicts rates.
+        """
+        bound = None if schema is None or schema.exposure is None else schema.exposure.bound
+        if bound != self.exposure_bound:
+            raise InputError(
+                f"Expected a schema whose exposure.bound is that of the fit, exposure_bound={self.exposure_bound!r}, "
+                f"got {bound!r}. Give such a schema; of a model without exposures, one without [exposure], or none."
+            )
+        return super().to_model(schema)
+
+    def _expect_exposure(self, exposure: Any) -> None:
+        if (exposure is None) != (self.exposure_bound is None):
+            came = f"exposure_bound={self.exposure_bound!r} and {'no ' if exposure is None else ''}exposure"
+            raise InputError(
+                f"Expected an exposure for each row together with exposure_bound, or neither, got {came}. Give the "
+                "largest exposure that there may be, a public number, and one exposure for each row."
+            )
 
     def _exposed(self, z: Floats, exposure: Any) -> Floats:
+        self._expect_exposure(exposure)
         if exposure is None:
             return z
         e = np.asarray(exposure, dtype=np.float64)

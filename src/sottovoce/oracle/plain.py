@@ -13,7 +13,7 @@ vector. This class is the plain NumPy form, which every faster one is tested aga
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple
@@ -367,6 +367,17 @@ class Oracle:
             )
             for first, last in parts
         ]  # fmt: skip
+
+    def apart(self, every: int) -> tuple["Oracle", "Oracle"]:
+        """This oracle without every `every`-th row of each site, and that of those (`Sites.apart`)."""
+        if every not in self._parted:
+            learnt, held = self.sites.apart(every)
+            self._parted[every] = replace(self, sites=learnt), replace(self, sites=held)
+        return self._parted[every]
+
+    @cached_property
+    def _parted(self) -> dict[int, tuple["Oracle", "Oracle"]]:
+        return {}
 
     # -- sums over all rows, for algorithms that only ever open sums --------------------------------------------------
     # Of those held here or, where other processes hold others, of all. They are made block by block of nodes and added

@@ -89,6 +89,9 @@ class TrainConfig:
     evaluate: float | None = option(
         None, "Privacy", "Of masked sums: the share of the budget, such as 0.1, for a private evaluation of the model."
     )
+    hold_out: int | None = option(
+        None, "Privacy", "With --evaluate: every so many-th row of a site is evaluated on, and not learnt from."
+    )
 
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
     form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")

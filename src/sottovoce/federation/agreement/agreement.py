@@ -508,6 +508,8 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
     expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
     total = algorithm.total_rows
     expect(total == rows, f"total_rows={rows}, the sum of all sites' rows", total_rows=total)
+    held = None if algorithm.hold_out is None else sum(algorithm.held_of(site.rows) for site in a.sites)
+    expect(algorithm.total_held == held, f"total_held={held}, of all sites", total_held=algorithm.total_held)
     # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
     expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
     algorithm.expect_sites(n)

@@ -7,7 +7,6 @@ context. Where they differ, no mask cancels, and the sum that comes out stops th
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import final
 
 from sottovoce.algorithms.masked import MaskedNewton, State
@@ -80,8 +79,7 @@ class Summing:
 
     def _among(self, members: tuple[str, ...]) -> MaskedNewton:
         """The algorithm for the rows of those who take part. Its noise stays what was agreed."""
-        rows = sum(self.agreement.member(name).rows for name in members)
-        return replace(self.algorithm, total_rows=rows)
+        return self.algorithm.counting([self.agreement.member(name).rows for name in members])
 
     def _grid(self, q: int, state: State, members: tuple[str, ...]) -> Grid:
         """The grid of release q, from public numbers."""

@@ -69,7 +69,10 @@ def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
     classes, bounds = table.get("classes"), table.get("bounds")
     if (classes is None) == (bounds is None):
         came = f"{settings.brief(classes)} and {settings.brief(bounds)}"
-        raise InputError(f"Expected one of label.classes and label.bounds, got {came}.")
+        raise InputError(
+            f"Expected one of label.classes and label.bounds, got {came}. Give the classes, or limits of a number that "
+            "hold for anyone: labels are clipped to them."
+        )
     if (positive := table.get("positive")) is None:
         return ClassLabel if bounds is None else NumberLabel, table
     if bounds is not None:
