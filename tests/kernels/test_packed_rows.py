@@ -36,8 +36,8 @@ def test_nothing_is_lost(density, d, dtype):
 
 
 def test_what_makes_the_widest_rows_wide_is_taken_out():
-    """All rows of Adult have four numbers and eight categories, and a few one number more: two rare columns would pad all
-    rows to ten. Without them eight are enough.
+    """All rows of Adult have four numbers and eight categories, and a few one number more: two rare columns would pad
+    all rows to ten. Without them eight are enough.
     """
     sites = sv.Sites.split(sv.datasets.adult(), 100, seed=0)
     packed = pack(sites.rows.matrix, sites.rows.offsets, np.dtype(np.float32))
