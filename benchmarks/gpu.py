@@ -1,6 +1,6 @@
 """The library on a GPU: the same problem, noise and updates included; and the same rows with softmax over four classes.
 
-    python benchmarks/gpu.py [--quick] [--out benchmarks/gpu.json]
+    python benchmarks/gpu.py [--quick] [--loss softmax] [--out benchmarks/gpu.json]
 
 Needs numpy, scipy, numba, networkx, cupy and the library. First the GPU must give the CPU's numbers, for handed-in
 noise and for a seed; then seconds per run and step, for several numbers of runs, in both precisions.
@@ -20,8 +20,7 @@ import machine
 import ours
 import problem
 
-RUNS = (64, 256, 1000, 4000)
-LOSSES = (ours.sv.losses.Logistic(), ours.sv.losses.Softmax(4))
+RUNS = {ours.sv.losses.Logistic(): (64, 256, 1000, 4000), ours.sv.losses.Softmax(4): (64, 256, 1000)}
 TOLERANCE = {"float32": 1e-4, "float64": 1e-9}
 
 
@@ -62,7 +61,7 @@ def measure(dtype, loss, runs, repeats, target_s):
     def per_round(rounds):
         return ours.seconds_per_round(
             lambda t: replace(algorithm, rounds=t), sites, graph, rounds,
-            wait=cupy.cuda.Device().synchronize, runs=runs, device="cuda", dtype=dtype,
+            wait=cupy.cuda.Device().synchronize, runs=runs, device="cuda", dtype=dtype, scored=1,
         )  # fmt: skip
 
     rounds = int(np.clip(target_s / per_round(3), 5, 500))
@@ -74,6 +73,7 @@ def measure(dtype, loss, runs, repeats, target_s):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smoke test")
+    parser.add_argument("--loss", help="only this one; what the file has of the others is kept")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "gpu.json")
     options = parser.parse_args()
     if not ours.has_devices():
@@ -88,11 +88,16 @@ def main():
         "errors": {},
         "rows": [],
     }
-    for loss, dtype in itertools.product(LOSSES, TOLERANCE):
+    chosen = [loss for loss in RUNS if options.loss in (None, loss.name)]
+    if options.loss is not None and options.out.exists():
+        kept = json.loads(options.out.read_text())
+        out["rows"] = [row for row in kept["rows"] if row["loss"] != options.loss]
+        out["errors"] = {name: found for name, found in kept["errors"].items() if not name.startswith(options.loss)}
+    for loss, dtype in itertools.product(chosen, TOLERANCE):
         name = f"{loss.name}, {dtype}"
         out["errors"][name] = check(dtype, loss)
         print(f"{name}: the GPU gives the CPU's numbers, to {max(out['errors'][name].values()):.1e}", flush=True)
-        for runs in RUNS[:2] if options.quick else RUNS:
+        for runs in RUNS[loss][:2] if options.quick else RUNS[loss]:
             out["rows"].append(measure(dtype, loss, runs, repeats, target_s))
             print(f"{name}, {runs} runs: {out['rows'][-1]['seconds'] * 1e6:.3g} us per run and step", flush=True)
             # Written as it goes: a machine lent for minutes may be gone before the end.

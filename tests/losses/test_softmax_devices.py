@@ -67,7 +67,7 @@ def test_double_precision(device, sparse, variant):
     ("classes", "runs"), [(2, 1), (3, 1), (3, 5), (3, 30), (5, 16), (17, 2), (32, 2), (40, 1), (70, 2)]
 )
 def test_any_number_of_classes_and_runs(device, variant, classes, runs):
-    """Full chunks and others, several tiles of runs, the last of them short; more classes than threads in a warp."""
+    """Chunks that are full and not, several tiles of runs, the last of them short; more classes than lanes."""
     options = {"classes": classes, "runs": runs, "radius": 2.0, **VARIANTS[variant]}
     assert_same(models(device, **options), models("plain", **options), 1e-12)
 
