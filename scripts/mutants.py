@@ -343,8 +343,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "shares of those who collude are counted",
         "algorithms/masked.py",
-        "sums = sums + math.sqrt(site.sites.n / self.honest(site.n)) * unit * normals",
-        "sums = sums + math.sqrt(site.sites.n / site.n) * unit * normals",
+        "sums = sums + math.sqrt(site.network.sites.n / self.honest(site.n)) * unit * normals",
+        "sums = sums + math.sqrt(site.network.sites.n / site.n) * unit * normals",
         f"{_LAW}[masked]",
     ),
     Mutant(
@@ -609,8 +609,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "nothing is charged before a run",
         "simulation/engine.py",
-        "    if charge is not None:\n",
-        "    if charge is not None and False:\n",
+        "    if charge is not None and exchange.speaks:\n",
+        "    if charge is not None and exchange.speaks and False:\n",
         "tests/cli/test_private_rows.py::test_several_runs_cost_what_they_cost_together",
     ),
     Mutant(
