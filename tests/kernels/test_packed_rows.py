@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import sottovoce as sv
-from sottovoce.oracle.cuda import _MOST_DENSE, _ROWS_AT_ONCE, pack
+from sottovoce.oracle.cuda import _MOST_DENSE, _ROWS_AT_ONCE, CudaOracle, pack
 
 
 def unpacked(packed, d):
@@ -43,3 +43,13 @@ def test_what_makes_the_widest_rows_wide_is_taken_out():
     packed = pack(sites.rows.matrix, sites.rows.offsets, np.dtype(np.float32))
     assert (packed.group, len(packed.columns)) == (8, 8)
     assert np.all(np.diff(packed.starts) == 1)
+
+
+@pytest.mark.parametrize(("loss", "most"), [(sv.losses.Logistic(), 1_677_720), (sv.losses.Softmax(40), 838_859)])
+def test_models_that_the_kernel_cannot_address_are_refused_at_the_start(loss, most):
+    """Before anything is charged, and before CuPy is asked for anything."""
+    wide = sp.csr_array(([1.0], ([0], [0])), shape=(1, most + 1))
+    algorithm = sv.IPADMM(loss=loss, rounds=1)
+    site = algorithm.oracle(sv.Sites([wide], [[1.0]]), sv.graphs.complete(1), CudaOracle)
+    with pytest.raises(sv.InputError, match=rf"at most {most} features with device='cuda'.*features={most + 1}"):
+        algorithm.start(site, 1)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.errors import UnsupportedError
+from sottovoce.errors import UnsupportedError, expect
 from sottovoce.oracle.kernels.random import expect_room
 from sottovoce.oracle.kernels.spread import KNOTS
 from sottovoce.oracle.plain import Inner, Oracle, Steps, clipped, half, one_by_one, settled
@@ -167,8 +167,20 @@ class CudaOracle(Oracle, vector_predictions=True):
         return "float" if self.dtype == np.float32 else "double"
 
     def zeros(self, runs: int) -> Array:
+        # Whoever keeps a model at every node starts with this, before anything is charged, and then asks for steps.
+        most = (2**31 - 1) // (Tile(_WARPS[0], self._each, 1, False).numbers(0) * self.dtype.itemsize) - 1
+        expect(
+            self.sites.d <= most,
+            f"at most {most} features with device='cuda', whose kernel counts bytes with 31 bits; or device='cpu'",
+            features=self.sites.d,
+        )
         zeros: Array = cupy().zeros((self.sites.n, self.d, runs), dtype=self.dtype)
         return zeros
+
+    @property
+    def _each(self) -> int:
+        """Columns of a thread: one run, or outputs of it, several only where there are more than a warp has threads."""
+        return _power_of_two(-(-self.loss.outputs // _LANES))
 
     @cached_property
     def degree(self) -> Array:
@@ -247,11 +259,11 @@ class CudaOracle(Oracle, vector_predictions=True):
 
     @cached_property
     def _tile(self) -> Tile:
-        """How runs are cut up: the outputs of a run go to threads beside each other, several to a thread where there
-        are more than a warp has threads. As many warps share a tile as make the most on a multiprocessor.
+        """How runs are cut up: as many warps share a tile as make the most on a multiprocessor. Where not one fits,
+        models are in the card's memory.
         """
         limits = cupy().cuda.Device().attributes
-        each = _power_of_two(-(-self.loss.outputs // _LANES))
+        each = self._each
         sharing = _power_of_two(-(-self.loss.outputs // each))
         best, most = Tile(_WARPS[0], each, sharing, False), 0
         for warps in _WARPS:

@@ -5,8 +5,8 @@
 // rows of the node in turn, each into its own g; threads of a warp have different columns, and read a row at the same
 // address. Then the coordinates are dealt out to all threads of a run, which add up the gradients, draw noise and move.
 //
-// What is scarce is not arithmetic but warps to hide latency with: shared memory holds some 250 columns of 100 coordinates
-// on a multiprocessor, if every warp has columns of its own. So warps share w; a warp works on ROWS rows at a time and on
+// What is scarce is not arithmetic but warps to hide latency with: shared memory holds some 250 columns of 100
+// coordinates on a multiprocessor, if every warp has columns of its own. So warps share w; a warp works on ROWS rows at a time and on
 // GROUP non-zeros of each, all of them in registers between the product and the sum; and its next rows are on their way
 // while it does. Rows are padded to whole groups, with zeros in a column of their own, and nodes to a whole number of
 // ROWS. Up to DENSE columns that the widest rows have stay in registers for all rows of a node.
@@ -83,8 +83,8 @@ template <> constexpr bool JOINT<Softmax> = true;
 
 constexpr int LANES = 32;  // threads of a warp
 
-// What a thread works on. With the rows, V columns: its run, or V outputs of it, which a power of two of threads share that
-// lie side by side; so do all warps. With the coordinates, blocks of four: every `turns`-th from `turn` on.
+// What a thread works on. With the rows, V columns: its run, or V outputs of it, which a power of two of threads share
+// that lie side by side; so do all warps. With the coordinates, blocks of four: every `turns`-th from `turn` on.
 template <typename Loss, int WARPS, int V> struct Part {
   int warp, lane;
   int outputs, sharing, place;  // of a run: its outputs, and the threads of a warp that share it; which of them this is
@@ -165,7 +165,7 @@ __device__ inline void slopes(T* z, T b, T cap, T theta, const Part<Loss, WARPS,
   }
 }
 
-// ---- Philox4x32-10 and normals, as in kernels/philox.py ------------------------------------------------------------
+// ---- Philox4x32-10 and normals, as in kernels/random.py ------------------------------------------------------------
 
 struct Words { u32 x0, x1, x2, x3; };
 
@@ -229,7 +229,7 @@ template <typename T> struct Rows {
   const T* __restrict__ share;           // (nodes,) n omega_i / m_i
 };
 
-// What is fetched of ROWS rows ahead of time, 16 bytes by every thread of a warp; of rows with several groups not the entries.
+// What is fetched of ROWS rows ahead of time, 16 bytes by every thread of a warp; the entries only of rows with one group.
 template <typename T, int GROUP, int DENSE, int ROWS, bool ONE> struct __align__(16) Fetched {
   static constexpr int ENTRIES = ONE ? ROWS * GROUP * (int)sizeof(Entry<T>) : 0, DENSES = ROWS * DENSE * (int)sizeof(T);
   static constexpr int LABELS = ROWS * (int)sizeof(T), BYTES = ENTRIES + DENSES + 2 * LABELS;
@@ -514,7 +514,7 @@ __global__ void __launch_bounds__(WARPS * LANES, (sizeof(T) == 4 ? 12 : 8) / WAR
   }
 }
 
-// ---- batches, as in kernels/philox.py ------------------------------------------------------------------------------
+// ---- batches, as in kernels/random.py ------------------------------------------------------------------------------
 
 __device__ inline u64 word(const Words& x, int b) { return b == 0 ? x.x0 : b == 1 ? x.x1 : b == 2 ? x.x2 : x.x3; }
 
