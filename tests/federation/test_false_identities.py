@@ -39,7 +39,7 @@ from sottovoce.federation.transport.transport import RefusedError
 from sottovoce.federation.transport.wire import Slot
 
 ALGORITHM = IPADMM(**(COMMON | {"rounds": 4}), local_steps=2)
-STOP = LostNeighbour(policy="stop", wait_seconds=1.0)
+STOP = LostNeighbour(policy="stop", wait_seconds=4.0)
 STRANGER = SigningKey.generate()
 THREE = ("berlin", "paris", "rome")
 

@@ -403,11 +403,11 @@ async def told_by(url, seconds, tls=None):
 
 def test_nobody_waits_for_a_dead_server_without_being_told():
     url = f"nats://127.0.0.1:{free_port()}"
-    said, error = play(told_by(url, 1.5))
+    said, error = play(told_by(url, 4.0))
     words, left, at = said[0]
     assert words == f"message server {url} does not answer (connection refused)"
-    assert at < 0.5
-    assert abs(left + at - 1.5) < 0.2
+    assert at < 2.0
+    assert abs(left + at - 4.0) < 1.0
     assert len(said) <= 3  # not at every attempt
     assert "connection refused" in error
 
@@ -427,14 +427,14 @@ def test_nobody_waits_for_a_mute_server_without_being_told():
 
 
 def test_nobody_waits_for_a_run_that_is_not_open_without_being_told(server):
-    said, error = play(told_by(server.url, 1.0))
+    said, error = play(told_by(server.url, 4.0))
     words, left, at = said[0]
     assert words == (
         f"the run is not open on message server {server.url} yet; if this lasts, ask the operator to run: sottovoce "
         "federation open"
     )
-    assert at < 0.5
-    assert left <= 1.0
+    assert at < 2.0
+    assert left <= 4.0
     assert "Ask the operator to run: sottovoce federation open" in error
 
 

@@ -163,7 +163,7 @@ def test_over_a_real_server(tmp_path):
     algorithm = DPADMM(**STEPS, rounds=6, rho=0.1)
     with (
         NatsServer(tmp_path, sync="2m") as server,
-        Federation(GRAPH, SIZES, algorithm, lost_neighbour=go_on(wait=3.0)) as federation,
+        Federation(GRAPH, SIZES, algorithm, lost_neighbour=go_on(wait=10.0)) as federation,
     ):
         played = play_with(federation, JetStreamWorld(server), federation.normals(), {"wien": dying("published", 3)})
         gammas = [played[name].end.state.gamma for name in FIVE[:4]]

@@ -52,7 +52,7 @@ def federation():
 @pytest.fixture
 def impatient():
     """Whoever stays alone stops: else those who heard no lie would wait for those who did."""
-    with made(lost=LostNeighbour(policy="stop", wait_seconds=1.0)) as federation:
+    with made(lost=LostNeighbour(policy="stop", wait_seconds=30.0)) as federation:
         yield federation
 
 
