@@ -453,3 +453,28 @@ def test_exposures_are_for_counts_and_a_device_that_knows_no_weights_says_so():
     kinked = replace(sv.ADMM(rounds=2, loss=sv.losses.Hinge()))
     with pytest.raises(UnsupportedError, match="smooth loss, which hinge is not"):
         sv.simulate(kinked, weighed, sv.graphs.complete(1))
+
+
+# -- all algorithms ---------------------------------------------------------------------------------------------------
+
+ALL = every.algorithms({"rounds": 3, "local_steps": 2, "diameter": 5.0, "epsilon": 8.0, "rho": 1.0})
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_algorithm_takes_weights_and_none_at_their_bound_change_anything(name):
+    """Devices agree on them, weights at the bound are none, and others are not."""
+    algorithm = ALL[name]
+    graph = every.graph_for(algorithm, GRAPH)
+    features, labels = problems.lists(np.random.default_rng(0), (60, 45, 52, 70, 41), d=4)
+    rng, made = np.random.default_rng(1), {}
+    for kind, low in (("bound", BOUND), ("others", 0.01), ("none", None)):
+        factors = None if low is None else [
+            Factors.of(weights=rng.uniform(low, BOUND, len(a)), weight_bound=BOUND) for a in features
+        ]  # fmt: skip
+        held = sv.Sites(features, labels, factors=factors)
+        made[kind] = [sv.simulate(algorithm, held, graph, seed=1, device=device).last for device in ("cpu", "plain")]
+    scale = np.abs(made["none"][1]).max()
+    for ours, plain in made.values():
+        np.testing.assert_allclose(ours, plain, rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(made["bound"][0], made["none"][0], rtol=0, atol=1e-6 * scale)
+    assert np.abs(made["others"][1] - made["none"][1]).max() > 1e-8 * scale  # of the same noise, so all of it is theirs
