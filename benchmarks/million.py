@@ -8,6 +8,7 @@ whole. IPADMM, one run, double precision. What is told of every case:
     seconds_per_round      wall clock, by the first process, without the first round, in which kernels are loaded
     busy_per_round         processor seconds of all processes outside the exchange: on a machine that does other work as
                            well, wall clock says little (`load_before`)
+    exchange_microseconds_per_node    processor seconds within the exchange, in part of waiting
     exchange_share         wall-clock seconds within the exchange, waiting for the other process included, over all of
                            the rounds
     bytes_per_node         what all processes hold at most, less what they hold before anything is made, over nodes
@@ -85,13 +86,15 @@ def work(name, n):
     wall, used, waited, busy = (b - a for a, b in zip(first, last, strict=True))
     rounds = ROUNDS - 2
     held = comm.allreduce(peak() - before)
+    exchanged = comm.allreduce(busy) / rounds
     busy = comm.allreduce(used - busy) / rounds
     shares, rows = comm.allgather(waited / wall), int(problem.counts.sum())
     if comm.rank == 0:
         print(json.dumps({
             "graph": name, "nodes": n, "rows": rows, "build_seconds": built, "seconds_per_round": wall / rounds,
             "busy_per_round": busy, "microseconds_per_node": 1e6 * wall / rounds / n,
-            "busy_microseconds_per_node": 1e6 * busy / n, "exchange_share": sum(shares) / len(shares),
+            "busy_microseconds_per_node": 1e6 * busy / n, "exchange_microseconds_per_node": 1e6 * exchanged / n,
+            "exchange_share": sum(shares) / len(shares),
             "bytes": held, "bytes_per_node": held / n, "seconds": result.seconds,
             "risk": float(result.history.final("risk_consensus")[0]),
             "accuracy": float(result.history.final("accuracy_consensus")[0]),

@@ -1,4 +1,5 @@
-"""The tables of latest.json, gpu.json and unseen.json: on the screen, and in docs/benchmarks.md between its markers.
+"""The tables of latest.json, gpu.json, unseen.json and million.json: on the screen, and in docs/benchmarks.md between
+its markers.
 
 python benchmarks/render.py [--check]     with --check nothing is written, and files that are out of date are an error
 """
@@ -240,12 +241,29 @@ def gain(loss, table):
     return (start - loss) / (start - end)
 
 
-def sections(out, gpu, unseen):
+def million_table(million):
+    """Networks that are spread over processes."""
+    rows = [
+        (
+            case["graph"], f"{case['nodes']:,}", f"{case['rows']:,}", f"{case['build_seconds']:.3g} s",
+            f"{case['busy_microseconds_per_node']:.2f} µs", f"{case['exchange_microseconds_per_node']:.2f} µs",
+            f"{case['microseconds_per_node']:.1f} µs",
+            f"{case['exchange_share']:.0%}", f"{case['bytes_per_node']:,.0f} bytes", f"{case['bytes'] / 2**30:.2f} GiB",
+            f"{case['load_before']:.1f}",
+        )
+        for case in million.get("cases", [])
+    ]  # fmt: skip
+    header = ("graph", "nodes", "rows", "built in", "processor time, per round and node", "in the exchange",
+              "wall clock, likewise", "of it the exchange", "memory, per node", "in all", "load before")  # fmt: skip
+    return header, rows
+
+
+def sections(out, gpu, unseen, million):
     tables = {
         "machine": machine(out), "problem": problem(out), "targets": targets(out, gpu), "contenders": contenders(out),
         "first-call": first_call(out), "rates": rates(out), "limits": limits(out), "scaling": scaling(out),
         "gpu": gpu_table(gpu), "unseen-tables": unseen_tables(unseen), "unseen-scores": unseen_scores(unseen),
-        "unseen-verdict": unseen_verdict(unseen),
+        "unseen-verdict": unseen_verdict(unseen), "million": million_table(million),
     }  # fmt: skip
     texts = {name: markdown(*table) if table[1] else "Not measured yet." for name, table in tables.items()}
     texts["derivation"] = "\n".join(f"- {line}" for line in out.get("limits", {}).get("derivation", []))
@@ -307,8 +325,9 @@ def main():
     unseen = {"tables": {}, "cells": {}}
     if (HERE / "unseen.json").exists():
         unseen = json.loads((HERE / "unseen.json").read_text())
+    million = json.loads((HERE / "million.json").read_text()) if (HERE / "million.json").exists() else {}
     page = PAGE.read_text()
-    new = filled(page, sections(out, gpu, unseen))
+    new = filled(page, sections(out, gpu, unseen, million))
     if "--check" in sys.argv:
         sys.exit("docs/benchmarks.md is out of date: run benchmarks/render.py" if new != page else 0)
     PAGE.write_text(new)

@@ -16,6 +16,9 @@ SIZES = (3, 40, 8, 17, 25, 6, 90, 12, 5)
 MANY = tuple(1 + node % 5 for node in range(300))  # more nodes than blocks: each block holds three
 
 
+SECRET = [np.full((4, 3), 0.5)] * 8, [[1.0, -1.0, 1.0, 1.0]] * 8
+
+
 def sites(sizes, d=6, sparse=False, classes=2):
     rng = np.random.default_rng(7)
     features = [rng.normal(size=(m, d)) / (3 * np.sqrt(d)) for m in sizes]
@@ -32,9 +35,9 @@ def sites(sizes, d=6, sparse=False, classes=2):
 
 
 def cases():
-    """Name -> (algorithm, sites, graph, runs)."""
+    """Name -> (algorithm, sites, graph, runs, other options of `simulate`)."""
     few, many, narrow = sites(SIZES), sites(MANY), sites(SIZES, d=1)
-    steps, whole = {"rounds": 4, "local_steps": 3, "epsilon": 2.0}, sv.graphs.complete(9)
+    steps, whole = {"rounds": 3, "local_steps": 3, "epsilon": 2.0}, sv.graphs.complete(9)
     some = {
         "ring": (sv.IPADMM(**steps), few, sv.graphs.ring(9), 3),
         "ring, one run": (sv.IPADMM(**steps), few, sv.graphs.ring(9), 1),
@@ -45,6 +48,10 @@ def cases():
         "random cycles, many nodes": (sv.IPADMM(**steps), many, sv.graphs.random_cycles(300, 4), 2),
         "batches": (sv.IPADMM(batch_size=3, **steps), few, sv.graphs.ring(9), 2),
         "weights, tight": (sv.IPADMM(weights="rows", sensitivity="tight", **steps), few, sv.graphs.ring(9), 2),
+        "single precision": (sv.IPADMM(**steps), few, sv.graphs.ring(9), 2, {"dtype": "float32"}),
+        "single precision, complete": (sv.IPADMM(**steps), few, whole, 2, {"dtype": "float32"}),
+        "noise handed in": (sv.IPADMM(**steps), few, sv.graphs.ring(9), 2, {"noise": handed_in}),
+        "plain": (sv.IPADMM(**steps), sites(SIZES, sparse=True), sv.graphs.ring(9), 2, {"device": "plain"}),
         "masked": (sv.MaskedNewton(epsilon=2.0, rounds=5), few, whole, 3),
         "masked, sparse": (sv.MaskedNewton(epsilon=2.0, rounds=5), sites(SIZES, sparse=True), whole, 1),
         "masked, many nodes": (sv.MaskedNewton(epsilon=2.0), many, sv.graphs.complete(300), 2),
@@ -60,8 +67,13 @@ def cases():
         settings = {key: value for key, value in steps.items() if key in kind.__dataclass_fields__}
         some[name] = kind(**settings, rho=0.5), few, sv.graphs.grid(3, 3), 2
     for kind in (sv.NoisyAveragedGD, sv.TrustedCurator):
-        some[kind.__name__] = kind(rounds=4, epsilon=2.0), few, whole, 2
+        some[kind.__name__] = kind(rounds=3, epsilon=2.0), few, whole, 2
     return some
+
+
+def handed_in(k):
+    """Normals of round k for two runs of the nodes, three steps, six features."""
+    return np.random.default_rng(k).normal(size=(2, len(SIZES), 3, 6))
 
 
 def numbers(result, average, last):
@@ -77,15 +89,15 @@ def numbers(result, average, last):
 
 def alone(case):
     """By one process, without MPI."""
-    algorithm, held, graph, runs = case
-    result = sv.simulate(algorithm, held, graph, runs=runs, seed=3, record=2)
+    algorithm, held, graph, runs, *options = case
+    result = sv.simulate(algorithm, held, graph, runs=runs, seed=3, record=1, **dict(*options))
     return numbers(result, result.average, result.last)
 
 
 def together(case, comm):
     """By all processes of a communicator; what came out is the same for all."""
-    algorithm, held, graph, runs = case
-    result = sv.simulate(algorithm, held, graph, runs=runs, seed=3, record=2, engine="mpi")
+    algorithm, held, graph, runs, *options = case
+    result = sv.simulate(algorithm, held, graph, runs=runs, seed=3, record=1, engine="mpi", **dict(*options))
     models = (np.concatenate(comm.allgather(part), axis=1) for part in (result.average, result.last))
     return numbers(result, *models)
 
@@ -110,6 +122,11 @@ def main():
             mpi.joined = lambda part=part: part
             for name, case in cases().items():
                 found |= {f"{ranks}/{name}/{key}": value for key, value in together(case, part).items()}
+    mpi.joined = lambda: comm
+    secret = sv.Sites([a.copy() for a in SECRET[0]], SECRET[1], private=True)
+    for name, algorithm in {"masked": sv.MaskedNewton(epsilon=1.0, rounds=4), "own": sv.IPADMM(rounds=2)}.items():
+        result = sv.simulate(algorithm, secret, sv.graphs.complete(8), record=1, engine="mpi")
+        found[f"private {name}"] = np.concatenate(comm.allgather(result.last), axis=1)
     if comm.rank == 0:
         np.savez(Path(sys.argv[1]), **found)
 

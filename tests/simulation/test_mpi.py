@@ -37,7 +37,11 @@ def test_one_to_four_processes_find_what_one_finds(tmp_path):
             for key, value in numbers.items():
                 came = found[f"{processes}/{name}/{key}"]
                 np.testing.assert_array_equal(came, value, err_msg=f"{processes} processes, {name}: {key}", strict=True)
-    assert len(found.files) == 4 * sum(map(len, expected.values()))
+    assert len(found.files) == 4 * sum(map(len, expected.values())) + 2
+    # Of private rows noise comes from the system. That of a sum is one for all processes; that of nodes is their own.
+    (summed,), (own,) = found["private masked"], found["private own"]
+    assert np.all(summed == summed[0])
+    assert len(np.unique(own, axis=0)) == len(own) == 8
 
 
 def test_one_process_that_fails_ends_all_with_one_message():

@@ -9,10 +9,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from sottovoce.cli.output import Stopped
 from sottovoce.errors import InputError, expect
 
 _RULE = re.compile(r"^-{40,}$")  # Open MPI frames what it has to say itself by these
-_OPEN_MPI = ("--oversubscribe", "--bind-to", "none")
+_ENDED = (
+    "interrupted; all processes were ended, and nothing is kept. If rounds had begun, the whole run counts as spent: "
+    "budgets were charged for all of them."
+)
+# More processes than cores are fine: those that wait let others work.
+_OPEN_MPI = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
 
 
 def joined(engine: str, ranks: int | None, given: Mapping[str, Any]) -> int | None:
@@ -57,8 +63,12 @@ def _launch(ranks: int, arguments: list[str]) -> None:
     plain = os.environ | {"NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=plain) as started:
         assert started.stderr is not None
-        said, own = relayed(started.stderr, sys.stderr)
-        code = started.wait()
+        try:
+            said, own = relayed(started.stderr, sys.stderr)
+            code = started.wait()
+        except KeyboardInterrupt:  # the launcher was interrupted with this process, and ends all that it has started
+            started.wait()
+            raise Stopped(_ENDED) from None
     if code and said:
         raise SystemExit(code)  # one of them has said why
     if code:

@@ -77,6 +77,9 @@ class Cuda(Device):
         return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
 
     def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
+        from sottovoce.oracle.cuda import cupy
+
+        cupy()  # refuses, with a reason, where there is no GPU
         if isinstance(graph, CompleteGraph):
             return graph.exchange
         assert isinstance(graph, EdgeGraph)
@@ -266,7 +269,8 @@ def solve(
     usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
     recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
     state = algorithm.start(site, runs)
-    if exchange.either(stop is not None and stop()):
+    watched = exchange.either(stop is not None)
+    if watched and exchange.either(stop is not None and stop()):
         raise KeyboardInterrupt
     if charge is not None and exchange.speaks:
         charge(one.of_runs(runs))
@@ -277,7 +281,7 @@ def solve(
         message, state = algorithm.release(k, state, site, source)
         numbers.append(message.shape[1])
         state = algorithm.absorb(k, state, site, exchange.heard(message))
-        stopped = k < algorithm.rounds and exchange.either(stop is not None and stop())
+        stopped = watched and k < algorithm.rounds and exchange.either(stop is not None and stop())
         if k in recorded or stopped:
             line = measure(algorithm.outputs(k, state), site, scored_nodes(n, scored), exchange)
             line["disagreement"] = where.to_host(line["disagreement"])
