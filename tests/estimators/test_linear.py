@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sottovoce as sv
+from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.errors import InputError, PrivacyLeakWarning
 from sottovoce.estimators import PrivateLinearRegression
-from sottovoce.estimators.squares import LeastSquares
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy import BudgetAccountant, Gaussian, delta, epsilon
 from sottovoce.privacy.observers import Observer

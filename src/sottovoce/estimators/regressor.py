@@ -15,12 +15,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from sottovoce.algorithms.inference import infer
+from sottovoce.algorithms.squares import LeastSquares, explained
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.estimators.base import Leak, Target, _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState
 from sottovoce.estimators.scaling import Linear, Scale
-from sottovoce.estimators.squares import LeastSquares, explained
 from sottovoce.estimators.training import AlgorithmChoice, Chosen
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
@@ -314,7 +314,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
 class PrivateLinearRegression(_PrivateRegressor):
     """Linear regression by least squares, private for every single row, from one release; with standard errors.
 
-    All that least squares need is a sum over rows, which is released once with noise (`sottovoce.estimators.squares`).
+    All that least squares need is a sum over rows, which is released once with noise (`sottovoce.algorithms.squares`).
     So nothing is tuned, coefficients with standard errors and R^2 cost nothing more, and `summary` always has them.
 
     Args:

@@ -18,10 +18,9 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.algorithms.inference import Evidence, symmetric_noise
-from sottovoce.algorithms.masked import calibrated, releases
+from sottovoce.algorithms.masked import MaskedNewton, calibrated, releases
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
