@@ -132,6 +132,11 @@ def first_call(out):
     return ("contender", "import and set-up", "first call, empty cache", "first call, filled cache"), rows
 
 
+def startup(out):
+    rows = [(name, *(f"{s:.2f} s" for s in times)) for name, times in out.get("startup", {}).items()]
+    return ("what, in a process of its own", "clock", "processor, all threads"), rows
+
+
 def gpu_table(gpu):
     rows = [
         (r["loss"], r["dtype"], f"{r['runs']:,}", micro(r["seconds"]), micro(r["median"])) for r in gpu.get("rows", [])
@@ -261,7 +266,8 @@ def million_table(million):
 def sections(out, gpu, unseen, million):
     tables = {
         "machine": machine(out), "problem": problem(out), "targets": targets(out, gpu), "contenders": contenders(out),
-        "first-call": first_call(out), "rates": rates(out), "limits": limits(out), "scaling": scaling(out),
+        "first-call": first_call(out), "startup": startup(out), "rates": rates(out), "limits": limits(out),
+        "scaling": scaling(out),
         "gpu": gpu_table(gpu), "unseen-tables": unseen_tables(unseen), "unseen-scores": unseen_scores(unseen),
         "unseen-verdict": unseen_verdict(unseen), "million": million_table(million),
     }  # fmt: skip

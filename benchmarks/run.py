@@ -19,7 +19,7 @@ from contenders import MANY, SPECS
 from processes import HERE, NotMeasuredError, Worker, call, first_call, python
 
 FRAMEWORKS = {"flower": "Flower, simulation", "pfl": "pfl-research, simulation", "appfl": "APPFL, serial IIADMM"}
-PARTS = ("limits", "scaling")
+PARTS = ("startup", "limits", "scaling")
 HEADLINE_RUNS = 64
 ONE_AT_A_TIME = tuple(spec.name for spec in SPECS if spec.module in ("literal", "blocks"))
 COMPILED = ("sottovoce32", "jaxed")

@@ -74,7 +74,7 @@ _LINE = 64  # bytes of a cache line, and of the widest register
 
 
 class Csr(NamedTuple):
-    """Sparse rows, sorted by column."""
+    """Sparse rows, sorted by column, each column at most once."""
 
     values: Array  # (non-zeros,)
     columns: Ints  # (non-zeros,) int32
@@ -132,9 +132,16 @@ def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
 
         def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
             # One sum in registers over all non-zeros of the row.
-            total = broadcast(tile.dtype.type(0), lanes)
-            for k in range(at(rows.starts, j), at(rows.starts, j + 1)):
-                total = fma(load(tile, at(rows.columns, k) * width(lanes), lanes), at(rows.values, k), total)
+            total, size = broadcast(tile.dtype.type(0), lanes), width(lanes)
+            k, end = at(rows.starts, j), at(rows.starts, j + 1)
+            while k + 4 <= end:
+                total = fma(load(tile, at(rows.columns, k) * size, lanes), at(rows.values, k), total)
+                total = fma(load(tile, at(rows.columns, k + 1) * size, lanes), at(rows.values, k + 1), total)
+                total = fma(load(tile, at(rows.columns, k + 2) * size, lanes), at(rows.values, k + 2), total)
+                total = fma(load(tile, at(rows.columns, k + 3) * size, lanes), at(rows.values, k + 3), total)
+                k += 4
+            for rest in range(k, end):
+                total = fma(load(tile, at(rows.columns, rest) * size, lanes), at(rows.values, rest), total)
             return total
 
         return sparse
@@ -155,11 +162,26 @@ def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) 
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
+            # A column is in a row once: four places are read before the first of them is written, so that none waits.
+            size = width(lanes)
             for q in range(n):
-                s = load(slopes, q * width(lanes), lanes)
-                for k in range(at(rows.starts, at(which, q)), at(rows.starts, at(which, q) + 1)):
-                    place = at(rows.columns, k) * width(lanes)
-                    store(tile, place, fma(s, at(rows.values, k), load(tile, place, lanes)))
+                s = load(slopes, q * size, lanes)
+                k, end = at(rows.starts, at(which, q)), at(rows.starts, at(which, q) + 1)
+                while k + 4 <= end:
+                    c0, c1 = at(rows.columns, k) * size, at(rows.columns, k + 1) * size
+                    c2, c3 = at(rows.columns, k + 2) * size, at(rows.columns, k + 3) * size
+                    x0 = fma(s, at(rows.values, k), load(tile, c0, lanes))
+                    x1 = fma(s, at(rows.values, k + 1), load(tile, c1, lanes))
+                    x2 = fma(s, at(rows.values, k + 2), load(tile, c2, lanes))
+                    x3 = fma(s, at(rows.values, k + 3), load(tile, c3, lanes))
+                    store(tile, c0, x0)
+                    store(tile, c1, x1)
+                    store(tile, c2, x2)
+                    store(tile, c3, x3)
+                    k += 4
+                for rest in range(k, end):
+                    place = at(rows.columns, rest) * size
+                    store(tile, place, fma(s, at(rows.values, rest), load(tile, place, lanes)))
 
         return sparse
 
