@@ -14,7 +14,6 @@ import numba
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-
 TRIED = numba.version_info.short == (0, 68)
 
 
