@@ -73,6 +73,7 @@ def work(name, n):
     solve(small, algorithm, seed=0, record=1, scored=2, engine="mpi")  # kernels are loaded
     before, started = peak(), perf_counter()
     graph = graph_of(name, n)
+    n = graph.n
     problem = made_up(graph, FEATURES, ROWS, 0, comm.rank, comm.size)
     comm.Barrier()
     built = perf_counter() - started

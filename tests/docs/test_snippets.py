@@ -199,6 +199,8 @@ def check_command(line, complete):
             files = [word for word in words if word.endswith(".py")]
             assert files, line
             assert all((ROOT / word).exists() for word in files), line
+        case "mpirun":
+            check_command(line.partition(words[1])[2].strip(), complete)  # after -n and how many
         case "git" | "pip" | "nats-server" | "cd":
             pass
         case other:

@@ -17,7 +17,8 @@ from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, store, 
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
-# Rows of one item of work, at most. Each item's sums are added up in order.
+# Rows of one sum, at most; sums are added up in order. An item of work is all sums that begin within as many rows:
+# small ones share the models that are fetched for them.
 _PIECE = 1024
 # Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
 # logarithm is taken: the product stays far below the largest number of single precision, 2^128.
@@ -26,36 +27,37 @@ _LANES = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
 @kernel
-def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, of: Any, theta: float, models: Any,
-           losses: Any, hits: Any, lanes: Any) -> None:  # fmt: skip
+def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, groups: Any, of: Any, theta: float,
+           models: Any, losses: Any, hits: Any, lanes: Any) -> None:  # fmt: skip
     """Into losses and hits, both (pieces, models): the sums over the rows from starts[piece] to the next."""
     d, size = models.shape[1], width(lanes)
-    tiles = items // losses.shape[0]
+    tiles = items // (len(groups) - 1)
     tile = aligned(d * size, models)
     sums = np.empty(2 * size)
     item = claim(counter)
     zero, one = models.dtype.type(0), models.dtype.type(1)
     while item < items:
-        piece, first = item // tiles, item % tiles * size
+        group, first = item // tiles, item % tiles * size
         count = min(size, models.shape[2] - first)
         copy_in(tile, lanes, models, 0, first, count)
-        loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
-        end = starts[piece + 1]
-        for start in range(starts[piece], end, _FEW):
-            straight, product, found = broadcast(zero, lanes), broadcast(one, lanes), broadcast(zero, lanes)
-            for j in range(start, min(start + _FEW, end)):
-                b = at(labels, j)
-                z = dot(rows, j, tile, lanes)
-                x, y = parts(of, z, b, theta)
-                straight, product = straight + x, product * y
-                found = found + (sign(z) == b)
-            loss = loss + (convert(straight, 0.0) + np.log(convert(product, 0.0)))
-            right = right + convert(found, 0.0)
-        store(sums, 0, loss)
-        store(sums, size, right)
-        for q in range(count):
-            losses[piece, first + q] = sums[q]
-            hits[piece, first + q] = sums[size + q]
+        for piece in range(groups[group], groups[group + 1]):
+            loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
+            end = starts[piece + 1]
+            for start in range(starts[piece], end, _FEW):
+                straight, product, found = broadcast(zero, lanes), broadcast(one, lanes), broadcast(zero, lanes)
+                for j in range(start, min(start + _FEW, end)):
+                    b = at(labels, j)
+                    z = dot(rows, j, tile, lanes)
+                    x, y = parts(of, z, b, theta)
+                    straight, product = straight + x, product * y
+                    found = found + (sign(z) == b)
+                loss = loss + (convert(straight, 0.0) + np.log(convert(product, 0.0)))
+                right = right + convert(found, 0.0)
+            store(sums, 0, loss)
+            store(sums, size, right)
+            for q in range(count):
+                losses[piece, first + q] = sums[q]
+                hits[piece, first + q] = sums[size + q]
         item = claim(counter)
 
 
@@ -76,12 +78,13 @@ def score(rows: Csr | Dense, labels: Array, blocks: Ints, loss: Loss, models: Ar
     expect_one_output(loss, "This kernel")
     starts = np.concatenate([np.arange(*ends, _PIECE) for ends in pairwise(blocks.tolist())] + [blocks[-1:]])
     pieces, count = len(starts) - 1, models.shape[1]
+    groups = np.append(np.flatnonzero(np.diff(starts[:-1] // _PIECE, prepend=-1)), pieces)
     losses, hits = np.empty((pieces, count)), np.empty((pieces, count))
     # One width, however few the models: a second one would take longer to compile than it ever saves.
     lanes = _LANES[models.dtype]
     share_out(
-        _score, pieces * -(-count // lanes.count), rows, labels, starts, formulas(type(loss)), float(loss.theta),
-        models[None], losses, hits, lanes,
+        _score, (len(groups) - 1) * -(-count // lanes.count), rows, labels, starts, groups, formulas(type(loss)),
+        float(loss.theta), models[None], losses, hits, lanes,
     )  # fmt: skip
     firsts = np.searchsorted(starts[:-1], blocks[:-1])
     return np.add.reduceat(losses, firsts, axis=0), np.add.reduceat(hits, firsts, axis=0)
