@@ -188,3 +188,18 @@ def test_the_pooled_optimum_is_given_up_in_time():
     with pytest.raises(optimum.OutOfTimeError, match="within 0 s"):
         optimum.pooled_model(sites, algorithm, seconds=0.0)
     assert optimum.pooled_optimum(sites, algorithm, seconds=60.0) > 0
+
+
+def test_two_algorithms_share_an_optimum_only_where_their_objectives_agree():
+    rng = np.random.default_rng(0)
+
+    def dealt(*counts):
+        rows = [rng.uniform(-0.5, 0.5, (count, 2)) for count in counts]
+        return sv.Sites(rows, [np.where(rng.random(count) < 0.5, -1.0, 1.0) for count in counts])
+
+    equal, rows = sv.IPADMM(weights="equal"), sv.IPADMM(weights="rows")
+    assert optimum.same_optimum(dealt(3, 3), equal, rows)
+    assert not optimum.same_optimum(dealt(2, 5), equal, rows)
+    assert optimum.same_optimum(dealt(2, 5), rows, sv.IPADMM(weights="rows", epsilon=0.3, rounds=7))
+    assert not optimum.same_optimum(dealt(3, 3), equal, sv.IPADMM(lam=0.1))
+    assert not optimum.same_optimum(dealt(3, 3), equal, sv.IPADMM(loss=sv.losses.Huber()))

@@ -37,6 +37,19 @@ def _patience(seconds: float) -> Callable[[], None]:
     return check
 
 
+def _row_shares(sites: Sites, algorithm: Algorithm[Any]) -> Floats:
+    """How much a row of each site counts in the objective, (n,)."""
+    weighed = algorithm.importances(sites.counts)
+    shares: Floats = (1.0 if weighed is None else weighed) / (sites.n * sites.counts)
+    return shares
+
+
+def same_optimum(sites: Sites, one: Algorithm[Any], other: Algorithm[Any]) -> bool:
+    """Whether two algorithms have one objective on these rows: sites of one size count alike in any case."""
+    alike = (one.loss, one.regulariser, one.lam) == (other.loss, other.regulariser, other.lam)
+    return alike and np.array_equal(_row_shares(sites, one), _row_shares(sites, other))
+
+
 def pooled_model(
     sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9, seconds: float = float("inf")
 ) -> Floats:
@@ -46,8 +59,7 @@ def pooled_model(
         OutOfTimeError: it was not found within so many seconds.
     """
     refuse_unsupported(algorithm.loss, algorithm.regulariser, None)
-    weighed = algorithm.importances(sites.counts)
-    share = np.repeat((1.0 if weighed is None else weighed) / (sites.n * sites.counts), sites.counts)
+    share = np.repeat(_row_shares(sites, algorithm), sites.counts)
     some = slice(None, None, -(-len(share) // MOST_ROWS))
     rows, share = sites.rows.block(0, len(sites.labels)), share[some] / share[some].sum() * share.sum()
     chosen = sites.factors[some]

@@ -38,7 +38,7 @@ from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
 from sottovoce.simulation.mpi import joined
 from sottovoce.simulation.network import Network
-from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum
+from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum, same_optimum
 from sottovoce.studies.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
@@ -509,11 +509,8 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Train
         if problem.test is not None:
             tested = _scores(solved, solved.tested(), problem.test)
             trained = replace(trained, tested=_with_figures(trained, tested, solved.test_site.sites))
-        if yardstick and first is not None and first.optimum is not None and _minimise_the_same(first, trained):
-            trained = replace(trained, optimum=first.optimum)
-        elif yardstick:
-            optimum = pooled_optimum(problem.sites, solved.algorithm, YARDSTICK_SECONDS)
-            trained = replace(trained, optimum=optimum)
+        if yardstick:
+            trained = replace(trained, optimum=_optimum(trained, first))
     except OutOfTimeError:
         given_up = (
             f"The optimum without privacy was given up after {YARDSTICK_SECONDS:g} s: the model does not need it."
@@ -526,10 +523,12 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Train
     return trained
 
 
-def _minimise_the_same(one: Trained, other: Trained) -> bool:
-    """Whether two runs have one objective, and so one optimum."""
-    objectives = [(a.loss, a.regulariser, a.lam, a.weights) for a in (one.solved.algorithm, other.solved.algorithm)]
-    return one.problem is other.problem and objectives[0] == objectives[1]
+def _optimum(trained: Trained, first: Trained | None) -> float | None:
+    """The yardstick; that of the run beside it, where it is the same."""
+    sites, algorithm = trained.problem.sites, trained.solved.algorithm
+    if first is not None and first.optimum is not None and same_optimum(sites, first.solved.algorithm, algorithm):
+        return first.optimum
+    return pooled_optimum(sites, algorithm, YARDSTICK_SECONDS)
 
 
 def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
