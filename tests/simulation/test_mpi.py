@@ -108,7 +108,8 @@ def test_what_the_launcher_frames_is_kept_back(capsys):
 
 @pytest.mark.parametrize(("options", "words"), [
     (["--ranks", "2"], "engine='mpi' with --ranks"),
-    (["--engine", "mpi", "--ranks", "0"], "--ranks >= 1, got ranks=0"),
+    (["--engine", "mpi", "--ranks", "0"], "1 to 3 processes for a network of 3 nodes, got ranks=0"),
+    (["--engine", "mpi", "--ranks", "500"], "1 to 3 processes for a network of 3 nodes, got ranks=500"),
     (["--engine", "cluster"], "engine"),
 ])  # fmt: skip
 def test_refused(capfd, options, words):

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from sottovoce.cli.output import Stopped
 from sottovoce.errors import InputError, expect
+from sottovoce.problem.share import MOST_BLOCKS, share_bounds
 
 _RULE = re.compile(r"^-{40,}$")  # Open MPI frames what it has to say itself by these
 _ENDED = (
@@ -21,19 +22,21 @@ _ENDED = (
 _OPEN_MPI = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
 
 
-def joined(engine: str, ranks: int | None, given: Mapping[str, Any]) -> int | None:
+def joined(engine: str, ranks: int | None, nodes: int | None, given: Mapping[str, Any]) -> int | None:
     """Whether this process is one of those that work together: its number, 0 if it works alone. None where it has
     started them itself, and they are done.
 
     Args:
         engine: "local" or "mpi".
         ranks: how many were asked for; None: as many as there are.
+        nodes: of the network, where that is known before rows are read.
         given: the command's options, to be handed on.
     """
     if engine != "mpi":
         expect(ranks is None, "engine='mpi' with --ranks (add --engine mpi)", engine=engine)
         return 0
-    expect(ranks is None or ranks >= 1, "--ranks >= 1", ranks=ranks)
+    if ranks is not None:
+        share_bounds(MOST_BLOCKS if nodes is None else nodes, ranks)  # refuses too many before any of them starts
     from sottovoce.simulation import mpi
 
     if not mpi.launched() and ranks is not None and ranks > 1:

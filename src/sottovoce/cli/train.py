@@ -52,12 +52,14 @@ def train(
 
     from sottovoce.cli import output
     from sottovoce.cli.ranks import joined
+    from sottovoce.studies.choices import NODES
 
     own = {"config": config, "out": out, "budget": budget, "yardstick": yardstick, "beside": beside}
     flags = {
         name: True for name, on in (("force", force), ("json", json), ("quiet", quiet), ("verbose", verbose)) if on
     }
-    rank = joined(chosen.engine, ranks, {**given, **own, **flags})
+    nodes = (chosen.nodes or NODES) if chosen.site_column is None else None
+    rank = joined(chosen.engine, ranks, nodes, {**given, **own, **flags})
     if rank is None:
         return
     from sottovoce.studies import run
