@@ -1013,6 +1013,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "_ = site.apart(self.hold_out)",
         "tests/algorithms/test_held_out.py::test_the_model_is_that_of_the_others_and_the_figures_are_of_those",
     ),
+    Mutant(
+        "rows are held out by their places",
+        "problem/sites.py",
+        "out[order] = places % every == every - 1",
+        "out[:] = places % every == every - 1",
+        "tests/algorithms/test_held_out.py::test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more",
+    ),
 )
 # fmt: on
 

@@ -1,18 +1,22 @@
-"""Rows that a public rule keeps for the evaluation: learnt from the others alone, counted in nothing else."""
+"""Rows that are kept for the evaluation, chosen by an order that nobody knows: learnt from the others alone."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
 
 import sottovoce as sv
 from federation.test_summing import FIVE, GO_ON, SIZES, SPARING, Sums, assert_same, run
-from helpers.federations import masked_agreement
+from helpers.federations import masked_agreement, masked_members
 from sottovoce.algorithms import evaluating
-from sottovoce.errors import InputError
+from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement import signing
+from sottovoce.federation.site.masks import Masks
 from sottovoce.federation.site.summing import _Everyone
+from sottovoce.noise.sources import SeededNoise, Shape, SystemNoise
 from sottovoce.problem.factors import Factors
 
 TERMS = {"rounds": 6, "epsilon": 20.0, "evaluate": 0.3, "hold_out": 4}
@@ -30,11 +34,19 @@ def test_every_so_many_th_row_of_each_site_is_apart_with_all_that_belongs_to_it(
     weights = [np.linspace(0.1, 1, len(a)) for a in features]
     made = [sp.csr_array(a) for a in features] if sparse else features
     sites = sv.Sites(made, labels, private=True, factors=[Factors.of(weights=v) for v in weights])
-    learnt, held = sites.apart(4)
+    order = SystemNoise(Shape(3, 4, 1)).order(sites.rows.offsets)
+    assert [sorted(order[a:b]) for a, b in pairwise([0, 30, 33, 114])] == [
+        [*range(30)],
+        [*range(30, 33)],
+        [*range(33, 114)],
+    ]
+    place = np.empty(114, dtype=int)
+    place[order] = np.concatenate([np.arange(m) for m in (30, 3, 81)])
+    learnt, held = sites.apart(4, order)
     assert (learnt.counts.tolist(), held.counts.tolist()) == ([23, 3, 61], [7, 0, 20])
     assert learnt.private
-    for part, chosen in ((learnt, lambda j: j % 4 != 3), (held, lambda j: j % 4 == 3)):
-        which = [np.array([chosen(j) for j in range(len(a))], dtype=bool) for a in features]
+    for part, out in ((learnt, False), (held, True)):
+        which = np.split((place % 4 == 3) == out, [30, 33])
         block = part.rows.block(0, len(part.labels))
         rows = np.concatenate([a[w] for a, w in zip(features, which, strict=True)])
         np.testing.assert_array_equal(block.toarray() if sparse else block, rows)
@@ -47,10 +59,13 @@ def test_the_model_is_that_of_the_others_and_the_figures_are_of_those():
     features, labels = parts((4000, 2400))
     algorithm = sv.MaskedNewton(**TERMS)
     sites = sv.Sites(features, labels)
-    learnt, held = sites.apart(4)
+    order = SeededNoise(1, Shape(2, 4, 1)).order(sites.rows.offsets)
+    learnt, held = sites.apart(4, order)
+    out = np.zeros(6400, dtype=bool)
+    out[order] = np.concatenate([np.arange(m) % 4 == 3 for m in (4000, 2400)])
     result = sv.simulate(algorithm, sites, sv.graphs.complete(2), seed=1)
     # Labels of held-out rows are turned: nothing that is learnt changes.
-    turned = sv.Sites(features, [np.where(np.arange(len(b)) % 4 == 3, -b, b) for b in labels])
+    turned = sv.Sites(features, np.split(np.where(out, -1, 1) * np.concatenate(labels), [4000]))
     other = sv.simulate(algorithm, turned, sv.graphs.complete(2), seed=1)
     np.testing.assert_array_equal(result.consensus, other.consensus)
     without = replace(algorithm, evaluate=None, hold_out=None, rounds=4, epsilon=np.inf)
@@ -62,21 +77,22 @@ def test_the_model_is_that_of_the_others_and_the_figures_are_of_those():
         right = np.mean((held.rows.block(0, 1600) @ result.consensus[0] >= 0) == (labels_ > 0))
         assert told.question.rows == 1600
         assert told.answer.figures["accuracy"].value == pytest.approx(right, abs=0.01)
-    assert any("every 4-th row of each site" in note for note in result.privacy.notes)
-    assert [note[:37] for note in evaluating.about(result.privacy.notes)] == ["The model is evaluated on every 4-th "]
+    assert any("one of every 4 rows of each site" in note for note in result.privacy.notes)
+    assert [note[:37] for note in evaluating.about(result.privacy.notes)] == ["The model is evaluated on one of ever"]
     assert not any("looks better there" in note for note in result.privacy.notes)
 
 
 def test_a_replaced_row_moves_each_sum_by_no_more_and_only_those_of_its_kind():
     features, labels = parts((40, 12))
-    algorithm = sv.MaskedNewton(**TERMS, colluding=0)
+    algorithm, as_they_lie = sv.MaskedNewton(**TERMS, colluding=0), np.arange(52)
     for row, kinds in ((2, {"moments", "gradient"}), (3, {"places", "counts"})):
         changed = [a.copy() for a in features]
         changed[0][row] = [0.9, -0.3, 0.1, 0.2]
         other = [labels[0].copy(), labels[1]]
         other[0][row] *= -1
         ours, theirs = (
-            algorithm.oracle(sv.Sites(x, y), sv.graphs.complete(2)) for x, y in ((features, labels), (changed, other))
+            replace(algorithm.oracle(sv.Sites(x, y), sv.graphs.complete(2)), order=as_they_lie)
+            for x, y in ((features, labels), (changed, other))
         )
         state = algorithm.start(ours, 1)
         for k in range(1, 7):
@@ -89,12 +105,55 @@ def test_a_replaced_row_moves_each_sum_by_no_more_and_only_those_of_its_kind():
         assert state.asked[0, :, 0].tolist() == [13, 13]
 
 
+def test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more():
+    """A table in the order of some value, one row of which gets another value: the rows between are all one place on.
+    By places, half of them would change sides. By a secret order, which is as likely for one file as for the other
+    however their rows lie, no row but that one does.
+    """
+    m = 400
+    features = np.tile(np.array([[0.9, 0.0, 0.0, 0.1], [-0.9, 0.0, 0.0, 0.1]]), (m // 2, 1))
+    labels = np.ones(m)
+    there = np.roll(np.arange(m), 1)  # the last row of the one is the first of the other
+    algorithm = sv.MaskedNewton(**TERMS | {"hold_out": 2}, colluding=0)
+    ours, theirs = (
+        algorithm.oracle(sv.Sites([features[rows]], [labels[rows]], private=True), sv.graphs.complete(1))
+        for rows in (np.arange(m), there)
+    )
+    order, state = SystemNoise(Shape(1, 4, 1)).order(ours.sites.rows.offsets), algorithm.start(ours, 1)
+    by_places = [algorithm.exact(2, state, replace(site, order=np.arange(m))) for site in (ours, theirs)]
+    most = algorithm.sensitivity(2, state, ours).item()
+    assert np.linalg.norm(by_places[0] - by_places[1]) > 50 * most
+    matched = replace(ours, order=order), replace(theirs, order=np.argsort(there)[order])
+    for k in (1, 2):
+        sums = [algorithm.exact(k, state, site) for site in matched]
+        np.testing.assert_allclose(sums[0], sums[1], atol=1e-9)
+    with pytest.raises(PrivacyError, match="an order of the rows that nobody knows, to hold one of 2 out, got none"):
+        algorithm.exact(2, state, ours)
+    # Every place is held out as often as any other: 2,000 orders of 12 rows, one of 4 held out.
+    offsets, held = np.array([0, 12]), np.zeros(12)
+    for _ in range(2000):
+        held[SystemNoise(Shape(1, 4, 1)).order(offsets)[3::4]] += 1
+    # Places compete, so their sum of squares is 11/12 of a chi-squared's that they would have alone.
+    assert stats.chi2.sf(float(np.sum((held - 500) ** 2 / (500 * 0.75))) * 11 / 12, 11) > 1e-9
+
+
+def test_a_site_holds_the_same_rows_out_whenever_it_starts_and_no_two_sites_the_same():
+    sums = Sums(TERMS | {"total_held": sum(m // 4 for m in SIZES)})
+    again = Masks(sums.agreement, "rome", sums.seeds["rome"])
+    assert again.order(500).tolist() == sums.masks["rome"].order(500).tolist()
+    assert sums.masks["oslo"].order(500).tolist() != again.order(500).tolist()
+    assert sorted(again.order(500)) == [*range(500)]
+
+
 def test_real_sites_read_what_a_simulation_with_the_same_noise_reads():
     held = sum(m // 4 for m in SIZES)
     sums = run(Sums(TERMS | {"total_held": held}))
     assert_same(sums.state.values())
     algorithm = replace(sums.agreement.algorithm, total_rows=None, total_held=None)
     oracle = algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5))
+    starts = oracle.sites.rows.offsets[:-1]
+    orders = [sums.masks[name].order(m) + first for name, m, first in zip(FIVE, SIZES, starts, strict=True)]
+    oracle = replace(oracle, order=np.concatenate(orders))
     state = algorithm.start(oracle, 1)
     for q, noise in enumerate(sums.noise, 1):
         if algorithm.kind(q) == "places":
@@ -139,6 +198,7 @@ def test_it_is_agreed_on_and_wrong_numbers_are_refused():
         ({"hold_out": 5}, "evaluate with hold_out, got evaluate=None.*say which share"),
         ({"hold_out": 1, "evaluate": 0.1}, "from 2 to 1000, of which one is held out, got hold_out=1"),
         ({"hold_out": 0, "evaluate": 0.1}, "got hold_out=0"),
+        ({"hold_out": 2.5, "evaluate": 0.1}, "a whole number of rows .* got hold_out=2.5"),
         ({"hold_out": 1001, "evaluate": 0.1}, "got hold_out=1001"),
         ({"total_held": 5, "evaluate": 0.1}, "no total_held without hold_out"),
     ],
@@ -152,3 +212,10 @@ def test_sites_too_small_to_hold_a_row_out_are_refused_by_the_public_count():
     features, labels = parts((5, 3))
     with pytest.raises(InputError, match="a site with hold_out=6 rows or more, got rows=5"):
         sv.simulate(sv.MaskedNewton(**TERMS | {"hold_out": 6}), sv.Sites(features, labels), sv.graphs.complete(2))
+
+
+def test_sites_that_would_be_left_without_held_out_rows_are_refused_when_they_agree():
+    sites = masked_members(FIVE, (2000, 4, 4, 4, 4))[2]
+    terms = {"evaluate": 0.1, "rounds": 6, "hold_out": 5, "total_held": 400, "least_sites": 4, "spare": 1}
+    with pytest.raises(InputError, match="held-out rows whichever 4 sites are left, got hold_out=5 and as many sites"):
+        masked_agreement(sites, algorithm=terms, lost_neighbour=GO_ON)

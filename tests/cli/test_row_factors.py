@@ -66,7 +66,7 @@ def test_weights_from_a_file_to_figures(rows, answer, cli):
     scored = answer("evaluate", file, path)
     assert scored["risk"] == pytest.approx(said["risk"]["consensus"])
     assert scored["accuracy"] == pytest.approx(theirs.score(x, table["ill"] == "yes", table["w"]), abs=0.02)
-    assert any("every 3-th row" in note for note in model.privacy.notes)
+    assert any("one of every 3 rows" in note for note in model.privacy.notes)
     private = answer("evaluate", file, path, "--private", "--epsilon", 1)
     assert any("whatever its weight" in note for note in private["privacy"]["notes"])
     assert "Weights: column w, above 0 and at most 4." in cli("schema", "show", path.parent / "schema.toml")[1]

@@ -37,12 +37,16 @@ class Sums:
         beside = [None] * len(FIVE) if factors is None else [[one] for one in factors]
         self.rows = {name: sv.Sites([f], [b], data_norm=data_norm, factors=own) for name, f, b, own in
                      zip(FIVE, self.features, self.labels, beside, strict=True)}  # fmt: skip
-        self.site = {name: Summing(self.agreement, self.agreement.oracle_for(name, rows))
-                     for name, rows in self.rows.items()}  # fmt: skip
         self.masks = {name: Masks(self.agreement, name, self.seeds[name]) for name in FIVE}
+        self.site = {name: Summing(self.agreement, self.oracle_of(name)) for name in FIVE}
         self.state = {name: site.algorithm.start(site.oracle, 1) for name, site in self.site.items()}
         self.past = dict.fromkeys(FIVE, Past())
         self.transcript, self.noise = self.agreement.digest(), []
+
+    def oracle_of(self, name):
+        oracle = self.agreement.oracle_for(name, self.rows[name])
+        order = self.masks[name].order(len(oracle.sites.labels))
+        return replace(oracle, order=order) if self.agreement.algorithm.holds_out else oracle
 
     def turn(self, q, attempt=0, members=FIVE, told=None):
         """One sum among those, each with its own view; `told` is what single sites take for the transcript."""

@@ -150,7 +150,7 @@ def test_by_the_commands_that_people_type(tmp_path, monkeypatch, capsys):
         assert main(["federation", "show", "federation.toml"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "Exposures: column 'e'" in shown
-        assert "every 4-th row of each site, 36 in all" in shown
+        assert "one of every 4 rows of each site, 36 in all" in shown
         assert main(["federation", "certificates", "federation.toml", "--host=127.0.0.1"]) == 0
         assert main(["federation", "server-config", "federation.toml", "--host=127.0.0.1", f"--port={port}"]) == 0
         programs.start("server", [processes.server_program(), "--config", "nats.conf"], tmp_path / "server.log")

@@ -89,6 +89,11 @@ class Algorithm(ABC, Generic[State]):
         """
         return self
 
+    @property
+    def holds_out(self) -> bool:
+        """Whether some rows are held out, by an order that whoever holds them must give their oracle."""
+        return False
+
     def oracle(
         self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE,
         share: Share | None = None, total: Callable[[Array], Array] | None = None,

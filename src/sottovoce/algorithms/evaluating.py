@@ -4,8 +4,8 @@
     exchange T       its share of the counts by score and label, or of clipped errors                   2, or sqrt(2)
 
 Sums are filled up with zeros to a length that is known beforehand: how many bins there are follows from scores, but the
-length of a message from the agreement alone. The rows are those that were learnt from. Privacy:
-docs/proofs/evaluation.md.
+length of a message from the agreement alone. The rows are those that were learnt from, or those that were held out.
+Privacy: docs/proofs/evaluation.md.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ FLATTERED = (
 )
 
 HELD_OUT = (
-    "The model is evaluated on every {}-th row of each site, in the order of its file, and was learnt from the others. "
-    "Each row is in the sums of one kind alone, and is promised what all of them together cost."
+    "The model is evaluated on one of every {} rows of each site, chosen at random and told to nobody, and was learnt "
+    "from the others. Each row is in the sums of one kind alone, and is promised what all of them together cost."
 )
 
 

@@ -147,10 +147,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
         total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
         inference: whether coefficients are to have standard errors. It takes `INFERENCE` of the budget, and a loss that
             is a likelihood: logistic, or Poisson, of which it is learnt how much more counts vary.
-        evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is on these very
-            rows. None: it is not evaluated.
-        hold_out: with `evaluate`: every so many-th row of each site is not learnt from, and the evaluation is of those
-            alone. None: all rows are learnt from, and it is of them.
+        evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is: on these very
+            rows, unless some are held out. None: it is not evaluated.
+        hold_out: with `evaluate`: one of so many rows of each site, chosen at random and told to nobody, is not learnt
+            from, and the evaluation is of those alone. None: all rows are learnt from, and it is of them.
         total_held: how many those are, over all sites, where only some are held here. None: as many as follow.
     """
 
@@ -249,7 +249,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         if every is None:
             expect(held is None, "no total_held without hold_out", total_held=held)
             return
-        fine = 2 <= every <= evaluating.MOST_EVERY
+        fine = every % 1 == 0 and 2 <= every <= evaluating.MOST_EVERY
         expect(fine, f"hold_out as a whole number of rows from 2 to {evaluating.MOST_EVERY}, of which one is held out",
                hold_out=every)  # fmt: skip
         _expect(
@@ -258,6 +258,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
             evaluate=self.evaluate,
         )  # fmt: skip
         expect(held is None or held >= 1, "total_held >= 1", total_held=held)
+
+    @property
+    def holds_out(self) -> bool:
+        return self.hold_out is not None
 
     def held_of(self, rows: int) -> int:
         """How many of a site's rows are held out."""

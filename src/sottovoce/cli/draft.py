@@ -58,7 +58,9 @@ class Draft:
         None, _PRIVACY, "Of masked sums: the share of the budget, such as 0.1, for an evaluation of the model."
     )
     hold_out: int | None = option(
-        None, _PRIVACY, "With --evaluate: every so many-th row of a site is evaluated on, and not learnt from."
+        None,
+        _PRIVACY,
+        "With --evaluate: one of so many rows, chosen secretly, is evaluated on, not learnt from.",
     )
 
     algorithm: str | None = option(

@@ -97,7 +97,7 @@ def _evaluation(agreement: Agreement) -> list[str]:
         return []
     rows = "the rows of all sites"
     if algorithm.hold_out is not None:
-        rows = f"every {algorithm.hold_out}-th row of each site, {algorithm.total_held} in all, not learnt from"
+        rows = f"one of every {algorithm.hold_out} rows of each site, {algorithm.total_held} in all, not learnt from"
     return [
         f"Evaluation: the last two of {algorithm.opened} sums say how good the model is on {rows}, and "
         f"take {100 * algorithm.evaluate:.3g} % of the budget, mu^2. Every site writes what they say beside its model."

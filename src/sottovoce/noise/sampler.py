@@ -173,3 +173,11 @@ def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
         fair = words[words <= last] % np.uint64(bound)
         found = np.concatenate((found, fair.astype(np.int64)))
     return found
+
+
+def shuffled(stream: WordSource, count: int) -> Ints:
+    """The numbers 0 .. count - 1 in an order that is exactly uniform: sorted by words, drawn again if two are equal."""
+    words = stream.take(count)
+    while len(np.unique(words)) < count:
+        words = stream.take(count)
+    return np.argsort(words).astype(np.int64)

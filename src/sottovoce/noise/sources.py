@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.errors import InputError, expect
-from sottovoce.noise.sampler import Words, WordStream, uniform_below
+from sottovoce.errors import InputError, UnsupportedError, expect
+from sottovoce.noise.sampler import Words, WordStream, shuffled, uniform_below
 from sottovoce.oracle.kernels import random
 
 NoiseFunction: TypeAlias = Callable[[int], Array]
@@ -85,6 +85,14 @@ class Noise(ABC):
             scheme: "replacement" or "poisson", as in `privacy.Sampling`.
         """
 
+    def order(self, offsets: Ints) -> Ints:  # noqa: ARG002
+        """The numbers of all rows, every node's own in a random order: (rows,). Ask once, and use it for all rounds.
+
+        Args:
+            offsets: as of `draws`.
+        """
+        raise UnsupportedError(f"Expected a source that puts rows in order, got {type(self).__name__}.")
+
     def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
         """The gradient (nodes, d, runs) less sigma sensitivity z, z the normals of (k, r).
 
@@ -116,7 +124,7 @@ class SeededNoise(Noise):
     def __init__(self, seed: int, shape: Shape) -> None:
         expect(seed >= 0, "a non-negative seed", seed=seed)
         expect(shape.d <= 4 * random.MAX_BLOCKS, f"at most {4 * random.MAX_BLOCKS} coordinates", d=shape.d)
-        self.shape = shape
+        self.shape, self._seed = shape, seed
         # Two keys from one seed: normals and batches never share a counter.
         words = np.random.SeedSequence(seed).generate_state(4, np.uint32)
         self.normal_key, self.batch_key = (words[0], words[1]), (words[2], words[3])
@@ -143,6 +151,13 @@ class SeededNoise(Noise):
         draw = random.choose_poisson if scheme == "poisson" else random.count_with_replacement
         draw(out, offsets, batch, *self.batch_key, k, r, s.first_node, s.first_run)
         return out
+
+    def order(self, offsets: Ints) -> Ints:
+        def of_node(i: int) -> Ints:
+            rng = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(self.shape.first_node + i,)))
+            return np.arange(offsets[i], offsets[i + 1])[rng.permutation(int(offsets[i + 1] - offsets[i]))]
+
+        return np.concatenate([of_node(i) for i in range(len(offsets) - 1)])
 
 
 @final
@@ -177,6 +192,9 @@ class GivenNoise(Noise):
 
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         return self.batches.draws(k, r, offsets, batch, scheme)
+
+    def order(self, offsets: Ints) -> Ints:
+        return self.batches.order(offsets)
 
 
 @final
@@ -216,6 +234,10 @@ class SystemNoise(Noise):
                 chosen = uniform_below(_SYSTEM, rows, batch * runs)
                 np.add.at(out[first:last], (chosen, np.tile(np.arange(runs), batch)), 1)
         return out
+
+    def order(self, offsets: Ints) -> Ints:
+        counts = zip(offsets[:-1].tolist(), np.diff(offsets).tolist(), strict=True)
+        return np.concatenate([shuffled(_SYSTEM, count) + first for first, count in counts])
 
 
 class _SystemWords:

@@ -212,12 +212,13 @@ class Sites:
         sites.rows, sites.labels, sites.factors = rows, labels, factors
         return sites
 
-    def apart(self, every: int) -> tuple["Sites", "Sites"]:
-        """All rows but every `every`-th of each site, in the order that they have there, and those. A public rule: what
-        a row says does not decide where it goes. Of sites with fewer rows the second have none.
+    def apart(self, every: int, order: Ints) -> tuple["Sites", "Sites"]:
+        """All rows but every `every`-th of each site in that order of theirs (`Noise.order`), and those. Of sites with
+        fewer rows the second have none.
         """
         places = np.arange(len(self.labels)) - np.repeat(self.rows.offsets[:-1], self.counts)
-        out, offsets = places % every == every - 1, self.rows.offsets
+        out, offsets = np.zeros(len(self.labels), dtype=bool), self.rows.offsets
+        out[order] = places % every == every - 1
         parts = [
             [np.flatnonzero(chosen[first:last]) + first for first, last in pairwise(offsets.tolist())]
             for chosen in (~out, out)

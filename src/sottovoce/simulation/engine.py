@@ -3,7 +3,7 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any, Literal, TypeAlias, final, get_args
@@ -266,6 +266,8 @@ def solve(
     shape = Shape(sites.n, site.d, runs, 0 if share is None else share.first, dtype=site.dtype.type)
     drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
     source = exchange.noise(drawn if noise is None else GivenNoise(_of_share(noise, share), drawn))
+    if algorithm.holds_out:
+        site = replace(site, order=source.order(sites.rows.offsets))
     usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
     recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
     state = algorithm.start(site, runs)

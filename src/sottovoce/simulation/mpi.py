@@ -300,6 +300,9 @@ class _SharedDraws(Noise):
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         return self._source.draws(k, r, offsets, batch, scheme)
 
+    def order(self, offsets: Ints) -> Ints:
+        return self._source.order(offsets)
+
     def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
         return self._source.added(gradient, sigma, sensitivity, k, r)
 

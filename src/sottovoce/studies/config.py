@@ -90,7 +90,9 @@ class TrainConfig:
         None, "Privacy", "Of masked sums: the share of the budget, such as 0.1, for a private evaluation of the model."
     )
     hold_out: int | None = option(
-        None, "Privacy", "With --evaluate: every so many-th row of a site is evaluated on, and not learnt from."
+        None,
+        "Privacy",
+        "With --evaluate: one of so many rows, chosen secretly, is evaluated on, not learnt from.",
     )
 
     algorithm: str = option("ipadmm", "Algorithm", "What every node does.")

@@ -510,6 +510,13 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
     expect(total == rows, f"total_rows={rows}, the sum of all sites' rows", total_rows=total)
     held = None if algorithm.hold_out is None else sum(algorithm.held_of(site.rows) for site in a.sites)
     expect(algorithm.total_held == held, f"total_held={held}, of all sites", total_held=algorithm.total_held)
+    smallest = sorted(site.rows for site in a.sites)[: algorithm.members(n)]
+    if held is not None and not any(map(algorithm.held_of, smallest)):
+        raise InputError(
+            f"Expected held-out rows whichever {len(smallest)} sites are left, got hold_out={algorithm.hold_out} and "
+            f"as many sites of at most {smallest[-1]} rows, which hold none out. Hold one of fewer rows out, or leave "
+            "hold_out away."
+        )
     # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
     expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
     algorithm.expect_sites(n)

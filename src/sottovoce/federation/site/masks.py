@@ -32,11 +32,11 @@ from sottovoce.federation.agreement.agreement import Agreement, Member
 from sottovoce.federation.agreement.exchange import Seed, hkdf
 from sottovoce.federation.site.stops import SpoiledError
 from sottovoce.federation.transport.wire import DIGEST_BYTES
-from sottovoce.noise.sampler import VERSION, Words, discrete_gaussian, encode_fields, keyed
+from sottovoce.noise.sampler import VERSION, Words, discrete_gaussian, encode_fields, keyed, shuffled
 from sottovoce.noise.secure import GRID_BITS, Grid, on_grid, value_digest
 
 # No other use of these keys begins a label like this.
-_PAIR, _MASK, _NOISE = "sottovoce pair v1", "sottovoce mask", "sottovoce share"
+_PAIR, _MASK, _NOISE, _ORDER = "sottovoce pair v1", "sottovoce mask", "sottovoce share", "sottovoce order of rows"
 _CONTEXT, _PARTING = "sottovoce context v1", "sottovoce parting v1"
 LARGEST_SUM = 2**62  # grid steps, in size; a sum below it is read with the right sign
 _TAIL = 40  # standard deviations of a sum's noise that are never seen: their chance is below e^-800
@@ -252,6 +252,12 @@ class Masks:
         )  # fmt: skip
         noisy = steps + discrete_gaussian(self._noise(label), scale, context.numbers)
         return noisy.view(np.uint64) + self._mask(context)
+
+    def order(self, rows: int) -> Ints:
+        """The order of this site's rows by which some are held out: the same for the whole run, however often it
+        starts.
+        """
+        return shuffled(self._noise(encode_fields(_ORDER, VERSION, rows)), rows)
 
     def _mask(self, context: Context) -> Words:
         """The sum of the masks that this site shares with others of U: added for those behind it in the agreement,

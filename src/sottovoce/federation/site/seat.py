@@ -197,7 +197,10 @@ class Seat:
     @cached_property
     def summing(self) -> Summing:
         """Its part in masked sums."""
-        return Summing(self.agreement, self.oracle)
+        held = self.oracle
+        if self.agreement.algorithm.holds_out:
+            held = replace(held, order=self.masks.order(len(held.sites.labels)))
+        return Summing(self.agreement, held)
 
     @cached_property
     def source(self) -> Noise:
