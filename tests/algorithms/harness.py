@@ -39,7 +39,8 @@ def log_det(site, w, mu, node=0):
     """log det(Hessian of the mean loss + mu I) at node 0's models w (d, runs): (runs,)."""
     first, last = site.sites.rows.offsets[node : node + 2]
     a, b = site.sites.rows.block(int(first), int(last)), site.sites.labels[first:last]
-    curvature = site.loss.curvature(a @ w, b[:, None], site.loss.theta)
+    factors = site.sites.factors[first:last]
+    curvature = factors.weighed(site.loss.curvature(factors.shifted(a @ w), b[:, None], site.loss.theta))
     hessians = np.einsum("jd,jq,je->qde", a, curvature, a) / len(b)
     return np.linalg.slogdet(hessians + mu * np.eye(a.shape[1]))[1]
 

@@ -12,8 +12,10 @@ import sottovoce as sv
 from algorithms import harness
 from helpers import every
 from sottovoce import algorithms as al
+from sottovoce.problem.factors import Factors
 
 D, RHO, LAM = 3, 0.1, 0.05
+BOUND = 4.0  # on weights
 GRAPH = sv.graphs.complete(2)
 COMMON = {"rounds": 20, "rho": RHO, "lam": LAM, "epsilon": 2.0}
 OPTIONS = COMMON | {"local_steps": 1, "diameter": 5.0, "relaxation": 0.7}
@@ -27,6 +29,7 @@ ADDITIVE = {
 
 
 def neighbours(rng, m, loss):
+    """One row replaced; in one of two pairs rows have weights, and the replaced one changes its own."""
     a = rng.normal(size=(2, m, D))
     a *= rng.random((2, m, 1)) ** 0.2 / np.linalg.norm(a, axis=2, keepdims=True)
     signs = isinstance(loss.labels, sv.losses.Signs)
@@ -34,7 +37,14 @@ def neighbours(rng, m, loss):
     other, label, j = a.copy(), b.copy(), rng.integers(m)
     other[0, j] = [np.eye(D)[0], -a[0, j], np.zeros(D)][rng.integers(3)]
     label[0, j] = rng.choice([-1.0, 1.0]) if signs else 100 * rng.normal()
-    return [sv.Sites(list(x), list(y)) for x, y in ((a, b), (other, label))]
+    v, heavy = BOUND * (1 - rng.random((2, m))), rng.integers(2)
+    v[0, j] = BOUND * rng.choice([1e-9, 1.0])
+    lighter = v.copy()
+    lighter[0, j] = BOUND * rng.choice([1e-9, 0.3, 1.0])
+    return [
+        sv.Sites(list(x), list(y), factors=[Factors.of(weights=u, weight_bound=BOUND) for u in w] if heavy else None)
+        for x, y, w in ((a, b, v), (other, label, lighter))
+    ]
 
 
 def declared(algorithm, site, k):
@@ -99,6 +109,19 @@ def test_the_jacobian_bound_is_attained():
     ours, theirs = (algorithm.oracle(sv.Sites([a, a], [[1.0], [1.0]]), GRAPH) for a in rows)
     w = np.zeros((D, 1))
     ratio = harness.log_det(ours, w, 2 * RHO) - harness.log_det(theirs, w, 2 * RHO)
+    assert ratio[0] == pytest.approx(math.log1p(algorithm.kappa(1, ours)[0, 0, 0]))
+
+
+def test_a_weight_alone_attains_the_jacobian_bound():
+    """One and the same row, of the largest weight and of next to none."""
+    algorithm, row = al.DVP(rho=RHO, lam=0.0), np.eye(D)[:1]
+    ours, theirs = (
+        algorithm.oracle(
+            sv.Sites([row, row], [[1.0], [1.0]], factors=[Factors.of(weights=[v], weight_bound=BOUND)] * 2), GRAPH
+        )
+        for v in (BOUND, 1e-12)
+    )
+    ratio = np.subtract(*(harness.log_det(site, np.zeros((D, 1)), 2 * RHO) for site in (ours, theirs)))
     assert ratio[0] == pytest.approx(math.log1p(algorithm.kappa(1, ours)[0, 0, 0]))
 
 

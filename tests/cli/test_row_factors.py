@@ -6,8 +6,10 @@ import math
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
+from sklearn.metrics import precision_score, recall_score
 
 from sottovoce import models
+from sottovoce.files.schema import files
 
 COLUMNS = """
 [[columns]]
@@ -66,6 +68,12 @@ def test_weights_from_a_file_to_figures(rows, answer, cli):
     scored = answer("evaluate", file, path)
     assert scored["risk"] == pytest.approx(said["risk"]["consensus"])
     assert scored["accuracy"] == pytest.approx(theirs.score(x, table["ill"] == "yes", table["w"]), abs=0.02)
+    called = model.probabilities(files.encode(path, model.schema).features)[:, 1] >= 0.5
+    for name, score in (("recall", recall_score), ("precision", precision_score)):
+        by_weight, alike = (score(table["ill"] == "yes", called, sample_weight=v) for v in (table["w"], None))
+        assert scored[name] == pytest.approx(by_weight)
+        assert abs(by_weight - alike) > 0.1
+    assert sum(map(sum, scored["confusion"])) == len(called)  # rows, as it says
     assert any("one of every 3 rows" in note for note in model.privacy.notes)
     private = answer("evaluate", file, path, "--private", "--epsilon", 1)
     assert any("whatever its weight" in note for note in private["privacy"]["notes"])

@@ -117,7 +117,7 @@ def test_a_search_scores_people_with_noise_for_people():
     costs = search._costs(1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search._run({"lam": 1e-4}, costs, 1, Random(), (X, Y, None, WHO, None), Unit(3))
+        search._run({"lam": 1e-4}, costs, 1, Random(), (X, Y, None, WHO, {}), Unit(3))
     assert drawn == [3 * costs.score_sigma]
     with pytest.raises(InputError, match="candidates for parameters among"):
         PrivateSearch(made(), {"rows_per_person": [1, 3]}, delta=1e-5).fit(X, Y, groups=WHO)

@@ -187,7 +187,7 @@ def test_nothing_but_the_release_is_kept(two, quick):
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert fitted == {
         "classes_", "coef_", "inference_", "intercept_", "leaks_", "loss_", "n_features_in_", "n_iter_", "n_sites_",
-        "plan_", "privacy_", "site_rows_",
+        "plan_", "privacy_", "site_rows_", "weighted_",
     }  # fmt: skip
     assert model.inference_ is None  # it was not asked for; else it is a function of released sums alone
     content = pickle.dumps(model)

@@ -11,8 +11,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 from sklearn.metrics import average_precision_score, log_loss, r2_score, roc_auc_score
+from sklearn.model_selection import cross_val_score
 
 import sottovoce as sv
 from algorithms.harness import hockey_stick
@@ -32,6 +34,7 @@ from sottovoce.privacy import delta
 from sottovoce.problem import evaluation
 from sottovoce.problem.factors import Factors, stacked
 from sottovoce.simulation.optimum import pooled_model
+from sottovoce.tally.evaluation import COUNTED_ALIKE
 
 BOUND = 4.0
 SIZES = (3, 40, 8, 1, 17)
@@ -333,6 +336,78 @@ def test_robust_regression_and_searches_take_weights():
     assert quietly(lambda: search, x, y, sample_weight=v).best_estimator_.intercept_ > 1.5
 
 
+def test_counts_are_scored_by_the_means_of_their_exposures():
+    x, y, e = counted()
+    ours = quietly(lambda: PrivatePoissonRegressor(y_max=60, exposure_bound=2.5, **KNOWN), x, y, exposure=e)
+    means, v = ours.predict(x, exposure=e), np.random.default_rng(1).uniform(0.1, 1, len(y))
+    assert ours.score(x, y, exposure=e) == pytest.approx(r2_score(y, means))
+    assert ours.score(x, y, sample_weight=v, exposure=e) == pytest.approx(r2_score(y, means, sample_weight=v))
+    np.testing.assert_allclose(ours.row_scores(x, y, exposure=e), 1 - np.abs(y - means) / 60)
+    for score in (ours.score, ours.row_scores):
+        with pytest.raises(InputError, match=r"exposure_bound=2\.5 and no exposure"):
+            score(x, y)
+    plain = quietly(lambda: PrivatePoissonRegressor(y_max=60, **KNOWN), x, y)
+    assert plain.score(x, y) == pytest.approx(r2_score(y, plain.predict(x)))
+    for score in (plain.score, plain.row_scores):
+        with pytest.raises(InputError, match="exposure_bound=None and exposure"):
+            score(x, y, exposure=e)
+
+
+def test_exposures_reach_cross_validation_by_metadata_routing():
+    x, y, e = counted(400)
+    with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        model = PrivatePoissonRegressor(y_max=60, exposure_bound=2.5, **KNOWN)
+        model.set_fit_request(exposure=True).set_score_request(exposure=True)
+        assert cross_val_score(model, x, y, params={"exposure": e}, error_score="raise").min() > 0.3
+
+
+def searched(groups=None, **options):
+    """A search for rates, made for exposures of at most 2.5."""
+    people = {} if groups is None else {"rows_per_person": 2, "surplus": "drop"}
+    model = PrivatePoissonRegressor(y_max=60, data_norm=1.8, exposure_bound=2.5, **people)
+    return PrivateSearch(model, {"lam": [1e-5]}, 20.0, delta=1e-4, runs=1.0, random_state=1, **options)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(4000) // 4], ids=["rows", "people"])
+def test_a_search_fits_and_scores_counts_by_their_exposures(groups):
+    x, y, e = counted(4000)
+    found = quietly(lambda: searched(groups), x, y, groups=groups, exposure=e)
+    assert found.best_estimator_.intercept_ == pytest.approx(0.4, abs=0.15)
+    kept = np.full(4000, True) if groups is None else np.arange(4000) % 4 < 2
+    right = found.best_estimator_.row_scores(x[kept], y[kept], exposure=e[kept])
+    assert found.best_score_ == pytest.approx(right.mean(), abs=0.01)
+    np.testing.assert_array_equal(found.predict(x, exposure=e), found.best_estimator_.predict(x, exposure=e))
+    np.testing.assert_array_equal(found.predict(x), found.best_estimator_.predict(x))
+    assert found.score(x, y, exposure=e) == found.best_estimator_.score(x, y, exposure=e)
+
+
+def test_a_search_refuses_factors_that_do_not_fit_before_it_pays():
+    x, y, e = counted(100)
+    accountant, people = sv.privacy.BudgetAccountant(50.0, 1e-3), np.arange(100) // 2
+    for bad, message in (
+        ({}, "exposure_bound=2.5 and no exposure"),
+        ({"exposure": 9 * e}, r"at most exposure_bound=2\.5"),
+        ({"exposure": e[:-1]}, "one of exposures for each of 100 rows, got came=99"),
+        ({"exposure": np.append(e, 1.0), "groups": people}, "one of exposures for each of 100 rows, got came=101"),
+        ({"exposure": e, "sample_weight": 9 * e}, "at most weight_bound=1"),
+        ({"exposure": e, "sample_weight": e[:-1] / 3, "groups": people}, "as many weights as exposures"),
+    ):
+        with pytest.raises(InputError, match=message):
+            searched(bad.get("groups"), accountant=accountant).fit(x, y, **bad)
+    classes = PrivateLogisticRegression(data_norm=1.8, classes=[0, 1])
+    search = PrivateSearch(classes, {"lam": [1e-5]}, 1.0, delta=1e-4, runs=1.0, accountant=accountant, random_state=1)
+    with pytest.raises(InputError, match="no exposure but of counts"):
+        search.fit(x, y > 1, exposure=e)
+    assert accountant.events == ()
+    quietly(lambda: search, x, (y > 1).astype(int))
+    for method in (lambda: search.predict(x, exposure=e), lambda: search.score(x, y > 1, exposure=e)):
+        with pytest.raises(InputError, match="no exposure but of counts"):
+            method()
+    with pytest.raises(InputError, match="candidates for parameters among"):
+        PrivateSearch(PrivatePoissonRegressor(y_max=60), {"y_max": [6, 60]}).fit(x, y)
+
+
 def test_with_people_the_weights_of_dropped_rows_go_with_them():
     x, y, v = classed(600)
     groups = np.arange(600) // 3
@@ -371,6 +446,30 @@ def test_a_constant_answer_knows_weights_and_exposures():
     assert middle == 3.0
 
 
+def test_a_private_evaluation_of_a_weighted_fit_says_that_rows_count_alike():
+    x, y, v = classed(600)
+    model = quietly(lambda: PrivateLogisticRegression(classes=[0, 1], **KNOWN), x, y, sample_weight=v)
+    assert COUNTED_ALIKE in model.evaluate_privately(x, y, epsilon=5.0).privacy.notes
+    assert COUNTED_ALIKE not in quietly(lambda: model, x, y).evaluate_privately(x, y, epsilon=5.0).privacy.notes
+
+
+def test_a_private_evaluation_takes_the_exposures_that_a_fit_takes():
+    x, y, e = counted(400)
+    accountant = sv.privacy.BudgetAccountant(50.0, 1e-3)
+    model = PrivatePoissonRegressor(y_max=60, exposure_bound=2.5, **KNOWN)
+    quietly(lambda: model, x, y, exposure=e).set_params(accountant=accountant)
+    for bad, message in (
+        (np.append(e[:-1], 2.6), r"at most exposure_bound=2\.5, got another in row=399"),
+        (e[:-1], "one of exposures for each of 400 rows, got came=399"),
+        (-e, "row=0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.evaluate_privately(x, y, epsilon=5.0, exposure=bad)
+    assert accountant.events == ()
+    with pytest.raises(InputError, match="no exposure but of counts"):
+        fitted(sample_weight=None).evaluate_privately(X, Y, epsilon=1.0, exposure=V)
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 X, Y, V = classed(60)
@@ -393,7 +492,11 @@ def with_value(value):
         (lambda: fitted(sample_weight=with_value(-1.0)), "row=7"),
         (lambda: fitted(sample_weight=with_value(math.nan)), "row=7"),
         (lambda: fitted(sample_weight=with_value(math.inf)), "row=7"),
-        (lambda: fitted(sample_weight=with_value(4.0000001)), "row=7.*declare a larger one"),
+        (
+            lambda: fitted(sample_weight=with_value(4.0000001)),
+            r"row=7\. Leave out rows that should not count, cut weights to the bound, or declare a larger one, beside "
+            r"which all others count less: it costs signal, not noise\.$",
+        ),
         (lambda: fitted(sample_weight=V[:-1]), "one of weights for each of 60 rows, got came=59"),
         (lambda: fitted(sample_weight=np.ones((60, 2))), r"one-dimensional array, got shape=\(60, 2\)"),
         (lambda: fitted(sample_weight=["a"] * 60), "weights as numbers"),
@@ -405,7 +508,8 @@ def with_value(value):
         (lambda: PrivatePoissonRegressor(y_max=3, data_norm=1.8, exposure_bound=4.0).fit(X, Y), "and no exposure"),
         (
             lambda: PrivatePoissonRegressor(y_max=3, data_norm=1.8, exposure_bound=1.0).fit(X, Y, exposure=V),
-            "every exposure above zero and at most exposure_bound=1, got another",
+            r"every exposure above zero and at most exposure_bound=1, got another in row=\d+\. Leave out rows that "
+            r"were not observed, or declare a larger bound: it costs no noise\.$",
         ),
         (lambda: Factors(weights=np.array([1.5])), "Factors.of"),
         (lambda: Factors(weights=np.array([math.nan])), "Factors.of"),

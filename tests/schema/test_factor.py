@@ -84,6 +84,11 @@ def test_a_column_that_is_not_there_is_named(written):
     assert any(one.column == "w" and one.finding == Finding.NO_COLUMN for one in files.check(path, WEIGHED).problems)
 
 
+def test_a_bound_is_one_number_however_it_is_written():
+    for bound in (4, 4.0, np.float64(4), np.int8(4)):
+        assert replace(WEIGHED, weight=Factor(column="w", bound=bound)).digest() == WEIGHED.digest()
+
+
 @pytest.mark.parametrize("bound", ["0", "-1", "inf", "nan", '"max"', "true"])
 def test_a_bound_is_a_public_number(bound):
     with pytest.raises(InputError, match="bound"):

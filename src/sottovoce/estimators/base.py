@@ -14,6 +14,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -87,6 +88,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     n_features_in_: int
     inference_: "Inference | None"
     site_rows_: tuple[int, ...]
+    weighted_: bool
 
     # The parameters that all share; each class lists them in its own signature, which is where scikit-learn looks.
     epsilon: float
@@ -113,6 +115,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     sites_per_person: int
     surplus: Surplus
     weight_bound: float
+    exposure_bound: float | None = None  # of counts alone
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` as they came, under their names: what is wrong with them a fit says."""
@@ -165,7 +168,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         A fit that fails leaves the estimator unfitted. What it has charged to an accountant stays charged.
         """
         forget(self)
-        return self._fit(X, y, sites, groups, Factors.of(weights=sample_weight, weight_bound=self.weight_bound))
+        return self._fit(X, y, sites, groups, self._factors(sample_weight))
 
     def _fit(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors) -> Self:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
@@ -199,6 +202,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         self.leaks_ = problem.notes
         self.n_iter_, self.n_sites_ = solved.algorithm.rounds, problem.sites.n
         self.site_rows_ = tuple(problem.sites.counts.tolist())
+        self.weighted_ = factors.weights is not None
         for name, value in target.attributes.items():
             setattr(self, name, value)
         self.coef_, self.intercept_ = self._in_units(scale.restored(solved.weights), target.answers)
@@ -252,28 +256,32 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             sites: whose rows these are together, simulated.
             exposure: of counts, for each row its exposure, as for `fit`.
 
-        Every row counts alike, whatever its weight was in the fit.
+        Every row counts alike, whatever its weight was in the fit; after a fit with weights the statement says so.
 
         Formal guarantees: (epsilon, delta)-differentially private for the replacement of one of these rows, or of a
         person's where the fit protects people: that nobody has more rows here than there is taken on trust. Noise is
         the operating system's, whatever `random_state` says.
         """
         from sottovoce import tally
+        from sottovoce.tally.evaluation import COUNTED_ALIKE
 
-        z = self._exposed(self._outputs(X), exposure)
-        z = z if z.ndim > 1 else z[:, None]
+        z, factors = self._outputs(X), self._factors(exposure=exposure)
+        factors.expect_rows(len(z))
+        # A model of counts is of one unit of exposure; the factors of rows are relative to the bound.
+        z = factors.shifted(z if z.ndim > 1 else z[:, None]) + math.log(self.exposure_bound or 1.0)
         labels = self._known_labels(column_or_1d(y))
         check_consistent_length(z, labels)
         accountant = self._payer("an evaluation", "evaluate a clone that was fitted outside")
         chosen = default_delta(len(labels)) if delta is None else delta
         unit = self.privacy_.unit  # who was protected in the fit is protected here
-        return tally.evaluate_privately(
+        found = tally.evaluate_privately(
             self.loss_, z, labels,
             tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=unit),
             classes=self._class_names(), threshold=threshold, width=self._label_width(), **self._score_range(),
             charge=None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit),
             learnt=sum(self.site_rows_),
         )  # fmt: skip
+        return replace(found, privacy=found.privacy.noting(COUNTED_ALIKE)) if self.weighted_ else found
 
     def _score_range(self) -> dict[str, float]:
         """Where the scores of two classes lie, by public numbers; nothing where `data_norm` is not one of them."""
@@ -409,12 +417,19 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         z: Floats = np.asarray(X @ self.coef_.T) + self.intercept_
         return z
 
-    def _exposed(self, z: Floats, exposure: Any) -> Floats:
-        """The same of rows with these exposures."""
+    def _factors(self, sample_weight: Any = None, exposure: Any = None) -> Factors:
+        """What rows bring besides features and label, within the bounds that were declared; refused where it is not."""
+        self._expect_exposure(exposure)
+        return Factors.of(
+            weights=sample_weight, weight_bound=self.weight_bound, exposures=exposure,
+            exposure_bound=1.0 if self.exposure_bound is None else self.exposure_bound,
+        )  # fmt: skip
+
+    def _expect_exposure(self, exposure: Any) -> None:
+        """Refuse exposures where there should be none, or none where there should be some."""
         expect(
             exposure is None, "no exposure but of counts, with PrivatePoissonRegressor", estimator=type(self).__name__
         )
-        return z
 
     def _names(self) -> tuple[str, ...]:
         named = vars(self).get("feature_names_in_")

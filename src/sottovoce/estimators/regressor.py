@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, final
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import column_or_1d
 
 from sottovoce.algorithms.inference import infer
@@ -24,7 +25,6 @@ from sottovoce.estimators.scaling import Linear, Scale
 from sottovoce.estimators.training import AlgorithmChoice, Chosen
 from sottovoce.privacy import BudgetAccountant
 from sottovoce.problem import losses
-from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import Surplus
@@ -80,8 +80,11 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
 
     def row_scores(self, X: Any, y: Any) -> Floats:
         """1 - |y - prediction| / width, both clipped to the bounds of y. Without noise."""
+        return self._closeness(self.predict(X), y)
+
+    def _closeness(self, predicted: Floats, y: Any) -> Floats:
         low, high = self.y_bounds_
-        far = np.abs(np.clip(self.predict(X), low, high) - np.clip(column_or_1d(y), low, high))
+        far = np.abs(np.clip(predicted, low, high) - np.clip(column_or_1d(y), low, high))
         scores: Floats = 1 - far / max(high - low, np.finfo(np.float64).tiny)
         return scores
 
@@ -191,7 +194,6 @@ class PrivatePoissonRegressor(_PrivateRegressor):
 
     fit_intercept = True
     y_max: float | None
-    exposure_bound: float | None
 
     def __init__(
         self,
@@ -240,12 +242,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
                 expected count is in proportion to it. It is as private as the rest of the row. None: the same for all.
         """
         forget(self)
-        self._expect_exposure(exposure)
-        factors = Factors.of(
-            weights=sample_weight, weight_bound=self.weight_bound, exposures=exposure,
-            exposure_bound=1.0 if self.exposure_bound is None else self.exposure_bound,
-        )  # fmt: skip
-        return self._fit(X, y, sites, groups, factors)
+        return self._fit(X, y, sites, groups, self._factors(sample_weight, exposure))
 
     def predict(self, X: Any, exposure: Any = None) -> Floats:
         """The mean for each row, of its exposure. None, of a model of exposures: the rate of one unit."""
@@ -253,6 +250,18 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         if exposure is None and self.exposure_bound is not None:
             return np.exp(z)  # the largest count bounds the mean of a row, and not a rate
         return np.asarray(self.loss_.predict(self._exposed(z, exposure)), dtype=np.float64)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
+        """R^2 of the means, without noise: for rows that are public. A model of exposures needs those of the rows,
+        since a count is nothing to compare a rate with.
+        """
+        self._expect_exposure(exposure)
+        return float(r2_score(y, self.predict(X, exposure), sample_weight=sample_weight))
+
+    def row_scores(self, X: Any, y: Any, exposure: Any = None) -> Floats:
+        """1 - |y - mean| / y_max, both clipped to y_max; exposures as for `score`. Without noise."""
+        self._expect_exposure(exposure)
+        return self._closeness(self.predict(X, exposure), y)
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """As of `PrivateLogisticRegression`. A model of exposures needs a schema that names them, with the same bound:

@@ -42,12 +42,11 @@ from sottovoce.privacy import (
 from sottovoce.privacy import epsilon as price
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.strength import default_delta, no_delta, no_epsilon, refusal
-from sottovoce.problem.factors import Factors
 
 # What the search sets itself, and what all candidates must share for their scores to mean the same.
 RESERVED = (
-    "epsilon", "delta", "accountant", "random_state", "classes", "y_bounds", "rows_per_person", "sites_per_person",
-    "surplus", "weight_bound", "exposure_bound",
+    "epsilon", "delta", "accountant", "random_state", "classes", "y_bounds", "y_max", "rows_per_person",
+    "sites_per_person", "surplus", "weight_bound", "exposure_bound",
 )  # fmt: skip
 _ROUNDING = 1e-9
 
@@ -70,6 +69,11 @@ class Run(NamedTuple):
     estimator: Any
 
 
+def _exposed(exposure: Any) -> dict[str, Any]:
+    """An argument for those that know exposures, and none for the others."""
+    return {} if exposure is None else {"exposure": exposure}
+
+
 @final
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     """Fit candidates on private rows and keep the best, with (epsilon, delta)-differential privacy in all.
@@ -78,8 +82,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     neighbours, and the saving would not hold.
 
     Args:
-        estimator: a private estimator of this package, with data_norm and classes (or y_bounds) given. Its epsilon,
-            delta, accountant and random_state are set by the search.
+        estimator: a private estimator of this package, with data_norm and classes (or y_bounds, or y_max) given. Its
+            epsilon, delta, accountant and random_state are set by the search.
         candidates: values to try, by parameter, as for GridSearchCV. Candidates are drawn from the grid at random.
         epsilon: of the guarantee of the whole search: the fits, the scores and the choice.
         delta: of the same guarantee; None as in the estimators.
@@ -126,20 +130,26 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.accountant = accountant
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sites: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
-        """Search. Arguments as for the estimators. Fits go by the weights; in scores every row counts alike."""
+    def fit(
+        self, X: Any, y: Any, sites: Any = None, groups: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
+        """Search. Arguments as for the estimators. Fits go by the weights; in scores every row counts alike, and a
+        count is compared with the mean of its exposure.
+        """
         forget(self)
         grid, draws = self._grid(), draws_of(self.random_state)
         unit = self.estimator._unit(groups)
+        check_X_y(X, y, accept_sparse="csr")  # what does not fit is refused before anything is paid for
+        self.estimator._factors(sample_weight, exposure).expect_rows(len(y))
+        beside = {"sample_weight": sample_weight, "exposure": exposure}
+        beside = {name: np.asarray(values) for name, values in beside.items() if values is not None}
         if groups is not None:
             # Scores are summed over the very rows that are learnt from: of nobody more than was declared.
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=None)
             people = scaling.people_of(groups, len(y))
             kept, sites = scaling.without_surplus(sites, people, unit, self.estimator.surplus)
             X, y, groups = X[kept], y[kept], people[kept]
-            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
-        check_X_y(X, y, accept_sparse="csr")  # before anything is paid for
-        Factors.of(weights=sample_weight, weight_bound=self.estimator.weight_bound).expect_rows(len(y))
+            beside = {name: values[kept] for name, values in beside.items()}
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
@@ -148,7 +158,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         best: Run | None = None
         for _ in range(repetitions(costs.event.runs, random)):
             candidate = grid[random.randrange(len(grid))]
-            run = self._run(candidate, costs, draws.child(), random, (X, y, sites, groups, sample_weight), unit)
+            run = self._run(candidate, costs, draws.child(), random, (X, y, sites, groups, beside), unit)
             best = run if best is None or (run.score, run.tie) > (best.score, best.tie) else best
         assert best is not None  # the law never says 0
         self.best_estimator_, self.best_params_ = best.estimator, best.params
@@ -158,15 +168,18 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             warnings.warn(note, PrivacyLeakWarning, stacklevel=2)
         return self
 
-    def predict(self, X: Any) -> Any:
-        """What the best estimator predicts."""
+    def predict(self, X: Any, exposure: Any = None) -> Any:
+        """What the best estimator predicts; `exposure` as there, of counts alone."""
         check_is_fitted(self)
-        return self.best_estimator_.predict(X)
+        if exposure is not None:
+            self.best_estimator_._expect_exposure(exposure)
+        return self.best_estimator_.predict(X, **_exposed(exposure))
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any, exposure: Any = None) -> float:
         """The best estimator's score on these rows, without noise: for rows that are public."""
         check_is_fitted(self)
-        return float(self.best_estimator_.score(X, y))
+        self.best_estimator_._expect_exposure(exposure)
+        return float(self.best_estimator_.score(X, y, **_exposed(exposure)))
 
     def __sklearn_is_fitted__(self) -> bool:
         return "best_estimator_" in vars(self)
@@ -206,7 +219,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def _run(
         self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any, unit: Unit
     ) -> Run:
-        X, y, sites, groups, sample_weight = data
+        X, y, sites, groups, beside = data
         # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
         books = BudgetAccountant(math.inf, costs.delta)
         share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, costs.delta)
@@ -215,7 +228,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)  # said once, when the search is over
-            estimator.fit(X, y, sites=sites, groups=groups, sample_weight=sample_weight)
+            estimator.fit(X, y, sites=sites, groups=groups, **beside)
         mu = plain_mu(estimator.privacy_.event)
         if mu is None or mu > 1 / costs.fit_sigma:
             raise PrivacyError(
@@ -224,7 +237,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = estimator.row_scores(X, y)
+            scores = estimator.row_scores(X, y, **_exposed(beside.get("exposure")))
         # The noise is made for scores between 0 and 1. A prediction that is no number is as wrong as can be.
         right = np.clip(np.where(np.isnan(scores), 0.0, scores), 0.0, 1.0)
         # One row moves the sum by at most 1, a person's by as many as they have, wherever those are.

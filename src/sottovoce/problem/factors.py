@@ -11,7 +11,7 @@ without it, 0 included: no sensitivity changes (docs/proofs/rows.md). Neither V 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Any, TypeVar, cast, final
+from typing import Any, Literal, TypeVar, cast, final
 
 import numpy as np
 
@@ -95,11 +95,18 @@ class Factors:
     def expect_rows(self, rows: int) -> None:
         """Refuse other numbers of them."""
         for name in self.told:
-            came = len(getattr(self, name))
-            expect(came == rows, f"one of {name} for each of {rows} rows", came=came)
+            came, given = len(getattr(self, name)), "exposures" if name == "shifts" else name
+            expect(came == rows, f"one of {given} for each of {rows} rows", came=came)
 
 
 ALIKE = Factors()
+
+# Where a bound is exceeded. An exposure is not to be cut: it would no longer be that of its count.
+_ADVICE = {
+    "weight": "Leave out rows that should not count, cut weights to the bound, or declare a larger one, beside which "
+    "all others count less: it costs signal, not noise.",
+    "exposure": "Leave out rows that were not observed, or declare a larger bound: it costs no noise.",
+}
 
 
 def stacked(parts: Sequence[Factors]) -> Factors:
@@ -124,7 +131,7 @@ def expect_bound(name: str, bound: Any) -> None:
         )
 
 
-def _within(what: str, values: Any, bound: float) -> Floats:
+def _within(what: Literal["weight", "exposure"], values: Any, bound: float) -> Floats:
     """Values in (0, bound], as doubles of their own."""
     expect_bound(f"{what}_bound", bound)
     try:
@@ -136,7 +143,6 @@ def _within(what: str, values: Any, bound: float) -> Floats:
     if bad.size:
         raise InputError(
             f"Expected every {what} above zero and at most {what}_bound={bound:g}, got another in row={int(bad[0])}. "
-            f"Leave out rows that should not count, cut {what}s to the bound, or declare a larger one, which costs as "
-            "much more noise."
+            f"{_ADVICE[what]}"
         )
     return found

@@ -31,8 +31,8 @@ ROW, PREDICTION = "row", "prediction"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model does on labelled rows, which count by their weights, but in the confusion. Read off the rows without
-    noise: for the eyes of whoever holds them.
+    """How a model does on labelled rows. All figures count rows by their weights; the confusion, and whether a class is
+    rare, by their number. Read off the rows without noise: for the eyes of whoever holds them.
     """
 
     rows: int
@@ -42,6 +42,8 @@ class Evaluation:
     mean_absolute_error: float | None  # None in classification
     confusion: tuple[tuple[int, ...], ...] | None  # confusion[true][predicted], classes in the model's order
     positive: str | None = None  # of two classes the one that is looked for
+    recall: float | None = None  # share of the positive class that is found; None if there are no such rows, or class
+    precision: float | None = None  # share of what is called positive that is; None if nothing is, or no such class
     log_loss: float | None = None  # nats; None unless the loss makes probabilities
     auc: float | None = None  # None unless there are two classes, and rows of both
     average_precision: float | None = None  # of the rarer of two classes
@@ -55,25 +57,10 @@ class Evaluation:
         nothing = None if self.no_model is None else self.no_model["risk"]
         return None if nothing is None else not self.risk < nothing
 
-    @property
-    def recall(self) -> float | None:
-        """Share of the rows of the positive class that are found; None if there are none, or no such class."""
-        return None if self.positive is None else self._share(lambda matrix: matrix[1].sum())
-
-    @property
-    def precision(self) -> float | None:
-        """Share of what is called positive that is; None if nothing is, or there is no such class."""
-        return None if self.positive is None else self._share(lambda matrix: matrix[:, 1].sum())
-
-    def _share(self, of: Callable[[Ints], np.int64]) -> float | None:
-        matrix = np.array(self.confusion)
-        return float(matrix[1, 1] / of(matrix)) if of(matrix) else None
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         matrix = None if self.confusion is None else [list(row) for row in self.confusion]
-        shares = {"recall": self.recall, "precision": self.precision}
-        return {**vars(self), "confusion": matrix, **shares, "worse_than_no_model": self.worse_than_no_model}
+        return {**vars(self), "confusion": matrix, "worse_than_no_model": self.worse_than_no_model}
 
 
 @dataclass(frozen=True)
@@ -137,9 +124,12 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     assert model.classes is not None
     rare = rare_class(model.loss, labels)
     true = model.loss.labels.numbers(labels)
-    confusion = np.zeros((len(model.classes), len(model.classes)), dtype=np.int64)
-    np.add.at(confusion, (true, model.decide(data.features).astype(np.int64)), 1)
-    counts = np.bincount(true, factors.weights)
+    shape, at = (len(model.classes),) * 2, (true, model.decide(data.features).astype(np.int64))
+    confusion, weighed = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+    np.add.at(confusion, at, 1)
+    np.add.at(weighed, at, 1.0 if factors.weights is None else factors.weights)
+    counts = weighed.sum(axis=1)
+    two = len(model.classes) == 2
     return Evaluation(
         rows=len(labels),
         risk=found.risk,
@@ -147,10 +137,18 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
         majority=float(counts.max() / counts.sum()),
         mean_absolute_error=None,
         confusion=tuple(tuple(int(n) for n in row) for row in confusion),
-        positive=model.classes[1] if len(model.classes) == 2 else None,
+        positive=model.classes[1] if two else None,
+        recall=_share(weighed[1, 1], weighed[1]) if two else None,
+        precision=_share(weighed[1, 1], weighed[:, 1]) if two else None,
         rare_class=None if rare is None else model.classes[rare],
         **more,
     )
+
+
+def _share(part: float, parts: Floats) -> float | None:
+    """Of their sum, if there is one."""
+    whole = float(parts.sum())
+    return float(part) / whole if whole > 0 else None
 
 
 def evaluate_privately(

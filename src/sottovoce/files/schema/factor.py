@@ -34,6 +34,8 @@ class Factor:
     def __post_init__(self) -> None:
         check_word("column", self.column)
         expect_bound("bound", self.bound)
+        # 10 and 10.0 are one bound, so they must be one text: agreements rest on the digest of a schema.
+        object.__setattr__(self, "bound", float(self.bound))
 
     def encode(self, cells: Cells) -> EncodedFactors:
         """All of a chunk."""
