@@ -8,8 +8,11 @@ from typing import Any
 
 import lazy_loader
 
+from sottovoce.launched import print_plainly
+
 __version__ = "0.1.0"
 
+print_plainly()  # before anything imports Numba
 # The names of __init__.pyi. Each is imported when first asked for: `sottovoce --help` should not wait for numba.
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -8,7 +8,7 @@ import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
 LAYERS = [
-    ("errors", "arrays", "settings"),
+    ("errors", "arrays", "launched", "settings"),
     (
         "problem.losses",
         "problem.regularisers",

@@ -11,6 +11,8 @@ import numpy as np
 
 import sottovoce as sv
 from sottovoce.problem.losses import Softmax
+from sottovoce.problem.problem import Problem
+from sottovoce.simulation.engine import solve
 
 SIZES = (3, 40, 8, 17, 25, 6, 90, 12, 5)
 MANY = tuple(1 + node % 5 for node in range(300))  # more nodes than blocks: each block holds three
@@ -102,6 +104,38 @@ def together(case, comm):
     return numbers(result, *models)
 
 
+def disagreements(rank):
+    """Name -> what a process runs, where process 1 was given something else than the others."""
+    odd, whole, ring = rank == 1, sv.graphs.complete(8), sv.graphs.ring(8)
+    last = [a.copy() for a in SECRET[0]]
+    last[7][3, 2] -= 0.25 * odd
+    fewer = [[*SECRET[0][:7], SECRET[0][7][:3]], [*SECRET[1][:7], SECRET[1][7][:3]]]
+    return {
+        "algorithm": {"algorithm": sv.IPADMM(rounds=2, epsilon=100.0 if odd else 1.0)},
+        "graph": {"graph": ring if odd else whole},
+        "other graph": {"graph": sv.graphs.path(8) if odd else ring},
+        "number of rows": {"features": fewer[0] if odd else SECRET[0], "labels": fewer[1] if odd else SECRET[1]},
+        "data_norm": {"data_norm": 0.9 if odd else 1.0},
+        "private": {"private": not odd},
+        "set of rows": {"features": last},
+        "runs": {"runs": 2 if odd else 1},
+        "recorded rounds": {"record": 2 if odd else 1},
+    }
+
+
+def refused(features=SECRET[0], labels=SECRET[1], graph=None, algorithm=None, data_norm=1.0, private=True, **options):
+    """What a process is told that runs this; nothing where it is not refused, and an exclamation mark if it charged."""
+    held = sv.Sites(features, labels, data_norm=data_norm, private=private)
+    problem, charged = Problem(held, graph or sv.graphs.complete(8)), []
+    try:
+        solve(
+            problem, algorithm or sv.IPADMM(rounds=2), **{"record": 1, **options}, charge=charged.append, engine="mpi"
+        )
+    except sv.InputError as error:
+        return f"{error}{'!' * len(charged)}"
+    return ""
+
+
 def main():
     from sottovoce.simulation import mpi
 
@@ -129,6 +163,8 @@ def main():
     for name, algorithm in {"masked": sv.MaskedNewton(epsilon=1.0, rounds=4), "own": sv.IPADMM(rounds=2)}.items():
         result = sv.simulate(algorithm, secret, sv.graphs.complete(8), record=1, engine="mpi")
         found[f"private {name}"] = np.concatenate(comm.allgather(result.last), axis=1)
+    for name, options in disagreements(comm.rank).items():
+        found[f"refused {name}"] = np.array(comm.allgather(refused(**options)))
     if comm.rank == 0:
         np.savez(Path(sys.argv[1]), **found)
 

@@ -2,9 +2,14 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +17,11 @@ import pytest
 import sottovoce as sv
 from simulation import spread_runs
 from sottovoce.cli import main, ranks
+from sottovoce.oracle.plain import DOUBLE, Oracle
+from sottovoce.problem.problem import Problem
 from sottovoce.problem.share import MOST_BLOCKS, Share, block_size, block_starts, share_bounds
+from sottovoce.simulation import mpi
+from sottovoce.simulation.engine import solve
 
 SCRIPT = Path(spread_runs.__file__)
 LIMIT = 240  # seconds: most of it is imports, on machines that have other things to do
@@ -42,6 +51,16 @@ def test_one_to_four_processes_find_what_one_finds(tmp_path):
     (summed,), (own,) = found["private masked"], found["private own"]
     assert np.all(summed == summed[0])
     assert len(np.unique(own, axis=0)) == len(own) == 8
+    # Where processes were given different things, all of them refuse alike, and nothing is charged.
+    disagreements = list(spread_runs.disagreements(0))
+    assert {name.removeprefix("refused ") for name in found.files if name.startswith("refused ")} == set(disagreements)
+    for name in disagreements:
+        (told,) = set(found[f"refused {name}"].tolist())
+        assert re.match(
+            f"Expected the same run in every process, got another .*{name.removeprefix('other ')}.* in process 1 than "
+            "in process 0. Give all of them the same options, and every machine the same files and the same software.$",
+            told,
+        ), name
 
 
 def test_one_process_that_fails_ends_all_with_one_message():
@@ -85,6 +104,23 @@ def test_shares_are_whole_blocks_that_cover_all_nodes(n):
         share_bounds(n, len(starts))
 
 
+def test_a_row_is_named_as_one_process_names_it():
+    held = spread_runs.sites((3, 4, 5))
+    held.labels[9] = 0.5
+    algorithm, problem = sv.IPADMM(rounds=1), Problem(held, sv.graphs.ring(3))
+    parts = [(problem.sites,)] + [(part.sites, part.share) for part in (problem.part(1, 2), problem.part(2, 3))]
+    for sites, *share in parts:
+        with pytest.raises(sv.InputError, match=r"labels -1 or \+1 .* got another in row=9\."):
+            algorithm.oracle(sites, problem.graph, Oracle, DOUBLE, *share, *(sum for _ in share))
+
+
+def test_sites_of_another_process_are_refused(monkeypatch):
+    monkeypatch.setattr(mpi, "joined", lambda: SimpleNamespace(rank=1, size=2))
+    first = Problem(spread_runs.sites((3, 4, 5, 6)), sv.graphs.ring(4)).part(0, 2)
+    with pytest.raises(sv.InputError, match="sites 2 to 3 in process 1 of 2, got first=0, last=1"):
+        solve(first, sv.IPADMM(rounds=1), engine="mpi")
+
+
 def test_rows_of_others_are_counted_and_never_read():
     held = spread_runs.sites((3, 4)).elsewhere(np.array([3, 4, 5]))
     assert held.counts.tolist() == [3, 4, 5]
@@ -104,6 +140,32 @@ def test_what_the_launcher_frames_is_kept_back(capsys):
     assert ranks.relayed(lines, sys.stdout) == (True, ["MPI_ABORT was invoked"])
     assert capsys.readouterr().out == "sottovoce: error: one\n"
     assert ranks.relayed(lines[1:], sys.stdout) == (False, ["MPI_ABORT was invoked"])
+
+
+def test_whoever_ends_the_command_ends_the_launcher(capfd, monkeypatch, tmp_path):
+    begun = tmp_path / "begun"
+    launcher = f"import os, time; open({str(begun)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    monkeypatch.setattr(ranks, "launcher", lambda _ranks: [sys.executable, "-c", launcher])
+
+    def kill():
+        while not (begun.exists() and begun.read_text()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=kill, daemon=True).start()
+    assert main(["train", "--engine", "mpi", "--ranks", "2"]) == 130
+    assert "sottovoce: interrupted; all processes were ended, and nothing is kept." in capfd.readouterr().err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
+
+
+def test_without_mpi4py_it_is_said_how_to_install_it(capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    mpi.world.cache_clear()
+    assert main(["train", "--nodes", "3", "--engine", "mpi"]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("sottovoce: error: Expected mpi4py and an MPI library for engine='mpi', got: ")
+    assert said.endswith("Install them with: pip install 'sottovoce[mpi]'\n")
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -103,7 +103,7 @@ def test_read(tmp_path):
     ("latency=50ms,bandwidth=0bit", "bandwidth > 0 bit, got bandwidth=0.0"),
     ("latency=50ms,bandwith=1Mbit", "Did you mean bandwidth?"),
     ("latency=50ms,latency=1s,bandwidth=1Mbit", "every part of --network once"),
-    ("latency=50ms,bandwidth=1Mbit,overhead=x", "whole number of bytes for overhead, got 'x'"),
+    ("latency=50ms,bandwidth=1Mbit,overhead=9999999999999", "at most 1,000,000,000,000, got overhead=9999999999999"),
     ("no-such-file.toml", "No such file"),
 ])  # fmt: skip
 def test_refused(text, words):
@@ -111,6 +111,12 @@ def test_refused(text, words):
         Network.read(text)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["x", "²", "٣", "-1", "1e3", "1_0", "", "9" * 5000])
+def test_an_overhead_that_is_no_number_of_bytes(text):
+    with pytest.raises(sv.InputError, match=f"whole number of bytes for overhead, .* got '{text[:40]}'"):
+        Network.read(f"latency=50ms,bandwidth=1Mbit,overhead={text}")
 
 
 @pytest.mark.parametrize(("traces", "words"), [

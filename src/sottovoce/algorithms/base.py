@@ -116,7 +116,7 @@ class Algorithm(ABC, Generic[State]):
         weighed, here = self.importances(share.counts), slice(share.first, share.last)
         network = Oracle(sites.elsewhere(share.counts), graph.degrees, graph.n, *objective, weighed)
         own = None if weighed is None else weighed[here]
-        return kind(sites, graph.degrees[here], graph.n, *objective, own, Others(network, total))
+        return kind(sites, graph.degrees[here], graph.n, *objective, own, Others(network, share.first, total))
 
     @property
     def rows_only(self) -> str | None:

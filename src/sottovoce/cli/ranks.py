@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from sottovoce.cli.demo.processes import end_all, ending_gently, undisturbed
 from sottovoce.cli.output import Stopped
 from sottovoce.errors import InputError, expect
+from sottovoce.launched import launched
 from sottovoce.problem.share import MOST_BLOCKS, share_bounds
 
 _RULE = re.compile(r"^-{40,}$")  # Open MPI frames what it has to say itself by these
@@ -18,6 +20,7 @@ _ENDED = (
     "interrupted; all processes were ended, and nothing is kept. If rounds had begun, the whole run counts as spent: "
     "budgets were charged for all of them."
 )
+_PATIENCE = 1.0  # seconds
 # More processes than cores are fine: those that wait let others work.
 _OPEN_MPI = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
 
@@ -39,7 +42,7 @@ def joined(engine: str, ranks: int | None, nodes: int | None, given: Mapping[str
         share_bounds(MOST_BLOCKS if nodes is None else nodes, ranks)  # refuses too many before any of them starts
     from sottovoce.simulation import mpi
 
-    if not mpi.launched() and ranks is not None and ranks > 1:
+    if not launched() and ranks is not None and ranks > 1:
         _launch(ranks, options(given))
         return None
     comm = mpi.joined()
@@ -61,21 +64,36 @@ def options(given: Mapping[str, Any]) -> list[str]:
 
 def _launch(ranks: int, arguments: list[str]) -> None:
     """Start them, wait, and pass on what they say; raises if they fail."""
-    command = [*launcher(ranks), sys.executable, "-m", "sottovoce.cli", "train", *arguments]
-    # Launchers give processes terminals to write to, where Numba would colour what is meant for a file.
-    plain = os.environ | {"NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=plain) as started:
+    command = [*_dying_with_us(), *launcher(ranks), sys.executable, "-m", "sottovoce.cli", "train", *arguments]
+    with ending_gently(), subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
         assert started.stderr is not None
         try:
             said, own = relayed(started.stderr, sys.stderr)
             code = started.wait()
-        except KeyboardInterrupt:  # the launcher was interrupted with this process, and ends all that it has started
-            started.wait()
+        except KeyboardInterrupt:
+            _end(started)
             raise Stopped(_ENDED) from None
     if code and said:
         raise SystemExit(code)  # one of them has said why
     if code:
         raise InputError(f"Expected {ranks} processes that finish, got exit code {code}: {' '.join(own) or 'no word'}")
+
+
+def _end(started: "subprocess.Popen[str]") -> None:
+    """Wait for the end of the launcher, and so of all that it has started."""
+    with undisturbed():
+        try:
+            started.wait(_PATIENCE)  # Ctrl-C in a terminal was told to it, too; a second signal would cut its work off
+        except subprocess.TimeoutExpired:
+            end_all([started])
+
+
+def _dying_with_us() -> list[str]:
+    """What has the launcher ended by the system, and so all that it has started, if this process is killed and can say
+    nothing any more. Linux knows how; elsewhere nobody does.
+    """
+    found = shutil.which("setpriv") if sys.platform == "linux" else None
+    return [] if found is None else [found, "--pdeathsig", "TERM"]
 
 
 def launcher(ranks: int) -> list[str]:

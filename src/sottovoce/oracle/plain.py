@@ -72,6 +72,7 @@ class Others(NamedTuple):
     """The processes that hold the other nodes of a network, as an oracle of some of its nodes sees them."""
 
     network: "Oracle"  # the public numbers of all nodes; none of its rows are here
+    first: int  # the number of the first node held here
     total: Callable[[Array], Array]  # the sum over the first axis of all processes' arrays, in the order of nodes
 
 
@@ -129,7 +130,9 @@ class Oracle:
         if self.sites.private:
             refuse_single(self.dtype.name)
         self._expect_factors()
-        self.loss.labels.check(self.sites.labels)
+        # A row's number is that in the whole network, whoever holds it.
+        before = 0 if self.others is None else int(self.network.sites.rows.offsets[self.others.first])
+        self.loss.labels.check(self.sites.labels, before)
         expect(
             self.importance.shape == self.m.shape and bool(np.all((self.importance > 0) & (self.importance < np.inf))),
             "a finite importance > 0 for every site",

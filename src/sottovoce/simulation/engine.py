@@ -252,6 +252,7 @@ def solve(
     expect(runs >= 1, "runs >= 1", runs=runs)
     started = perf_counter()
     algorithm, where = algorithm.bound_to(*problem.shape), by_name(device)
+    given = problem, seed
     problem, exchange = _spread(problem, algorithm, where, engine)
     share, sites, n = exchange.share, problem.sites, problem.graph.n
     apart = () if share is None else (share, exchange.total)
@@ -270,6 +271,11 @@ def solve(
         site = replace(site, order=source.order(sites.rows.offsets))
     usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
     recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
+    exchange.expect_same(
+        _rests_on(given[0], algorithm, statement)
+        | {"number of runs": runs, "seed": given[1], "source of noise": noise is None, "device": device, "dtype": dtype}
+        | {"list of recorded rounds": sorted(recorded), "number of scored nodes": scored}
+    )
     state = algorithm.start(site, runs)
     watched = exchange.either(stop is not None)
     if watched and exchange.either(stop is not None and stop()):
@@ -351,9 +357,38 @@ def _spread(problem: Problem, algorithm: Algorithm[Any], where: Device, engine: 
     from sottovoce.simulation.mpi import Ranks, joined
 
     comm = joined()
+    own = Share.of(problem.counts, comm.rank, comm.size)
+    share = own if problem.share is None else problem.share
+    # Rows that two processes held would be spoken of twice.
+    expect((share.first, share.last) == (own.first, own.last),
+           f"sites {own.first} to {own.last - 1} in process {comm.rank} of {comm.size}", first=share.first,
+           last=share.last - 1)  # fmt: skip
     problem = problem.part(comm.rank, comm.size) if problem.share is None else problem
-    assert problem.share is not None
-    return problem, Ranks(comm, problem.graph, problem.share, algorithm.sums_only)
+    return problem, Ranks(comm, problem.graph, share, algorithm.sums_only)
+
+
+def _rests_on(problem: Problem, algorithm: Algorithm[Any], statement: PrivacyStatement) -> dict[str, object]:
+    """What processes must have in common, by name: all that is public and, where each was given all rows, these. What
+    is charged is what one of them states, so it must be what all of them do.
+    """
+    from sottovoce import __version__
+
+    sites, cost = problem.sites, (statement.epsilon, statement.sigma)
+    # Other machines may find the last bits of what they compute otherwise.
+    rounded = ["none" if value is None else f"{value:.9g}" for value in cost]
+    return {
+        "version of sottovoce": __version__,
+        "algorithm": algorithm,
+        "privacy statement": (rounded, statement.delta, statement.target_epsilon, statement.runs, statement.notes),
+        "graph": problem.graph,
+        "number of rows of a site": problem.counts,
+        "data_norm": sites.data_norm,
+        "unit of privacy": sites.unit,
+        "word on whether rows are private": sites.private,
+        "set of features": (sites.d, problem.features, sites.factors.told),
+        "schema": (problem.schema, problem.answers, problem.names, problem.notes),
+        "set of rows": sites if problem.share is None else None,
+    }
 
 
 def _of_share(noise: NoiseFunction, share: Share | None) -> NoiseFunction:

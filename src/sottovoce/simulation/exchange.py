@@ -6,7 +6,7 @@ bits do not depend on how many processes there are.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -55,6 +55,10 @@ class Exchange(ABC):
         """The value of the process that speaks, for all."""
 
     @abstractmethod
+    def expect_same(self, facts: Mapping[str, object]) -> None:
+        """Refuse, in all processes alike, unless all of them have the same facts."""
+
+    @abstractmethod
     def either(self, flag: bool) -> bool:
         """Whether it holds for any process."""
 
@@ -96,6 +100,9 @@ class Local(Exchange):
 
     def agreed(self, value: T) -> T:
         return value
+
+    def expect_same(self, facts: Mapping[str, object]) -> None:
+        pass
 
     def either(self, flag: bool) -> bool:
         return flag

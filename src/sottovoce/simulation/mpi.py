@@ -9,10 +9,10 @@ functions of a node's number. So nothing depends on how many processes there are
 A process that fails says why in one line and ends the others, which would wait for it for ever.
 """
 
-import os
 import sys
 import traceback
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, cached_property
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, TypeVar, final
@@ -24,22 +24,16 @@ from sottovoce.errors import InputError, SottovoceError
 from sottovoce.noise.sources import Counters, Noise
 from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph, Inbox
 from sottovoce.problem.share import Share, share_bounds
+from sottovoce.simulation.digests import digest
 from sottovoce.simulation.exchange import Exchange, public_layout
 
 T = TypeVar("T")
 
-# Variables that Open MPI's, MPICH's and Slurm's launchers set for the processes that they start.
-_LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 _SLAB = 4096  # nodes that are copied at a time to be added up
 _SMALL = 2**18  # numbers that are not worth being passed on in several parts
 _NOTHING: Array = np.empty(0)  # from those who are told
 # Seconds that a process which fails waits for news that one before it has failed too, and then for the end.
 _PATIENCE, _GRACE = 1.0, 20.0
-
-
-def launched() -> bool:
-    """Whether a launcher such as mpirun has started this process."""
-    return any(name in os.environ for name in _LAUNCHED)
 
 
 @cache
@@ -126,16 +120,20 @@ class Ranks(Exchange):
     def __init__(self, comm: Any, graph: Graph, share: Share, alike: bool) -> None:
         self.comm, self.share, self.alike = comm, share, alike
         self.speaks = comm.rank == 0
-        self._complete = isinstance(graph, CompleteGraph)
-        if isinstance(graph, EdgeGraph):
-            self._halo = Halo(comm, graph, share)
+        self._graph = graph
+
+    @cached_property
+    def _halo(self) -> "Halo":
+        # All make it together, so not before they know that they were given the same graph.
+        assert isinstance(self._graph, EdgeGraph)  # there are no others, but complete ones
+        return Halo(self.comm, self._graph, self.share)
 
     def heard(self, messages: Array) -> Inbox:
         return _Heard(self, messages)
 
     def neighbour_sum(self, messages: Array) -> Array:
         """The sums of the messages that the nodes here hear."""
-        if self._complete:
+        if isinstance(self._graph, CompleteGraph):
             return self._added(messages, np.dtype(np.float64)).astype(messages.dtype) - messages
         return self._halo.neighbour_sum(messages)
 
@@ -177,6 +175,18 @@ class Ranks(Exchange):
     def agreed(self, value: T) -> T:
         told: T = self.comm.bcast(value, root=0)
         return told
+
+    def expect_same(self, facts: Mapping[str, object]) -> None:
+        own = {name: digest(fact) for name, fact in facts.items()}
+        told: list[dict[str, bytes]] = self.comm.allgather(own)
+        differ = [name for name in own if len({other.get(name) for other in told}) > 1]
+        strange = [rank for rank, other in enumerate(told) if other != told[0]]
+        if differ:
+            raise InputError(
+                f"Expected the same run in every process, got another {', another '.join(differ)} in "
+                f"{'processes' if len(strange) > 1 else 'process'} {', '.join(map(str, strange[:5]))} than in process "
+                "0. Give all of them the same options, and every machine the same files and the same software."
+            )
 
     def either(self, flag: bool) -> bool:
         from mpi4py import MPI

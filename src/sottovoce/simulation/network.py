@@ -32,6 +32,7 @@ from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Graph
 from sottovoce.settings import toml
 
 BYTES = 8  # of a number
+MOST_OVERHEAD = 10**12  # bytes of a message
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BITS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}
 _QUANTITY = re.compile(r"^\s*([0-9.eE+-]+?)\s*([A-Za-z]+)\s*$")
@@ -68,7 +69,8 @@ class Network:
         expect(0 <= self.latency < np.inf, "a finite latency >= 0 s", latency=self.latency)
         expect(self.bandwidth > 0, "bandwidth > 0 bit", bandwidth=self.bandwidth)
         expect(0 <= self.compute < np.inf, "a finite compute >= 0 s", compute=self.compute)
-        expect(self.overhead >= 0, "overhead >= 0 bytes", overhead=self.overhead)
+        fine = 0 <= self.overhead <= MOST_OVERHEAD
+        expect(fine, f"a whole number of bytes for overhead, at most {MOST_OVERHEAD:,}", overhead=self.overhead)
         for node, trace in self.traces:
             expect(trace.speed > 0, f"speed > 0 of node {node}", speed=trace.speed)
             expect(
@@ -228,6 +230,8 @@ def quantity(text: str, units: dict[str, float], example: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if not text.isdigit():
-        raise InputError(f"Expected a whole number of bytes for overhead, got {text!r}.")
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_OVERHEAD))):
+        raise InputError(
+            f"Expected a whole number of bytes for overhead, at most {MOST_OVERHEAD:,}, got {text[:40]!r}."
+        )
     return int(text)

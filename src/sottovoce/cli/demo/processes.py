@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 from sottovoce.errors import InputError, SottovoceError
 
@@ -62,11 +62,11 @@ class Programs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with _undisturbed():
-            _end_all(list(self._running.values()))
+        with undisturbed():
+            end_all(list(self._running.values()))
 
 
-def _end_all(programs: "list[subprocess.Popen[bytes]]") -> None:
+def end_all(programs: "Sequence[subprocess.Popen[Any]]") -> None:
     """Ask all programs to end, the last started first; kill those that have not after ENDING seconds."""
     for program in reversed(programs):
         if program.poll() is None:
@@ -91,7 +91,7 @@ def ending_gently() -> Iterator[None]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Within it no signal ends this process: its programs are being ended."""
     with _handled(("SIGINT", "SIGTERM", "SIGHUP"), signal.SIG_IGN):
         yield

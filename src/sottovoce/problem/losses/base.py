@@ -14,9 +14,9 @@ class LabelSet(ABC):
     """The labels that a loss accepts, and what a prediction means among them."""
 
     @abstractmethod
-    def check(self, labels: Array) -> None:
+    def check(self, labels: Array, before: int = 0) -> None:
         """Raise `InputError`, naming the first bad row, unless every label belongs. Its label is not quoted: it may be
-        private, and errors end up in logs.
+        private, and errors end up in logs. Rows are counted from `before` on: so many are held elsewhere.
         """
 
     @abstractmethod
@@ -38,12 +38,12 @@ def sign(z: Array) -> Array:
     return signs
 
 
-def _check_rows(labels: Array, good: Array, expected: str) -> None:
+def _check_rows(labels: Array, good: Array, expected: str, before: int) -> None:
     """Raise `InputError` at the first row whose label is not good."""
     expect(labels.ndim == 1, "labels as a one-dimensional array", shape=labels.shape)
     bad = np.flatnonzero(~np.asarray(good, dtype=bool))
     if bad.size:
-        raise InputError(f"Expected {expected}, got another in row={int(bad[0])}.")
+        raise InputError(f"Expected {expected}, got another in row={before + int(bad[0])}.")
 
 
 @final
@@ -51,9 +51,9 @@ def _check_rows(labels: Array, good: Array, expected: str) -> None:
 class Signs(LabelSet):
     """Two classes, -1 and +1."""
 
-    def check(self, labels: Array) -> None:
+    def check(self, labels: Array, before: int = 0) -> None:
         """Every label is -1 or +1."""
-        _check_rows(labels, np.abs(labels) == 1, "labels -1 or +1 (for labels 0 and 1 pass 2 * labels - 1)")
+        _check_rows(labels, np.abs(labels) == 1, "labels -1 or +1 (for labels 0 and 1 pass 2 * labels - 1)", before)
 
     def predict(self, z: Array) -> Array:
         """The sign of z; a tie (z = 0) goes to +1."""
@@ -73,9 +73,9 @@ class Signs(LabelSet):
 class Reals(LabelSet):
     """Finite numbers: regression."""
 
-    def check(self, labels: Array) -> None:
+    def check(self, labels: Array, before: int = 0) -> None:
         """Every label is finite."""
-        _check_rows(labels, np.isfinite(labels), "finite labels (drop or fill the rows whose label is missing)")
+        _check_rows(labels, np.isfinite(labels), "finite labels (drop or fill the rows whose label is missing)", before)
 
     def predict(self, z: Array) -> Array:
         """The prediction itself."""
@@ -97,10 +97,10 @@ class Counts(Reals):
 
     most: float
 
-    def check(self, labels: Array) -> None:
+    def check(self, labels: Array, before: int = 0) -> None:
         """Every label is finite and not negative."""
         good: Array = 1.0 * (np.isfinite(labels) & (labels >= 0))
-        _check_rows(labels, good, "counts, finite numbers >= 0")
+        _check_rows(labels, good, "counts, finite numbers >= 0", before)
 
     def predict(self, z: Array) -> Array:
         """The mean: exp(z), and no more than the largest count."""
@@ -115,10 +115,12 @@ class Classes(LabelSet):
 
     count: int
 
-    def check(self, labels: Array) -> None:
+    def check(self, labels: Array, before: int = 0) -> None:
         """Every label is one of 0 .. count - 1."""
         good = (labels == np.floor(labels)) & (labels >= 0) & (labels < self.count)
-        _check_rows(labels, good, f"labels among 0 .. {self.count - 1} (number the {self.count} classes from 0 on)")
+        _check_rows(
+            labels, good, f"labels among 0 .. {self.count - 1} (number the {self.count} classes from 0 on)", before
+        )
 
     def predict(self, z: Array) -> Array:
         """The class with the largest number; of several, the first. NaN where a number is missing."""
