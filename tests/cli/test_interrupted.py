@@ -16,8 +16,10 @@ from sottovoce.studies import folder, run
 
 # Says where it is, and waits until the signal has been sent. What follows goes on, or is interrupted.
 CHILD = """
+import signal
 import sys
 from select import select
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background had it ignored
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.studies import folder, run
 from sottovoce.cli import main
