@@ -243,8 +243,9 @@ def solve(
 ) -> Solved:  # fmt: skip
     """Run an algorithm on a problem; arguments as for `simulate`.
 
-    `charge` is called when nothing is left to be refused and nothing but the form of the rows was looked at. If it
-    raises, nothing was computed; what fails later is paid for all the same.
+    `charge` is called when nothing is left to be refused and nothing but the form of the rows was looked at (and, where
+    several processes were given all rows, whether these are the same). If it raises, nothing was computed; what fails
+    later is paid for all the same.
 
     `stop` is asked once before that, where True is an interruption (`KeyboardInterrupt`), and then after every round,
     where it ends the run with what was released so far. The statement goes on counting all rounds, and says so.
