@@ -21,6 +21,7 @@ import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -97,16 +98,20 @@ def twins() -> Table:
     return replace(made(("x", "twin", "its twin", "intercept"), truth, rows, columns=4), never=(1, 2))
 
 
-def separate() -> Table:
-    """A number and a flag of one row in ten, of which hardly any are positive: one in five thousand, about one row in
-    the whole table. There is next to no information on its coefficient, and where the Hessian is taken there seems to
-    be.
-    """
+def flagged(effect: float) -> Table:
+    """A number, and a flag of one row in ten with this coefficient."""
 
     def rows(rng: np.random.Generator, n: int) -> Floats:
         return np.column_stack([rng.uniform(-1, 1, size=n), rng.random(n) < 0.1, np.ones(n)])
 
-    return replace(made(("x", "flag", "intercept"), np.array([1.0, -8.0, -0.5]), rows, columns=3), never=(1,))
+    return made(("x", "flag", "intercept"), np.array([1.0, effect, -0.5]), rows, columns=3)
+
+
+def separate() -> Table:
+    """A flag of which hardly any rows are positive: one in five thousand, about one row in the whole table. There is
+    next to no information on its coefficient, and where the Hessian is taken there seems to be.
+    """
+    return replace(flagged(-8.0), never=(1,))
 
 
 def of_counts(most: float, more: float, exposed: bool) -> Table:
@@ -225,7 +230,8 @@ LARGE = [(200_000, 0.5, 50), (200_000, 4.0, 5)]
 COUNTED = [(20_000, 4.0, 5), (50_000, 1.0, 5), (50_000, 4.0, 50), (200_000, 1.0, 5)]
 OWN = [(45_000, 0.5, 5), (45_000, 1.0, 50), (45_000, 4.0, 5)]
 TABLES = {"even": even, "skewed": skewed, "twins": twins, "separate": separate, "adult": adult, "bank": banked,
-          "counts": counts, "exposed": exposed}  # fmt: skip
+          "counts": counts, "exposed": exposed,
+          **{f"flag{effect:+}": partial(flagged, float(effect)) for effect in (-3, -4, 4, 5, -5, 6)}}  # fmt: skip
 CELLS = [
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in SMALL),
     *(Cell("twins", *shape) for shape in ((5_000, 1.0, 5), (20_000, 4.0, 50))),
@@ -233,6 +239,7 @@ CELLS = [
     *(Cell(name, *shape) for name in ("adult", "bank") for shape in OWN),
     *(Cell(name, *shape) for name in ("even", "skewed") for shape in LARGE),
     *(Cell(name, *shape) for name in ("counts", "exposed") for shape in COUNTED),
+    *(Cell(name, *shape) for name in TABLES if "flag" in name for shape in ((20_000, 4.0, 5), (50_000, 2.0, 5))),
 ]
 QUICK = [Cell("even", 5_000, 1.0, 5), Cell("skewed", 20_000, 4.0, 50), Cell("twins", 5_000, 4.0, 5)]
 
