@@ -134,7 +134,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "noise/sources.py",
         "random.fill_normals(out, *self.normal_key, k, r, s.first_node, s.first_run)",
         "random.fill_normals(out, *self.normal_key, 1, r, s.first_node, s.first_run)",
-        "tests/conformance/test_devices.py::test_double_precision[full-csr-cpu]",
+        "tests/conformance/test_devices.py::test_double_precision[full-more-csr-cpu]",
     ),
     Mutant(
         "the system's Poisson batch is too large",
@@ -165,11 +165,46 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/noise/test_sampler.py::test_the_sampler_is_its_description_and_takes_the_same_words[1]",
     ),
     Mutant(
+        "few runs: gradients are not clipped",
+        "oracle/kernels/panels.py",
+        "np.minimum(np.maximum(s, -cap), cap) * weight",
+        "s * weight",
+        "tests/conformance/test_devices.py::test_double_precision[clipped-few-csr-cpu]",
+    ),
+    Mutant(
+        "few runs: one row moves the terms of others",
+        "oracle/kernels/panels.py",
+        "store(g, place, np.minimum(where(x > -most, x, -most), most))",
+        "store(g, place, x)",
+        "tests/kernels/test_panels.py::test_one_row_moves_its_own_term_alone_at_a_model_that_is_not_finite[panels-inf]",
+    ),
+    Mutant(
+        "few runs: all have the noise of the first",
+        "oracle/kernels/panels.py",
+        "draw(z, draws, r, i, d, run, 1, one)",
+        "draw(z, draws, r, i, d, 0, 1, one)",
+        "tests/kernels/test_panels.py::test_seeded_noise_and_noise_that_follows_the_model[float64]",
+    ),
+    Mutant(
+        "few runs: noise is too small",
+        "oracle/kernels/panels.py",
+        "largest > 0, std[0], eta[r, i]",
+        "largest > 0, std[0] * std.dtype.type(0.67), eta[r, i]",
+        "tests/kernels/test_panels.py::test_every_option_does_what_it_says[{}]",
+    ),
+    Mutant(
+        "predictions reach slopes as they are",
+        "oracle/kernels/steps.py",
+        "s = slope(of, settled(z), at(data.labels, j), theta)",
+        "s = slope(of, z, at(data.labels, j), theta)",
+        "tests/kernels/test_panels.py::test_one_row_moves_its_own_term_alone_at_a_model_that_is_not_finite[tiles-nan]",
+    ),
+    Mutant(
         "kernels do not clip gradients",
         "oracle/kernels/steps.py",
         "store(scratch.slopes, place, np.minimum(np.maximum(s, -cap), cap) * weight)",
         "store(scratch.slopes, place, s * weight)",
-        "tests/conformance/test_devices.py::test_double_precision[clipped-csr-cpu]",
+        "tests/conformance/test_devices.py::test_double_precision[clipped-more-csr-cpu]",
     ),
     Mutant(
         "kernels read less from the table",
@@ -800,7 +835,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "l2 * old - s * n[b];",
         "l2 * old - T(0.67) * s * n[b];",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -808,7 +843,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/cuda.py",
         "self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1))",
         "self._on_card(0.67 * steps.sigma * self.sensitivity(steps.batch).reshape(-1))",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -816,7 +851,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/cuda.py",
         "self._on_card(steps.sigma * self.sensitivity(steps.batch).reshape(-1))",
         "self._on_card(steps.sigma * self.sensitivity().reshape(-1))",
-        f"{_DEVICES}::test_double_precision[batches-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[batches-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -824,7 +859,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/cuda.py",
         "        if steps.sigma == 0:\n",
         "        if steps.sigma >= 0:\n",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -832,7 +867,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "sqrt(T(-2) * (flip",
         "sqrt(T(-1) * (flip",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -840,7 +875,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "first_node + i, k, first_run + mine.run",
         "first_node + i, 1, first_run + mine.run",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -848,7 +883,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/cuda.py",
         "(*key, steps.k, *place)",
         "(*key, 1, *place)",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -856,7 +891,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "((u32)(first_step + r) << 20) | four",
         "((u32)first_step << 20) | four",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -864,7 +899,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "((u32)(first_step + r) << 20) | four",
         "((u32)(first_step + r) << 20)",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -872,7 +907,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "first_node + i, k, first_run + mine.run",
         "first_node, k, first_run + mine.run",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -880,7 +915,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "first_node + i, k, first_run + mine.run",
         "first_node + i, k, first_run",
-        f"{_DEVICES}::test_double_precision[full-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -888,7 +923,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "    turn = warp * sharing + place;",
         "    turn = warp * sharing + 0 * place;",
-        f"{_SOFTMAX}::test_double_precision[full-csr-cuda]",
+        f"{_SOFTMAX}::test_double_precision[full-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -968,7 +1003,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "philox(low, first_node + i, k, high, k0, k1)",
         "philox(low, first_node + i, 1, high, k0, k1)",
-        f"{_DEVICES}::test_double_precision[batches-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[batches-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(

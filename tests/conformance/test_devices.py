@@ -54,9 +54,10 @@ def assert_same(ours, theirs, tolerance):
 
 @pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+@pytest.mark.parametrize("runs", [3, 7], ids=["few", "more"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_double_precision(device, sparse, variant):
-    options = VARIANTS[variant]
+def test_double_precision(device, sparse, variant, runs):
+    options = {**VARIANTS[variant], "runs": runs}
     assert_same(models(device, sparse=sparse, **options), models("plain", sparse=sparse, **options), 1e-10)
 
 

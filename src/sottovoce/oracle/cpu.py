@@ -9,7 +9,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.oracle.argmin.solver import ArgminSolver
-from sottovoce.oracle.kernels import softmax
+from sottovoce.oracle.kernels import panels, softmax
 from sottovoce.oracle.kernels import steps as kernel
 from sottovoce.oracle.kernels.score import score
 from sottovoce.oracle.kernels.tiles import Csr, Dense
@@ -50,6 +50,11 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         )
         return kernel.Data(self.sites.rows.offsets, labels, cap, self.divisor.reshape(-1), weights, shifts)
 
+    @cached_property
+    def _panels(self) -> panels.Panels | None:
+        """The rows for few runs; None where vectors of runs are no slower."""
+        return panels.panels(self._rows, self._data, self.sites.d)
+
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         if steps.sigma > 0 and not steps.noise.gives_normals:
             return super().noisy_steps(w, steps)  # the source adds its noise itself, step by step
@@ -66,6 +71,9 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         models = w, np.ascontiguousarray(steps.pull, dtype=self.dtype)
         if isinstance(self.loss, Softmax):
             return Inner(*softmax.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
+        if w.shape[2] <= panels.MOST_RUNS and steps.batch is None and self._panels is not None:
+            few = self._panels, self._data.divisor
+            return Inner(*panels.noisy_steps(*few, self.loss, penalty, draws, *step, *models))
         return Inner(*kernel.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
 
     def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:

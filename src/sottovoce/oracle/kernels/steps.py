@@ -219,7 +219,7 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
 
 
 @part
-def _draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lanes: Any) -> None:
+def draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lanes: Any) -> None:
     """Standard normals of local step r for the tile: drawn here from counters, or copied from those given."""
     if draws.mode == SEEDED:
         key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
@@ -250,7 +250,7 @@ def squared(w: Any, lanes: Any) -> Any:
 
 
 @part
-def _scale(std: Any, largest: float, w: Any, spread: Any, lanes: Any) -> None:
+def scale_noise(std: Any, largest: float, w: Any, spread: Any, lanes: Any) -> None:
     """The standard deviation of every lane's noise at the tile w."""
     if len(spread.parts) == 0:
         std[:] = largest
@@ -339,8 +339,8 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
         for r in range(len(eta)):
             _gradient(rows, data, of, theta, draws.weights, r, i, first, runs, w, g, scratch, lanes)
             if largest > 0:
-                _draw(z, draws, r, i, d, first, runs, lanes)
-                _scale(std, largest, w, draws.spread, lanes)
+                draw(z, draws, r, i, d, first, runs, lanes)
+                scale_noise(std, largest, w, draws.spread, lanes)
             _update(w, g, z, p, t, m, penalty, largest > 0, std, eta[r, i], curvature[i], lanes)
         for place in range(length):
             m[place] *= share
