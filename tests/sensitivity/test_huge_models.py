@@ -146,8 +146,9 @@ def test_one_rule_for_all(dtype):
     assert np.array_equal(out, expected)
 
 
-# Each of these is compiled anew. The rule is one line for all losses, and lanes are rows, with few runs, or runs whatever the loss:
-# so every loss meets both precisions, and both kinds of lanes; all four together only two losses, one of each kernel.
+# Each of these is compiled anew. The rule is one line for all losses, and lanes are rows (with few runs) or runs
+# whatever the loss: so every loss meets both precisions, and both kinds of lanes; all four together only two losses,
+# one of each kernel.
 FOUR = [(dtype, runs) for dtype in (np.float64, np.float32) for runs in (1, 7)]
 PAIRED = [FOUR[1], FOUR[2]]
 COMPILED = [
