@@ -3,7 +3,8 @@
     python benchmarks/million.py [--ranks 2] [--only GRAPH] [--largest N] [--out benchmarks/million.json]
 
 Every process makes its own nodes' rows (20 to 50 each) and its own rows of the adjacency matrix; nothing is ever made
-whole. IPADMM, one run, double precision. What is told of every case:
+whole. IPADMM, one run, double precision; on complete graphs masked sums, whose local steps are one gradient. What is
+told of every case:
 
     seconds_per_round      wall clock, by the first process, without the first round, in which kernels are loaded
     busy_per_round         processor seconds of all processes outside the exchange: on a machine that does other work as
@@ -25,7 +26,7 @@ from time import perf_counter, process_time
 
 import machine
 
-GRAPHS, SIZES = ("ring", "grid", "random-cycles"), (10_000, 100_000, 1_000_000)
+GRAPHS, SIZES = ("ring", "grid", "random-cycles", "complete"), (10_000, 100_000, 1_000_000)
 FEATURES, ROWS, ROUNDS, STEPS = 8, (20, 50), 6, 5
 HERE = Path(__file__).parent
 
@@ -34,9 +35,19 @@ def graph_of(name, n):
     import sottovoce as sv
 
     side = isqrt(n)
-    made = {"ring": lambda: sv.graphs.ring(n), "grid": lambda: sv.graphs.grid(side, n // side),
-            "random-cycles": lambda: sv.graphs.random_cycles(n, 4)}  # fmt: skip
+    made = {
+        "ring": lambda: sv.graphs.ring(n), "grid": lambda: sv.graphs.grid(side, n // side),
+        "random-cycles": lambda: sv.graphs.random_cycles(n, 4), "complete": lambda: sv.graphs.complete(n),
+    }  # fmt: skip
     return made[name]()
+
+
+def algorithm_on(name):
+    import sottovoce as sv
+
+    if name == "complete":
+        return sv.MaskedNewton(rounds=ROUNDS, epsilon=4.0)
+    return sv.IPADMM(rounds=ROUNDS, local_steps=STEPS, epsilon=4.0, rho=0.01)
 
 
 class Watch:
@@ -62,14 +73,13 @@ def peak():
 
 def work(name, n):
     """What one of the processes does; the first prints what it all took."""
-    import sottovoce as sv
     from sottovoce.simulation import mpi
     from sottovoce.simulation.engine import solve
     from sottovoce.simulation.synthetic import made_up
 
     comm = mpi.joined()
-    algorithm = sv.IPADMM(rounds=ROUNDS, local_steps=STEPS, epsilon=4.0, rho=0.01)
-    small = made_up(graph_of("ring", 100), FEATURES, ROWS, 0, comm.rank, comm.size)
+    algorithm = algorithm_on(name)
+    small = made_up(graph_of(name, 100), FEATURES, ROWS, 0, comm.rank, comm.size)
     solve(small, algorithm, seed=0, record=1, scored=2, engine="mpi")  # kernels are loaded
     before, started = peak(), perf_counter()
     graph = graph_of(name, n)
@@ -77,7 +87,8 @@ def work(name, n):
     problem = made_up(graph, FEATURES, ROWS, 0, comm.rank, comm.size)
     comm.Barrier()
     built = perf_counter() - started
-    watch, ends = Watch(mpi.Halo, "neighbour_sum"), []
+    ends = []
+    watch = Watch(mpi.Ranks, "total") if name == "complete" else Watch(mpi.Halo, "neighbour_sum")
 
     def told(_done, _rounds):
         ends.append((perf_counter(), process_time(), watch.wall, watch.busy))

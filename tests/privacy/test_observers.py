@@ -24,7 +24,7 @@ from sottovoce.privacy import (
     observers,
 )
 from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
-from sottovoce.privacy.observers import Sight, on_a_grid, seen, smallest_part, weakened
+from sottovoce.privacy.observers import Sight, on_a_grid, seen, smallest_part, table_of, weakened
 from sottovoce.privacy.statement import milestones
 
 
@@ -83,6 +83,29 @@ def test_milestones_hold_where_sites_can_be_cut_off(monkeypatch):
     assert few[3].epsilon > 2 * few[2].epsilon
     monkeypatch.undo()
     assert [line.colluding for line in milestones(statement(colluding=1).observers, 2)] == [0, 1, 11]
+
+
+@pytest.mark.parametrize(("n", "least"), [(1001, None), (30_000, None), (30_000, 29_000), (1_000_000, None)])
+def test_the_table_of_many_sites_holds_the_lines_that_matter(n, least):
+    """Some of the lines of the whole table, among them those on both sides of where the noise falls."""
+    event, masked = Repeated(Gaussian(30.0), 11), sv.MaskedNewton(colluding=n // 3, least_sites=least)
+    table = table_of(n, event, 1e-5, lambda k: masked.noise_left(n, k))
+    numbers = [line.colluding for line in table]
+    assert len(table) <= 204
+    assert numbers == sorted(set(numbers))
+    keys, left_out = masked.keys(n), n - (least or n)
+    assert {0, n // 3, n // 3 + 1, n - 1} <= set(numbers)
+    assert {keys - left_out - 1, keys - left_out} <= set(numbers)  # from there on a site can be cut off
+    for line in table[:: len(table) // 5]:
+        assert line == Sight(line.colluding, masked.noise_left(n, line.colluding), line.epsilon)
+        assert line.epsilon == seen(event, line.noise, 1e-5)
+    observers.check_table(table)
+
+
+def test_the_table_of_few_sites_is_whole():
+    masked = sv.MaskedNewton(colluding=400)
+    table = table_of(1000, Gaussian(9.0), 1e-5, lambda k: masked.noise_left(1000, k))
+    assert [line.colluding for line in table] == list(range(1000))
 
 
 def test_several_runs_cost_more_on_every_line():

@@ -60,7 +60,16 @@ from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import VARIATION, Oracle, whole
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
-from sottovoce.privacy.observers import RELAY, Observer, Sight, assumed, expect_members, keys_each, seen, shares_left
+from sottovoce.privacy.observers import (
+    RELAY,
+    Observer,
+    assumed,
+    expect_members,
+    keys_each,
+    seen,
+    shares_left,
+    table_of,
+)
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Logistic, Poisson
@@ -744,7 +753,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return epsilon(Repeated(self.event(k, site, self.agreed(site)), runs), self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of all exchanges, and a line for every number of colluding sites."""
+        """The cost of all exchanges, and what holds against how many colluding sites."""
         self._check(site)
         event, private = self.event(self.opened, site, self.agreed(site)), math.isfinite(self.epsilon)
         return PrivacyStatement(
@@ -757,12 +766,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
             released=self.released,
             unit=site.sites.unit,
             notes=self._notes(site) if private else (),
-            observers=self._table(site, event) if private else (),
+            observers=table_of(site.n, event, self.delta, partial(self.noise_left, site.n)) if private else (),
         )
-
-    def _table(self, site: Oracle, event: Event) -> tuple[Sight, ...]:
-        factors = {k: self.noise_seen(site, Observer(k)) for k in range(site.n)}
-        return tuple(Sight(k, noise, seen(event, noise, self.delta)) for k, noise in factors.items())
 
     @property
     def released(self) -> str:
@@ -815,9 +820,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _held(self, site: Oracle) -> int:
         """The rows that are held out."""
-        if self.total_held is not None:
-            return self.total_held
-        return sum(self.held_of(m) for m in site.network.sites.counts.tolist())
+        if self.hold_out is None or self.total_held is not None:
+            return self.total_held or 0
+        sizes, times = np.unique(site.network.sites.counts, return_counts=True)
+        return sum(self.held_of(m) * k for m, k in zip(sizes.tolist(), times.tolist(), strict=True))
 
     def _judged(self, site: Oracle) -> int:
         """The rows that the model is evaluated on."""

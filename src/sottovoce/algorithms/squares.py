@@ -172,7 +172,7 @@ class LeastSquares(PrivateAlgorithm[State]):
         return epsilon(Repeated(self.event(k, site, self._sums.agreed(site)), runs), self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of the exchange, and a line for every number of colluding sites."""
+        """The cost of the exchange, and what holds against how many colluding sites."""
         private, agreed = math.isfinite(self.epsilon), self._sums.agreed(site)
         event, like = self.event(1, site, agreed), self._sums.statement(site)
         observers = tuple(Sight(one.colluding, one.noise, seen(event, one.noise, self.delta)) for one in like.observers)

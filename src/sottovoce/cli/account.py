@@ -4,6 +4,7 @@ import json as json_module
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
@@ -161,24 +162,23 @@ def _sampling(q: Question) -> "Sampling | None":
 
 
 def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
-    """A line for every number of colluding sites, where sums over sites are what is opened."""
+    """What holds against how many colluding sites, where sums over sites are what is opened."""
     from sottovoce.algorithms import MaskedNewton
-    from sottovoce.privacy.observers import MOST_LINES, Sight, expect_members, seen
+    from sottovoce.privacy.observers import expect_members, table_of
 
     own = {"colluding": q.colluding, "least_sites": q.least_sites}
     if q.sites is None:
         if any(value is not None for value in own.values()):
             raise InputError(f"Expected --sites for masked sums, got {_given(own)}. Say how many there are.")
         return ()
-    expect(1 <= q.sites <= MOST_LINES, f"1 <= sites <= {MOST_LINES}", sites=q.sites)
+    expect(q.sites >= 1, "sites >= 1", sites=q.sites)
     if q.batch_size is not None:
         raise InputError(
             f"Expected sums over all rows with sites={q.sites}, got batch_size={q.batch_size}. Leave it out."
         )
     masked = MaskedNewton(colluding=q.colluding, least_sites=q.least_sites)
     expect_members(q.sites, masked.colluders(q.sites), masked.members(q.sites))
-    factors = {k: masked.noise_left(q.sites, k) for k in range(q.sites)}
-    return tuple(Sight(k, noise, seen(event, noise, delta)) for k, noise in factors.items())
+    return table_of(q.sites, event, delta, partial(masked.noise_left, q.sites))
 
 
 def _event(sigma: float, steps: int, sampling: "Sampling | None") -> "Event":

@@ -6,6 +6,7 @@ leave max(1, u - k), since a site always knows that its own share is there. Wher
 many may also cut a group of them off from the rest, whose sum then opens by itself. docs/proofs/masked.md says why.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,6 +19,8 @@ from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequ
 from sottovoce.settings import read
 
 MOST_LINES = 100_000  # of a stranger's table
+_ALL_LINES = 1000  # sites up to which a table has a line for every number of them
+_SOME_LINES = 200  # of more sites
 NONE = "none"  # in place of an infinite epsilon, where people read it
 _STEPS = 100  # towards an epsilon that leaves room for a grid; three are enough unless there is next to none
 # Sites up to which every two share a key; an even number. Above, each shares one with so many others, or with more
@@ -108,6 +111,28 @@ def check_table(lines: tuple[Sight, ...]) -> None:
     falling = all(a >= b for a, b in pairwise(noises))
     expect(falling, "observers that see no more noise than those who collude less", noise=noises[:20])
     expect(not lines or 1.0 in noises, "an observer who sees the event's own noise, noise=1", noise=noises[:20])
+
+
+def table_of(sites: int, event: Event, delta: float, noise: Callable[[int], float]) -> tuple[Sight, ...]:
+    """What holds against 0, 1, .. n - 1 colluding sites, in this order; of many sites, against some of these numbers.
+
+    Among them are the two between which the noise falls below the event's own, and the two from which on all of it but
+    one share is known: where sites can be cut off from a sum, it falls there at once.
+
+    Args:
+        sites: n.
+        event: what is released, with the noise that is left where as many collude as was assumed.
+        delta: of the statement.
+        noise: what is left of the noise against so many, as a factor; it does not rise.
+    """
+    numbers = set(range(sites))
+    if sites > _ALL_LINES:
+        last = sites - 1
+        numbers = {round(j * last / (_SOME_LINES - 1)) for j in range(_SOME_LINES)}
+        fallen = bisect_left(range(sites), True, key=lambda k: noise(k) < 1)
+        known = bisect_left(range(sites), True, key=lambda k: noise(k) <= noise(last))
+        numbers |= {k for first in (fallen, known) for k in (first - 1, first) if 0 <= k <= last}
+    return tuple(Sight(k, left, seen(event, left, delta)) for k in sorted(numbers) for left in [noise(k)])
 
 
 def keys_each(sites: int, colluding: int, least: int) -> int:

@@ -8,7 +8,7 @@ rows is n = 1, c = 0. Proofs: docs/proofs/evaluation.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite, sqrt
 from typing import final
 
@@ -21,7 +21,7 @@ from sottovoce.noise.secure import GRID_BITS, Grid, grid_for
 from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for, shared_delta
-from sottovoce.privacy.observers import Sight, assumed, expect_members, seen, shares_left
+from sottovoce.privacy.observers import Sight, assumed, expect_members, shares_left, table_of
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.tally.questions import PLACING, Answer, Question
@@ -143,8 +143,8 @@ class Terms:
 
     def _table(self, event: Event) -> tuple[Sight, ...]:
         c, u = self.colluders, self.members
-        factors = {k: sqrt(shares_left(self.sites, c, u, k) / self.shares) for k in range(self.sites)}
-        return tuple(Sight(k, noise, seen(event, noise, self.delta)) for k, noise in factors.items())
+        left = partial(shares_left, self.sites, c, u)
+        return table_of(self.sites, event, self.delta, lambda k: sqrt(left(k) / self.shares))
 
     def _rests(self) -> tuple[str, ...]:
         if self.sites == 1:
