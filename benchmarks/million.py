@@ -17,6 +17,7 @@ told of every case:
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -29,6 +30,8 @@ import machine
 GRAPHS, SIZES = ("ring", "grid", "random-cycles", "complete"), (10_000, 100_000, 1_000_000)
 FEATURES, ROWS, ROUNDS, STEPS = 8, (20, 50), 6, 5
 HERE = Path(__file__).parent
+# Of linear algebra, in every process, as in commands: two processes with two threads each wait for one another.
+ONE_THREAD = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def graph_of(name, n):
@@ -135,7 +138,7 @@ def main():
                 continue
             load = machine.busy()
             command = [*launcher(options.ranks), sys.executable, __file__, "--work", name, str(n)]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            told = subprocess.run(command, check=True, capture_output=True, text=True, env=ONE_THREAD).stdout
             case = json.loads(told[told.index("{") : told.rindex("}") + 1]) | {"load_before": load}
             print(json.dumps(case), flush=True)
             out["cases"].append(case)

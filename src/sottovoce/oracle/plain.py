@@ -15,6 +15,7 @@ vector. This class is the plain NumPy form, which every faster one is tested aga
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,6 +37,7 @@ from sottovoce.problem.sites import NORM_SLACK, Sites
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 # Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
 _SHORTEST = 1e-150
+_ROWS_AT_ONCE = 1 << 16  # of gradients: what is made of them stays in cache
 VARIATION = 0.5  # how much the variation of counts is told beside the Hessian: more would blur that
 
 
@@ -418,18 +420,32 @@ class Oracle:
         return self._total(np.stack([of_rows(part) for part in self._parts])).astype(np.float64)
 
     @cached_property
-    def _together(self) -> "Oracle":
-        """The rows of a block as those of one node, without a regulariser."""
-        blocks = self.sites.regrouped(self._block_rows)
-        nowhere = np.zeros(blocks.n, dtype=np.int64)
-        return Oracle(blocks, nowhere, blocks.n, self.loss, self.regulariser, 0.0, self.max_grad_norm)
+    def _pieces(self) -> Ints:
+        """Where the pieces begin that blocks are cut into, each by itself, and the last one ends: (pieces + 1,)."""
+        blocks = self._block_rows.tolist()
+        return np.concatenate([np.arange(*ends, _ROWS_AT_ONCE) for ends in pairwise(blocks)] + [blocks[-1:]])
+
+    @cached_property
+    def _together(self) -> "list[Oracle]":
+        """The rows of a piece as those of one node, without a regulariser; small pieces together."""
+        pieces = self.sites.regrouped(self._pieces)
+        firsts = np.unique(self._pieces[:-1] // _ROWS_AT_ONCE, return_index=True)[1].tolist()
+        parts = (pieces.part(*ends) for ends in pairwise([*firsts, pieces.n]))
+        return [
+            Oracle(part, np.zeros(part.n, np.int64), part.n, self.loss, self.regulariser, 0.0, self.max_grad_norm)
+            for part in parts
+        ]
 
     def gradient_sum(self, w: Array) -> Array:
         """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
-        counted, together = self.sites.factors.weighed(np.ones((len(self.sites.labels), 1))), self._together
-        everywhere = np.broadcast_to(w.astype(np.float64, copy=False), (together.n, *w.shape[1:]))
-        total = self._total(together.gradient(everywhere, counted))[None]
-        return total.astype(self.dtype, copy=False)
+        w = w.astype(np.float64, copy=False)
+        by_piece = []
+        for some in self._together:
+            counted = some.sites.factors.weighed(np.ones((len(some.sites.labels), 1)))
+            by_piece.append(some.gradient(np.broadcast_to(w, (some.n, *w.shape[1:])), counted))
+        firsts = np.searchsorted(self._pieces[:-1], self._block_rows[:-1])
+        total = self._total(np.add.reduceat(np.concatenate(by_piece), firsts, axis=0))
+        return total[None].astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
         """By how much replacing one row, or all of a person's, moves `gradient_sum` at w, in l2: (1, 1, runs). As
