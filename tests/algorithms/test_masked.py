@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 import sottovoce as sv
 from helpers import problems
 from sottovoce.algorithms.masked import WIDEST_MATRIX, weights
+from sottovoce.oracle import plain
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, epsilon
 from sottovoce.privacy.accounting.accountant import leaves
@@ -370,3 +371,16 @@ def test_a_parabola_s_steps_do_not_swing_up():
     result = sv.simulate(algorithm, sv.Sites(np.split(a, 4), np.split(b, 4)), ALL, runs=30, seed=1, record=1)
     risks = result.history.final("risk_last")
     assert risks.max() < 2 * np.median(risks)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 30])
+@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
+def test_a_sum_that_is_made_in_pieces_is_the_sum_of_all_rows(monkeypatch, at_once, sparse):
+    monkeypatch.setattr(plain, "_ROWS_AT_ONCE", at_once)
+    sites = problems.sites(np.random.default_rng(3), (9, 1, 40, 23), d=4, sparse=sparse)
+    site = sv.MaskedNewton().oracle(sites, sv.graphs.complete(4))
+    w = np.random.default_rng(4).normal(size=(1, 4, 2))
+    rows = sites.rows.block(0, 73)
+    rows = rows.toarray() if sparse else rows
+    slopes = site.loss.slope(rows @ w[0], sites.labels[:, None], site.loss.theta)
+    np.testing.assert_allclose(site.gradient_sum(w)[0], rows.T @ slopes, rtol=1e-12)
