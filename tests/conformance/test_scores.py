@@ -41,6 +41,18 @@ def test_large_models_are_scored_in_double(scale):
     assert got.accuracy.tolist() == expected.accuracy.tolist()
 
 
+def test_no_score_depends_on_the_models_beside_it():
+    """Some are scored in single precision and some in double: each by its own size, and bit by bit as if alone."""
+    _, compiled, models = oracles(1.0)
+    models *= 10.0 ** np.linspace(-3, 6, models.shape[1])
+    models[:, 5] = np.nan
+    together = compiled.score(models)
+    for q in range(models.shape[1]):
+        alone = compiled.score(models[:, [q]])
+        np.testing.assert_array_equal([together.risk[q], together.accuracy[q]], [alone.risk[0], alone.accuracy[0]])
+    assert len(compiled.score(models[:, :0]).risk) == 0
+
+
 def test_a_model_that_is_no_number_has_no_score():
     plain, compiled, models = oracles(1.0)
     models[3, 7] = np.nan

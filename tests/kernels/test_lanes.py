@@ -116,6 +116,26 @@ def test_steps_that_go_too_far_are_shortened(loss, left):
     assert left == []
 
 
+@losses
+def test_a_start_that_is_far_off_is_not_taken(loss):
+    """The minimiser is within G / mu of pull / mu, G the largest slope times the mean norm of a row: what is further
+    off says nothing, and what is nearer is taken as it is.
+    """
+    case = Case(loss, 9, seed=8)
+    steep = np.array([loss.slope_bound * np.linalg.norm(a, axis=1).mean() for a in case.features])
+    middle, apart = case.pull / case.mu[:, None, None], (steep / case.mu)[:, None, None]
+    way = case.start / np.linalg.norm(case.start, axis=1, keepdims=True)
+    case.start = middle
+    found = case.solve()
+    for far in (1.0001, 1e3, 1e9):
+        case.start = middle + far * apart * way
+        np.testing.assert_array_equal(case.solve(), found)
+    case.start = middle + 0.9999 * apart * way
+    assert not np.array_equal(case.solve(), found)
+    case.start = found
+    np.testing.assert_array_equal(case.solve(), found)
+
+
 def test_pulls_that_leave_every_row_flat(left):
     """What the noise of published rivals does: models of norm 10^8, of which the data move the last digits."""
     case = Case(sv.losses.Logistic(), 10, seed=4)

@@ -25,18 +25,21 @@ class Bar(ProgressWatcher):
     def __init__(self, bar: Progress) -> None:
         self._bar, self._task = bar, bar.add_task("", total=None, cells="")
         self._done, self._finished, self._cells = 0.0, 0, 0
+        self._under_way: dict[Cell, float] = {}
 
     def begin(self, work: float, cells: int) -> None:
         self._cells = cells
         self._bar.update(self._task, total=work)
 
     def at(self, cell: Cell, share: float) -> None:
-        about = f"{self._finished + 1}/{self._cells} {cell.algorithm}"
-        self._bar.update(self._task, completed=self._done + share * cell.work, cells=about)
+        self._under_way[cell] = share * cell.work
+        about = f"{self._finished + 1}/{self._cells} {', '.join(one.algorithm for one in self._under_way)}"
+        self._bar.update(self._task, completed=self._done + sum(self._under_way.values()), cells=about)
 
     def done(self, cell: Cell) -> None:
         self._done, self._finished = self._done + cell.work, self._finished + 1
-        self._bar.update(self._task, completed=self._done)
+        self._under_way.pop(cell, None)
+        self._bar.update(self._task, completed=self._done + sum(self._under_way.values()))
 
 
 @contextmanager

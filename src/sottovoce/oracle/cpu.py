@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Array, Bools, Floats
 from sottovoce.oracle.argmin.solver import ArgminSolver
 from sottovoce.oracle.kernels import panels, softmax
 from sottovoce.oracle.kernels import steps as kernel
@@ -118,15 +118,21 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
             return super().argmin(pull, curvature, start, tolerance)
         return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
-    def _farthest(self, models: Array) -> float:
-        """No prediction of these models is larger."""
-        return float(self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models).max(initial=0.0)))
+    def _near(self, models: Array) -> Bools:
+        """Whose predictions are all small enough for single precision: (models,)."""
+        near: Bools = self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models)) <= _SINGLE
+        return near
 
     def _scored(self, models: Array) -> tuple[Floats, Floats]:
         if self.loss.outputs > 1 or not self.sites.factors.plain:
             return super()._scored(models)
-        kind = np.float32 if self._farthest(models) <= _SINGLE else self.dtype
-        columns = np.ascontiguousarray(models, dtype=kind)
-        losses, hits = score(self._rows, self._data.labels, self._block_rows, self.loss, columns)
+        near, blocks = self._near(models), len(self._block_rows) - 1
+        losses, hits = np.empty((blocks, len(near))), np.empty((blocks, len(near)))
+        # Each model by its own size: its score must not depend on the models beside it.
+        for kind, chosen in ((np.dtype(np.float32), near), (self.dtype, ~near)):
+            if chosen.any():
+                columns = np.ascontiguousarray(models[:, chosen], dtype=kind)
+                found = score(self._rows, self._data.labels, self._block_rows, self.loss, columns)
+                losses[:, chosen], hits[:, chosen] = found
         meant = isinstance(self.loss.labels, Signs)  # in regression nothing is right or wrong
         return losses, hits if meant else np.full_like(hits, np.nan)

@@ -82,6 +82,8 @@ def reproduce(
     panels = {name: tuning.figure_3b(scale) if name == TUNED else PANELS[name](scale) for name in names}
     entered = tuning.contestants(scale)
     runner.begin(_all_cells(panels, scale, entered))
+    # All at once, so that no figure waits for the last cell of another.
+    runner.fill(_known_cells(panels, scale, entered))
     for name, panel in panels.items():
         if name == TUNED:
             tuning.tune(scale, panel, runner, entered, record=scale.sparse_record)
@@ -100,12 +102,20 @@ def reproduce(
     )
 
 
-def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tuning.Contestant]) -> list[Cell]:
-    """Every cell that will be asked for, tuning included."""
+def _known_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+    """Every cell that is known before anything is tuned."""
     cells = [cell for panel in panels.values() for cell in panel.cells()]
     if TUNED in panels:
-        tried, judged = tuning.plan_trials(scale, panels[TUNED], entered)
-        cells += [point.cell for points in tried for point in points] + (judged if not panels[TUNED].points else [])
+        tried, _ = tuning.plan_trials(scale, panels[TUNED], entered)
+        cells += [point.cell for points in tried for point in points]
+    return cells
+
+
+def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tuning.Contestant]) -> list[Cell]:
+    """Every cell that will be asked for, tuning included."""
+    cells = _known_cells(panels, scale, entered)
+    if TUNED in panels and not panels[TUNED].points:
+        cells += tuning.plan_trials(scale, panels[TUNED], entered)[1]
     return cells
 
 

@@ -5,9 +5,12 @@ A file appears whole or not at all: whatever is there can be trusted, and a run 
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Event, RLock
 
+import numba
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -18,6 +21,9 @@ from sottovoce.studies.cells import ALL_COLUMNS, Cell, Measured
 
 CELLS = "cells"
 _ABOUT, _REFUSED = b"sottovoce.cell", b"sottovoce.refused"
+# Cells computed at a time, at most. What a cell does between its kernels keeps one core busy; beside another it is lost
+# on nobody. More than a few would wait for each other, since Python itself has one core at a time.
+_SIDE_BY_SIDE = 4
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,9 @@ class CellStore:
 
 
 class ProgressWatcher:
-    """Told how far a study is; this one does nothing with it."""
+    """Told how far a study is; this one does nothing with it. Several cells may be under way, and are told of in turn:
+    calls never overlap.
+    """
 
     def begin(self, work: float, cells: int) -> None:
         """So much is to be done in all: expected work, in units of one cell's `work`, and a number of cells."""
@@ -83,38 +91,102 @@ class ProgressWatcher:
         """A cell is finished."""
 
 
+class _AbandonedError(Exception):
+    """A cell that nobody waits for any more."""
+
+
 @dataclass(frozen=True)
 class Runner:
-    """Runs cells, or fetches what an earlier run left. `refused` collects what an algorithm would not do, and why."""
+    """Runs cells, or fetches what an earlier run left. `refused` collects what an algorithm would not do, and why.
+
+    Cells that are missing are computed side by side, and share the cores between them; how many run beside a cell
+    changes none of its numbers.
+    """
 
     store: CellStore
     watcher: ProgressWatcher
     refused: dict[Cell, str]
+    _running: set[Cell] = field(default_factory=set)
+    _telling: RLock = field(default_factory=RLock)
+    _failed: Event = field(default_factory=Event)  # no further cell is begun
+    _stop: Event = field(default_factory=Event)  # and those under way are abandoned
 
     def begin(self, cells: Iterable[Cell]) -> None:
         """Announce all that will be asked for."""
         todo = [cell for cell in dict.fromkeys(cells) if not self.store.path(cell).exists()]
         self.watcher.begin(sum(cell.work for cell in todo), len(todo))
 
+    def fill(self, wanted: Iterable[Cell]) -> None:
+        """Compute all of these that are missing. Where one fails, those under way are finished first, and kept; an
+        interruption abandons them.
+        """
+        missing = [cell for cell in dict.fromkeys(wanted) if self.store.read(cell) is None]
+        cores = numba.get_num_threads()
+        if min(cores, len(missing)) < 2:
+            for cell in missing:
+                self._finish(cell, cores)
+            return
+        with ThreadPoolExecutor(min(cores, len(missing), _SIDE_BY_SIDE), "sottovoce-cells") as pool:
+            under_way = [pool.submit(self._finish, cell, cores) for cell in missing]
+            try:
+                done, _ = wait(under_way, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self._stop.set()
+                self._failed.set()
+                raise
+        raised = [error for one in done if (error := one.exception()) is not None]
+        for error in raised:
+            if not isinstance(error, _AbandonedError):
+                raise error
+
     def get(self, cell: Cell) -> Measured | None:
         """A cell's result; None where the algorithm refused."""
         result = self.store.read(cell)
         if result is None:
-            result = self._run(cell)
-            self.store.write(cell, result)
-            self.watcher.done(cell)
+            result = self._finish(cell, numba.get_num_threads())
         if isinstance(result, str):
             self.refused[cell] = result
             return None
         return result
 
-    def _run(self, cell: Cell) -> Measured | str:
-        """Run the cell; a refusal of the algorithm is a result too, as text."""
+    def _finish(self, cell: Cell, cores: int) -> Measured | str:
+        """Run the cell and store what came of it; a refusal of the algorithm is a result too, as text."""
+        if self._failed.is_set():
+            raise _AbandonedError
         try:
-            return cells.run(cell, self._progress(cell))
+            result = self._run(cell, cores)
+            self.store.write(cell, result)
+        except BaseException:
+            self._failed.set()
+            raise
+        with self._telling:
+            self.watcher.done(cell)
+        return result
+
+    def _run(self, cell: Cell, cores: int) -> Measured | str:
+        with self._telling:
+            self._running.add(cell)
+        try:
+            self._take_share(cores)
+            return cells.run(cell, self._progress(cell, cores))
         except SottovoceError as error:
             return str(error)
+        finally:
+            with self._telling:
+                self._running.discard(cell)
 
-    def _progress(self, cell: Cell) -> Callable[[int, int], None]:
-        """Tells the watcher after every round."""
-        return lambda k, rounds: self.watcher.at(cell, k / rounds)
+    def _take_share(self, cores: int) -> None:
+        """Have the calling thread's kernels take their share of the cores: the last cell under way gets all of them."""
+        numba.set_num_threads(max(1, cores // max(1, len(self._running))))
+
+    def _progress(self, cell: Cell, cores: int) -> Callable[[int, int], None]:
+        """Tells the watcher after every round, and looks around."""
+
+        def told(k: int, rounds: int) -> None:
+            if self._stop.is_set():
+                raise _AbandonedError
+            self._take_share(cores)
+            with self._telling:
+                self.watcher.at(cell, k / rounds)
+
+        return told

@@ -68,6 +68,7 @@ class Panel:
 
     def fill(self, runner: Runner) -> None:
         """Run or fetch every point."""
+        runner.fill(self.cells())
         self.points = [replace(point, result=runner.get(point.cell)) for point in self.points]
         for point in self.points:
             if point.cell in runner.refused:
@@ -312,7 +313,7 @@ def test_split(scale: StudySize) -> Panel:
             "Learnt from the official training rows of Adult, tested on the official test rows. Means with 95 % "
             "intervals (Student's t over runs). Messages: vectors sent by all nodes in one run, each to one neighbour. "
             "Sigma: noise of one private step over its sensitivity (a standard deviation, or a Laplace law's scale in "
-            "published forms). Seconds: of one run. " + setting(scale)
+            "published forms). Seconds: of one run, with other cells beside it. " + setting(scale)
         ),
         xlabel="",
         shape="categories",

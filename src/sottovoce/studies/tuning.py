@@ -109,6 +109,7 @@ def tune(
 ) -> None:
     """Run the grids, choose, and judge the chosen settings on fresh noise."""
     tried, _ = plan_trials(scale, panel, entered)
+    runner.fill(point.cell for points in tried for point in points)
     for one, points in zip(entered, tried, strict=True):
         chosen = best([replace(point, result=runner.get(point.cell)) for point in points])
         if chosen is None:

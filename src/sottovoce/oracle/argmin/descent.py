@@ -21,16 +21,24 @@ Method. H step = -g is solved to ||H step + g|| <= forcing ||g||, where the forc
 and Walker 1996). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so
 far, or the step is shortened until F does. Lanes that are done keep their model and wait for the others. Which lanes
 wait for which changes no number: each does the operations that it would do alone, in the same order.
+
+Precision. Models, gradients and certificates are in double precision. The step alone is found in single precision, at
+half the time, unless mu is too small for that: it need not be better than the forcing, and what it came to is measured
+in double.
+
+Start. At the minimiser w, ||mu w - pull|| is the norm of the loss's gradient, which is at most G, the largest slope
+times the mean norm of a row. So pull / mu is within G / mu of it. A start that is not within G / mu of pull / mu is
+replaced by pull / mu: the last minimiser is worth little where noise that is fresh in every round has moved it since.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.arrays import Floats, Ints
+from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.compiling import kernel, part, piece
 from sottovoce.oracle.kernels.formulas import curvature, slope
-from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, fma, load, store, where, width
+from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, convert, fma, load, store, where, width
 from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, scatter
 
 _EPS = 2.0**-52
@@ -39,7 +47,9 @@ _BLOCK = 32
 # Newton needs about ten. What needs more is ill-conditioned, and better off with a factorisation.
 _MOST_EVALUATIONS = 60
 # The forcing is between these. Within a factor of three either way, they make no difference to the time.
-_MOST, _LEAST = 0.03, 1e-6
+_MOST, _LEAST = 0.003, 1e-6
+# What single precision can reach, over the condition number.
+_ROUNDING = 2.0**-22
 # Rows whose curvature is this small a part of mu are left out of H, which changes a step by no more than that part.
 _NOTHING = 1e-7
 
@@ -52,11 +62,9 @@ class _Tile(NamedTuple):
     g: Floats  # the gradient there
     step: Floats
     old: Floats  # the model before the step
-    rest: Floats  # conjugate gradients: what is left of the right side, the direction, and H times it
-    direction: Floats
-    image: Floats
-    z: Floats  # by row: predictions
-    c: Floats  # curvatures, of `which` alone; or rows times step
+    z: Floats  # by row: predictions, and rows times step; only where a step is shortened
+    u: Floats
+    c: Array  # curvatures, in single precision: of all rows, then of `which` alone
     which: Ints  # (rows,) the rows that have some curvature
     block: Floats  # (block, width)
     size: Floats  # by run: ||g||
@@ -70,6 +78,16 @@ class _Tile(NamedTuple):
     best: Floats  # smallest ||g|| so far
 
 
+class _Solve(NamedTuple):
+    """What conjugate gradients need, in either precision; by column, but for the last."""
+
+    part: Array  # the step over ||g||
+    rest: Array  # what is left of the right side
+    direction: Array
+    image: Array  # H times that
+    block: Array  # (block, width)
+
+
 class _Node(NamedTuple):
     """What a node's runs share."""
 
@@ -78,6 +96,7 @@ class _Node(NamedTuple):
     divisor: float  # of the sum over its rows
     mu: float
     steepest: float  # bound on the loss's second derivative in w
+    slope: float  # bound on its first: G
 
 
 @piece
@@ -99,7 +118,7 @@ def _curvature(of: Any, code: int, z: Any, b: float, theta: float) -> Any:
 @piece
 def _product(x: Any, y: Any, lanes: Any) -> Any:
     """<x, y> of every run."""
-    total = broadcast(0.0, lanes)
+    total = broadcast(x.dtype.type(0), lanes)
     for place in range(0, len(x), width(lanes)):
         total = fma(load(x, place, lanes), load(y, place, lanes), total)
     return total
@@ -107,7 +126,10 @@ def _product(x: Any, y: Any, lanes: Any) -> Any:
 
 @part
 def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
-    """Predictions and gradient at w, the gradient's norm, and what rounding may hide of it."""
+    """The gradient at w, its norm, and what rounding may hide of it; and the curvatures of all rows.
+
+    Rows with next to no curvature get none. Slope and curvature of a row are made together: they share an exponential.
+    """
     wide, share = width(lanes), 1.0 / node.divisor
     for place in range(0, len(t.g), wide):
         store(t.g, place, node.mu * load(t.w, place, lanes) - load(t.pull, place, lanes))
@@ -116,12 +138,16 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
         n = min(_BLOCK, node.m - first)
         for q in range(n):
             t.which[q] = node.begin + first + q
-            store(t.z, (first + q) * wide, dot(rows, node.begin + first + q, t.w, lanes))
+            store(t.block, q * wide, dot(rows, node.begin + first + q, t.w, lanes))
         for q in range(n):
             j = node.begin + first + q
-            s = _slope(of, p.code, load(t.z, (first + q) * wide, lanes), at(p.labels, j), p.theta) * share
-            total = total + np.abs(s) * at(p.norms, j)
+            z, norm = load(t.block, q * wide, lanes), at(p.norms, j)
+            s = _slope(of, p.code, z, at(p.labels, j), p.theta) * share
+            c = _curvature(of, p.code, z, at(p.labels, j), p.theta)
+            c = where(c * (norm * norm) > _NOTHING * node.mu, c * share, 0.0)
+            total = total + np.abs(s) * norm
             store(t.block, q * wide, s)
+            store(t.c, (first + q) * wide, convert(c, np.float32(0)))
         scatter(rows, t.which, n, t.block, t.g, lanes)
     sizes = (node.mu + node.steepest) * np.sqrt(_product(t.w, t.w, lanes)) + np.sqrt(_product(t.pull, t.pull, lanes))
     store(t.size, 0, np.sqrt(_product(t.g, t.g, lanes)))
@@ -130,65 +156,71 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
 
 
 @part
-def _fill_curvatures(p: Any, of: Any, node: Any, t: Any, lanes: Any) -> int:
-    """Fill in the curvatures of the rows that have some in an active lane. How many these are."""
-    wide, share, n = width(lanes), 1.0 / node.divisor, 0
-    active = load(t.active, 0, lanes)
+def _curved(node: Any, t: Any, lanes: Any) -> int:
+    """Keep the curvatures of the rows that have some in an active lane, one after the other. How many these are."""
+    wide, n = width(lanes), 0
+    active = convert(load(t.active, 0, lanes), np.float32(0))
     for q in range(node.m):
-        j = node.begin + q
-        c = _curvature(of, p.code, load(t.z, q * wide, lanes), at(p.labels, j), p.theta)
-        c = where(c * (at(p.norms, j) * at(p.norms, j)) > _NOTHING * node.mu, c * share, 0.0) * active
+        c = load(t.c, q * wide, lanes) * active
         if any_lane(c):
             store(t.c, n * wide, c)
-            t.which[n] = j
+            t.which[n] = node.begin + q
             n += 1
     return n
 
 
 @part
-def _apply(rows: Any, mu: float, n: int, t: Any, lanes: Any) -> None:
+def _apply(rows: Any, mu: Any, n: int, x: Any, t: Any, lanes: Any) -> None:
     """image <- H direction, from n rows with curvature."""
     wide = width(lanes)
-    for place in range(0, len(t.image), wide):
-        store(t.image, place, mu * load(t.direction, place, lanes))
+    for place in range(0, len(x.image), wide):
+        store(x.image, place, mu * load(x.direction, place, lanes))
     for first in range(0, n, _BLOCK):
         count, some = min(_BLOCK, n - first), t.which[first : first + _BLOCK]
         for q in range(count):
-            c = load(t.c, (first + q) * wide, lanes)
-            store(t.block, q * wide, c * dot(rows, at(some, q), t.direction, lanes))
-        scatter(rows, some, count, t.block, t.image, lanes)
+            c = convert(load(t.c, (first + q) * wide, lanes), mu)
+            store(x.block, q * wide, c * dot(rows, at(some, q), x.direction, lanes))
+        scatter(rows, some, count, x.block, x.image, lanes)
 
 
 @part
-def _newton_step(rows: Any, p: Any, of: Any, node: Any, most: int, t: Any, lanes: Any) -> None:
-    """step <- about -H^-1 g in active lanes, 0 in the others."""
-    wide, n = width(lanes), _fill_curvatures(p, of, node, t, lanes)
-    busy, zero = load(t.active, 0, lanes), broadcast(0.0, lanes)
+def _newton_step(rows: Any, node: Any, most: int, x: Any, t: Any, lanes: Any) -> None:
+    """step <- about -H^-1 g in active lanes, 0 in the others; rows and x are of one precision.
+
+    Conjugate gradients work on g / ||g||, whose numbers single precision holds however small or large g is.
+    """
+    wide, n, none = width(lanes), _curved(node, t, lanes), x.rest.dtype.type(0)
+    active, size, mu = load(t.active, 0, lanes), load(t.size, 0, lanes), x.rest.dtype.type(node.mu)
+    inverse = where(active, 1.0 / size, 0.0)
+    busy, zero = convert(active, none), broadcast(none, lanes)
     for place in range(0, len(t.g), wide):
-        rest = where(busy, -load(t.g, place, lanes), 0.0)
-        store(t.rest, place, rest)
-        store(t.direction, place, rest)
-        store(t.step, place, zero)
+        rest = convert(where(active, -load(t.g, place, lanes) * inverse, 0.0), none)
+        store(x.rest, place, rest)
+        store(x.direction, place, rest)
+        store(x.part, place, zero)
     # Starting from 0 the residual is -g itself, and the first direction too.
-    squares = _product(t.rest, t.rest, lanes)
-    goal = load(t.forcing, 0, lanes) * load(t.size, 0, lanes)
+    squares = _product(x.rest, x.rest, lanes)
+    goal = convert(load(t.forcing, 0, lanes), none)
     goal = goal * goal
     for _ in range(most):
-        _apply(rows, node.mu, n, t, lanes)
-        store(t.spent, 0, load(t.spent, 0, lanes) + busy)
-        length = where(busy, squares / _product(t.direction, t.image, lanes), 0.0)
+        _apply(rows, mu, n, x, t, lanes)
+        store(t.spent, 0, load(t.spent, 0, lanes) + convert(busy, 0.0))
+        length = where(busy, squares / _product(x.direction, x.image, lanes), none)
         for place in range(0, len(t.g), wide):
-            store(t.step, place, fma(length, load(t.direction, place, lanes), load(t.step, place, lanes)))
-            store(t.rest, place, fma(-length, load(t.image, place, lanes), load(t.rest, place, lanes)))
-        left = _product(t.rest, t.rest, lanes)
+            store(x.part, place, fma(length, load(x.direction, place, lanes), load(x.part, place, lanes)))
+            store(x.rest, place, fma(-length, load(x.image, place, lanes), load(x.rest, place, lanes)))
+        left = _product(x.rest, x.rest, lanes)
         # A lane that is solved stops moving: its step would only collect rounding.
         busy = busy & (left > goal)
         if not any_lane(busy):
             break
-        turn = where(busy, left / squares, 0.0)
+        turn = where(busy, left / squares, none)
         for place in range(0, len(t.g), wide):
-            store(t.direction, place, fma(turn, load(t.direction, place, lanes), load(t.rest, place, lanes)))
+            store(x.direction, place, fma(turn, load(x.direction, place, lanes), load(x.rest, place, lanes)))
         squares = left
+    for place in range(0, len(t.g), wide):
+        part = convert(load(x.part, place, lanes), 0.0)
+        store(t.step, place, where(active, size * part, 0.0))
 
 
 @part
@@ -200,7 +232,8 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
     """
     wide, share = width(lanes), 1.0 / node.divisor
     for q in range(node.m):
-        store(t.c, q * wide, dot(rows, node.begin + q, t.step, lanes))
+        store(t.z, q * wide, dot(rows, node.begin + q, t.w, lanes))
+        store(t.u, q * wide, dot(rows, node.begin + q, t.step, lanes))
     linear = node.mu * _product(t.w, t.step, lanes) - _product(t.pull, t.step, lanes)
     square = node.mu * _product(t.step, t.step, lanes)
     before, zero = load(t.before, 0, lanes), broadcast(0.0, lanes)
@@ -212,7 +245,7 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
         here = left + (right - left) * part_way
         back, slopes = 1 - here, zero
         for q in range(node.m):
-            u = load(t.c, q * wide, lanes)
+            u = load(t.u, q * wide, lanes)
             z = load(t.z, q * wide, lanes) - back * u
             slopes = fma(u, _slope(of, p.code, z, at(p.labels, node.begin + q), p.theta), slopes)
         found = linear - back * square + slopes * share
@@ -251,11 +284,13 @@ def _move(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
 
 
 @part
-def _descend(rows: Any, p: Any, of: Any, node: Any, tolerance: float, t: Any, lanes: Any) -> None:
-    """Move the active lanes to their minimisers, as far as they get."""
+def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float, single: Any, double: Any, t: Any,
+             lanes: Any) -> None:  # fmt: skip
+    """Move the active lanes to their minimisers, as far as they get; `light` are the rows in single precision."""
     fewest = min(node.m, len(t.w) // width(lanes))
     # Exact arithmetic would take `fewest` steps for one solve, and a factorisation costs about as much as that many.
     most, budget = fewest + 20, 4 * fewest + 200
+    reach = _ROUNDING * (1 + node.steepest / node.mu)
     _evaluate(rows, p, of, node, t, lanes)
     was = load(t.size, 0, lanes)
     store(t.best, 0, was)
@@ -270,11 +305,14 @@ def _descend(rows: Any, p: Any, of: Any, node: Any, tolerance: float, t: Any, la
             break
         store(t.best, 0, np.minimum(load(t.best, 0, lanes), size))
         ratio = size / was
-        forcing = np.maximum(np.minimum(ratio * np.sqrt(ratio), _MOST), _LEAST)
+        forcing = np.maximum(np.minimum(ratio * np.sqrt(ratio), _MOST), max(reach, _LEAST) if reach < _MOST else _LEAST)
         # No more than is needed: the certificate asks for no smaller gradient than this.
         store(t.forcing, 0, np.maximum(forcing, 0.3 * tolerance / size))
         was = size
-        _newton_step(rows, p, of, node, most, t, lanes)
+        if reach < _MOST:
+            _newton_step(light, node, most, single, t, lanes)
+        else:
+            _newton_step(rows, node, most, double, t, lanes)
         _move(rows, p, of, node, t, lanes)
 
 
@@ -285,26 +323,48 @@ def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
     long, tall = d * wide, rows * wide
     return _Tile(
         aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
-        aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
-        aligned(tall, sample), aligned(tall, sample), np.empty(rows, np.int64), aligned(_BLOCK * wide, sample),
+        aligned(long, sample), aligned(tall, sample), aligned(tall, sample), aligned(tall, np.empty(0, np.float32)),
+        np.empty(rows, np.int64), aligned(_BLOCK * wide, sample), aligned(wide, sample), aligned(wide, sample),
         aligned(wide, sample), aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
-        aligned(wide, sample), aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
-        aligned(wide, sample),
+        aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
     )  # fmt: skip
 
 
+@part
+def _solve_room(d: int, sample: Any, lanes: Any) -> Any:
+    """Room for conjugate gradients in the precision of the sample."""
+    long = d * width(lanes)
+    return _Solve(
+        aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
+        aligned(_BLOCK * width(lanes), sample),
+    )  # fmt: skip
+
+
+@part
+def _begin(node: Any, t: Any, lanes: Any) -> None:
+    """Replace a start that is further from pull / mu than the minimiser can be."""
+    wide, squares = width(lanes), broadcast(0.0, lanes)
+    for place in range(0, len(t.w), wide):
+        apart = node.mu * load(t.w, place, lanes) - load(t.pull, place, lanes)
+        squares = fma(apart, apart, squares)
+    far = squares > node.slope * node.slope
+    for place in range(0, len(t.w), wide):
+        store(t.w, place, where(far, load(t.pull, place, lanes) / node.mu, load(t.w, place, lanes)))
+
+
 @kernel
-def descend_all(counter: Any, items: int, rows: Any, p: Any, of: Any, scales: Any, mu: Any, pull: Any, start: Any,
-                tolerance: float, w: Any, reached: Any, lanes: Any) -> None:  # fmt: skip
+def descend_all(counter: Any, items: int, rows: Any, light: Any, p: Any, of: Any, scales: Any, mu: Any, pull: Any,
+                start: Any, tolerance: float, w: Any, reached: Any, lanes: Any) -> None:  # fmt: skip
     """The argmin of many runs side by side; an item is a tile of runs of a node.
 
     Args:
         counter: from which threads claim items.
         items: how many there are: nodes times tiles.
         rows: `tiles.Csr` or `tiles.Dense` of all nodes.
+        light: the same in single precision.
         p: `newton.ArgminData`.
         of: formulas of three smooth losses, of which p.code names one.
-        scales: (nodes, 2), of which the second is the bound on the loss's curvature.
+        scales: (nodes, 3), of which the second and third bound the loss's curvature and its gradient.
         mu: (nodes,) strong convexity.
         pull: (nodes, d, runs).
         start: (nodes, d, runs).
@@ -317,18 +377,20 @@ def descend_all(counter: Any, items: int, rows: Any, p: Any, of: Any, scales: An
     wide, most = width(lanes), 0
     for i in range(nodes):
         most = max(most, p.offsets[i + 1] - p.offsets[i])
-    t = _room(d, most, start, lanes)
+    t, double = _room(d, most, start, lanes), _solve_room(d, start, lanes)
+    single = _solve_room(d, np.empty(0, np.float32), lanes)
     tiles = items // nodes
     item = claim(counter)
     while item < items:
         i, first = item // tiles, item % tiles * wide
         runs = min(wide, all_runs - first)
-        node = _Node(p.offsets[i], p.offsets[i + 1] - p.offsets[i], p.divisor[i], mu[i], scales[i, 1])
+        node = _Node(p.offsets[i], p.offsets[i + 1] - p.offsets[i], p.divisor[i], mu[i], scales[i, 1], scales[i, 2])
         copy_in(t.w, lanes, start, i, first, runs)
         copy_in(t.pull, lanes, pull, i, first, runs)
+        _begin(node, t, lanes)
         for q in range(wide):
             t.active[q] = 1.0 if q < runs else 0.0
-        _descend(rows, p, of, node, tolerance, t, lanes)
+        _descend(rows, light, p, of, node, tolerance, single, double, t, lanes)
         copy_out(w, i, first, runs, t.w, lanes)
         for q in range(runs):
             reached[i, first + q] = t.size[q] + t.hidden[q]

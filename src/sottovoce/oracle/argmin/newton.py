@@ -366,7 +366,7 @@ def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: An
         p: `ArgminData`.
         of: formulas of three smooth losses, of which p.code names one.
         kept: what the last call left, and this one leaves.
-        scales: (nodes, 2) 1 / longest row squared, and the bound on the loss's curvature.
+        scales: (nodes, 3), of which the first is 1 / longest row squared, the second the bound on the loss's curvature.
         mu: (nodes,) strong convexity.
         pull: (nodes, d, runs).
         w: (nodes, d, runs) the starts, then the results.

@@ -27,8 +27,8 @@ from sottovoce.problem.losses import Huber, Logistic, Loss, SmoothedHinge
 from sottovoce.problem.regularisers import Regulariser
 
 _SMOOTH: tuple[type[Loss], ...] = (Logistic, SmoothedHinge, Huber)
-# Runs side by side: one register of 512 bits, or two where there are runs enough.
-_NARROW, _WIDE = Lanes(8), Lanes(16)
+# Runs side by side: half a register of 512 bits, one, or two where there are runs enough. Each is compiled when needed.
+_WIDTHS = (Lanes(4), Lanes(8), Lanes(16))
 
 
 class ArgminSolver:
@@ -73,6 +73,7 @@ class ArgminSolver:
         self._d, self._rows = d, _flat_rows(rows, d)
         # The same numbers, as the kernel of many runs reads them.
         self._tiles = Csr(*self._rows) if isinstance(rows, Csr) else Dense(self._rows.values.reshape(-1, d))
+        self._light = self._tiles._replace(values=self._tiles.values.astype(np.float32))
         norms = _norms(self._rows)
         offsets = np.ascontiguousarray(offsets, dtype=np.int64)
         # One kernel for all the losses of this package. A kinked loss does not use its formulas.
@@ -83,10 +84,11 @@ class ArgminSolver:
             offsets, numbers, norms, low, high, lam * regulariser.l1, code, float(loss.theta), divisor
         )
         self._l2 = lam * regulariser.l2
-        # Per node: what the stiffness of kinks is scaled by, and a bound on the loss's curvature.
+        # Per node: what the stiffness of kinks is scaled by, and bounds on the loss's curvature and on its gradient.
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
-        self._scales = np.stack([1 / np.where(longest > 0, longest, 1.0), steepest], axis=1)
+        slope = loss.slope_bound * np.add.reduceat(norms * share, offsets[:-1])
+        self._scales = np.stack([1 / np.where(longest > 0, longest, 1.0), steepest, slope], axis=1)
         self._smooth = not kinked and self._problem.l1 == 0
         self._kept: Kept | None = None
 
@@ -96,7 +98,7 @@ class ArgminSolver:
         Args:
             pull: (nodes, d, runs).
             curvature: one number per node, as (nodes, 1, 1) or (nodes,).
-            start: (nodes, d, runs) where to start: the last result, if there is one.
+            start: (nodes, d, runs) where to start: the last result, if there is one. Not taken where it is far off.
             tolerance: the result is within tolerance / mu_i of the minimiser. Rounding sets a floor of about 1e-15
                 (||pull|| + mu_i ||w|| + mean |slope| ||a|| + smoothness mean ||a||^2 ||w||): 1e-14 for rows of
                 norm 1 and models of norm 10. Kinks at rows of norm R raise it to about 1e-13 R.
@@ -128,10 +130,10 @@ class ArgminSolver:
     def _side_by_side(self, pull: Floats, mu: Floats, start: Floats, tolerance: float) -> tuple[Floats, Floats]:
         """Models, and the certificates that they reached: (nodes, d, runs) and (nodes, runs)."""
         nodes, _, runs = start.shape
-        lanes = _NARROW if runs <= _NARROW.count else _WIDE
+        lanes = next((some for some in _WIDTHS if runs <= some.count), _WIDTHS[-1])
         w, reached = np.empty_like(start), np.empty((nodes, runs))
         share_out(
-            descend_all, nodes * -(-runs // lanes.count), self._tiles, self._problem, self._of,
+            descend_all, nodes * -(-runs // lanes.count), self._tiles, self._light, self._problem, self._of,
             self._scales, mu, pull, start, tolerance, w, reached, lanes,
         )  # fmt: skip
         left = np.flatnonzero(~(reached <= tolerance))

@@ -239,8 +239,9 @@ def write_study(study: Study, out: Path) -> None:
         for panel in drawn:
             figure = draw_panel(panel, study.optimum)
             # The page holds its figures; the files are for papers.
-            pictures[panel.name] = picture(figure, "svg").decode()
-            write_whole(out / "figures" / f"{panel.name}.svg", picture(figure, "svg"))
+            drawing = picture(figure, "svg")
+            pictures[panel.name] = drawing.decode()
+            write_whole(out / "figures" / f"{panel.name}.svg", drawing)
             write_whole(out / "figures" / f"{panel.name}.png", picture(figure, "png"))
         panels = list(study.panels.values())
         for name, every_round in (("results", False), ("curves", True)):
