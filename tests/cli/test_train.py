@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 from importlib.metadata import version
@@ -182,6 +183,26 @@ assert gc.isenabled() and gc.get_threshold()[1:] == before[1:]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == str(expected)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_memory_is_kept_by_a_process_that_is_ours_alone():
+    # Ten arrays of 2 MB at a time, again and again: given back and fetched anew, each has 500 pages.
+    code = """
+import sys, resource
+sys.argv = ['sottovoce', '--version']
+from sottovoce.cli import main
+main()
+import numpy as np
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.zeros(250_000) + 1 for _ in range(10)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+pages(), pages()
+print(min(pages() for _ in range(5)) < 1000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"
 
 
 def test_training_does_not_wait_for_what_it_does_not_use():
