@@ -75,16 +75,19 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints, exchange: Exchange) ->
     distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
     line: dict[str, Array] = {"disagreement": exchange.mean(distances)}
     models = (*(exchange.chosen(models, chosen) for models in outputs), consensus[None])
-    for name, scores in zip(OUTPUTS, mean_scores(site, *models), strict=True):
+    for name, scores in zip(OUTPUTS, _mean_scores(site, *models), strict=True):
         line[f"risk_{name}"], line[f"accuracy_{name}"] = scores
     return line
 
 
-def mean_scores(site: Oracle, *stacks: Array) -> list[Scores]:
-    """How good models (nodes, d, runs) are on the oracle's rows: of every stack and run the mean over nodes.
+def mean_scores(site: Oracle, models: Array) -> Scores:
+    """How good models (nodes, d, runs) are on the oracle's rows: of every run the mean over nodes."""
+    (scores,) = _mean_scores(site, models)
+    return scores
 
-    All stacks go through the rows together: few models take as long as some dozens.
-    """
+
+def _mean_scores(site: Oracle, *stacks: Array) -> list[Scores]:
+    """The same of several stacks, in one pass over the rows: few models take as long as some dozens."""
     columns = [stack.transpose(1, 0, 2).reshape(stack.shape[1], -1) for stack in stacks]
     scores = site.score(np.concatenate(columns, axis=1))
     ends = np.cumsum([part.shape[1] for part in columns])[:-1]

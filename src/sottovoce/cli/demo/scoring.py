@@ -136,7 +136,7 @@ def _simulated(problem: Problem, algorithm: Algorithm[Any], runs: int) -> Simula
     solved = solve(problem, algorithm, runs=runs, record=1)
     last, neighbours = solved.result.last, problem.graph.neighbours
     models = np.stack([last[:, [i, *neighbours(i)]].mean(axis=1).T for i in range(problem.sites.n)])
-    by_run = mean_scores(solved.test_site, models)[0].accuracy
+    by_run = mean_scores(solved.test_site, models).accuracy
     return Simulated(runs, float(by_run.mean()), float(by_run.std(ddof=1)))
 
 
