@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 from importlib.metadata import version
@@ -162,10 +163,46 @@ def test_in_a_process_of_its_own(tmp_path):
 
 
 def test_help_does_not_wait_for_the_library():
-    heavy = "{'numba', 'scipy', 'networkx', 'dp_accounting'} & {*sys.modules}"
+    heavy = "{'numpy', 'numba', 'scipy', 'networkx', 'dp_accounting', 'asyncio'} & {*sys.modules}"
     code = f"import sys; from sottovoce.cli import main; main(['--help']); sys.exit(bool({heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("argv", "expected"), [("", (True, True)), ("['--version']", (False, False))])
+def test_garbage_is_looked_for_seldom_by_a_process_that_is_ours_alone(argv, expected):
+    # Registered first, it is called last: when all has been done that is done at the end.
+    code = f"""
+import atexit, gc, sys
+before = gc.get_threshold()
+atexit.register(lambda: print((gc.get_threshold()[0] > before[0], gc.get_freeze_count() > 0)))
+sys.argv = ['sottovoce', '--version']
+from sottovoce.cli import main
+main({argv})
+assert gc.isenabled() and gc.get_threshold()[1:] == before[1:]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == str(expected)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_memory_is_kept_by_a_process_that_is_ours_alone():
+    # Ten arrays of 2 MB at a time, again and again: given back and fetched anew, each has 500 pages.
+    code = """
+import sys, resource
+sys.argv = ['sottovoce', '--version']
+from sottovoce.cli import main
+main()
+import numpy as np
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.zeros(250_000) + 1 for _ in range(10)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+pages(), pages()
+print(min(pages() for _ in range(5)) < 1000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"
 
 
 def test_training_does_not_wait_for_what_it_does_not_use():

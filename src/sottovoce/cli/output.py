@@ -57,12 +57,13 @@ def note(text: str) -> None:
 def progress(quiet: bool, of: str = "round") -> Iterator[Callable[[int, int], None] | None]:
     """A bar with the time left. Only for a terminal: in a log it would be noise."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn(of), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(of, total=None)

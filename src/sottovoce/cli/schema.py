@@ -8,8 +8,6 @@ import typer
 
 from sottovoce.cli.output import console, plain, print_json, say, table
 from sottovoce.cli.review import review
-from sottovoce.files.schema.form import DELIMITERS, spelt
-from sottovoce.files.schema.review import on_row_norm
 
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
@@ -53,6 +51,7 @@ def draft(
     and decimal sign are found out from the first lines if they are not said, and are written into the schema.
     """
     from sottovoce.files.schema.draft import draft as read_off
+    from sottovoce.files.schema.form import DELIMITERS
     from sottovoce.files.schema.reading import sniff
     from sottovoce.settings.disk import check_new, check_other, remarks, text_out
 
@@ -98,8 +97,7 @@ def check(
         agreed = replace(agreed, file=replace(agreed.file, delimiter=_spelt(delimiter)))
     report = compare(file, agreed)
     if json:
-        advice = on_row_norm(agreed)
-        found = {"digest": agreed.digest(), "advice": advice, **report.to_dict()}
+        found = {"digest": agreed.digest(), "advice": _advice(agreed), **report.to_dict()}
         print_json({"file": str(file), "schema": str(schema), **found})
     else:
         _show_report(report)
@@ -132,13 +130,15 @@ def _facts(schema: "Schema") -> dict[str, Any]:
         "data_norm": schema.data_norm,
         "encoded_norm": schema.encoded_norm,
         "usual_norm": schema.usual_norm,
-        "advice": on_row_norm(schema),
+        "advice": _advice(schema),
         "classes": None if schema.classes is None else list(schema.classes),
         "unreviewed": list(schema.unreviewed),
     }
 
 
 def _spelt(delimiter: str | None) -> Any:
+    from sottovoce.files.schema.form import spelt
+
     return None if delimiter is None else spelt(delimiter)
 
 
@@ -182,8 +182,14 @@ def _show_schema(schema: "Schema") -> None:
         say(shown, f"Needs a review before training: {_listed(schema.unreviewed)}.")
 
 
+def _advice(schema: "Schema") -> str | None:
+    from sottovoce.files.schema.review import on_row_norm
+
+    return on_row_norm(schema)
+
+
 def _advise(schema: "Schema") -> None:
-    if advice := on_row_norm(schema):
+    if advice := _advice(schema):
         say(console(), f"Advice: {advice}")
 
 

@@ -11,6 +11,7 @@ root mean square coordinate of w*. A table wider than WIDEST is not made: see `w
 """
 
 import math
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -49,10 +50,10 @@ class _Rows:
 
     def __init__(self, data: Dataset, loss: Loss, max_grad_norm: float | None) -> None:
         self.a = sparse.csr_array(data.features)
+        self.turned = self.a.T
         self.b, self.loss, self.k = data.labels, loss, loss.outputs
         self.norms = np.sqrt(np.asarray(self.a.multiply(self.a).sum(axis=1)).reshape(-1))
-        cap = np.inf if max_grad_norm is None else max_grad_norm / np.maximum(self.norms, 1e-300)
-        self.cap: Floats = np.broadcast_to(np.asarray(cap, dtype=np.float64), self.b.shape)
+        self.cap: Floats | None = None if max_grad_norm is None else max_grad_norm / np.maximum(self.norms, 1e-300)
 
     def predictions(self, w: Floats) -> Floats:
         return np.asarray(self.a @ w.reshape(-1, self.k), dtype=np.float64)
@@ -61,7 +62,7 @@ class _Rows:
         return np.asarray(self.loss.value(z if self.k > 1 else z[:, 0], self.b, self.loss.theta), dtype=np.float64)
 
     def pulled(self, slopes: Floats) -> Floats:
-        return np.asarray(self.a.T @ slopes, dtype=np.float64).reshape(-1)
+        return np.asarray(self.turned @ slopes, dtype=np.float64).reshape(-1)
 
     def slopes(self, z: Floats) -> Floats:
         """(rows, K), clipped."""
@@ -77,7 +78,7 @@ class _Rows:
         """H: (d K, d K), in the layout of a model."""
         count, d = len(z), self.a.shape[1]
         if self.k == 1:
-            return np.asarray((self.a.T @ (sparse.diags_array(self.bends(z)) @ self.a)).toarray()) / count
+            return np.asarray((self.turned @ (sparse.diags_array(self.bends(z)) @ self.a)).toarray()) / count
         curves = sum(
             share * self.loss.curvature((1 - s) * z, self.b, self.loss.theta)
             for s, share in zip(_WAY, _STILL_TO_GO, strict=True)
@@ -85,14 +86,16 @@ class _Rows:
         blocks = np.empty((d, self.k, d, self.k))
         for i in range(self.k):
             for j in range(i + 1):
-                one = (self.a.T @ (sparse.diags_array(np.asarray(curves)[:, i, j]) @ self.a)).toarray() / count
+                one = (self.turned @ (sparse.diags_array(np.asarray(curves)[:, i, j]) @ self.a)).toarray() / count
                 blocks[:, i, :, j], blocks[:, j, :, i] = one, one
         return blocks.reshape(d * self.k, d * self.k)
 
 
-def clipped_slopes(loss: Loss, z: Floats, b: Array, cap: Array) -> Floats:
-    """The slope at predictions (rows, ..., K), no longer than `cap` in the norm of the last axis."""
+def clipped_slopes(loss: Loss, z: Floats, b: Array, cap: Array | None) -> Floats:
+    """The slope at predictions (rows, ..., K), no longer than `cap`, if there is one, in the norm of the last axis."""
     slopes = loss.slope(z, b, loss.theta) if loss.outputs > 1 else loss.slope(z[..., 0], b, loss.theta)[..., None]
+    if cap is None:
+        return np.asarray(slopes, dtype=np.float64)
     length = np.sqrt(np.sum(slopes**2, axis=-1, keepdims=True))
     return np.asarray(slopes * np.minimum(1.0, cap[..., None] / np.maximum(length, 1e-300)), dtype=np.float64)
 
@@ -158,23 +161,25 @@ def _fit(rows: _Rows, coordinates: int, ridge: float) -> Floats:
 def _blur(rows: _Rows, z: Floats) -> Blur:
     """1 / c for every tau, where c w* is the zero of the blurred gradient along w*."""
     some = slice(0, _ROWS_FOR_BLUR // min(rows.k, 4))
-    z, b, cap, norms = z[some, None, :], rows.b[some, None], rows.cap[some, None], rows.norms[some, None, None]
+    z, b, norms = z[some, None, :], rows.b[some, None], rows.norms[some, None, None]
+    cap = None if rows.cap is None else rows.cap[some, None]
     if rows.k == 1:
         points, shares = _POINTS[:, None], _SHARES
     else:  # in several dimensions, fixed draws
         points = np.random.default_rng(0).normal(size=(len(_POINTS), rows.k))
         shares = np.full(len(_POINTS), 1 / len(_POINTS))
 
-    def along(c: float, tau: float) -> float:
-        slopes = clipped_slopes(rows.loss, c * z + tau * norms * points, b, cap)
+    def along(c: float, off: Floats) -> float:
+        slopes = clipped_slopes(rows.loss, c * z + off, b, cap)
         return float(np.mean(np.sum(z[:, 0] * np.einsum("p,rpk->rk", shares, slopes), axis=1)))
 
     kappas = [1.0]
     for tau in TAUS[1:]:
-        low, high = along(1.0, tau), along(_FARTHEST, tau)
-        if low >= 0:
+        # Kept: the search looks at both ends again.
+        pull = lru_cache(partial(along, off=tau * norms * points))
+        if pull(1.0) >= 0:
             kappas.append(kappas[-1])
         else:
-            far = _FARTHEST if high <= 0 else float(brentq(along, 1.0, _FARTHEST, args=(tau,), xtol=1e-2))
+            far = _FARTHEST if pull(_FARTHEST) <= 0 else float(brentq(pull, 1.0, _FARTHEST, xtol=1e-2))
             kappas.append(min(kappas[-1], 1 / far))
     return Blur(TAUS, np.array(kappas))

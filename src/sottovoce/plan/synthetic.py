@@ -17,11 +17,13 @@ Every number here is an assumption about tables in general.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import brentq
 from scipy.sparse.linalg import lsmr
 from scipy.special import expit, logit, softmax, xlogy
 
@@ -209,9 +211,10 @@ def _group_sizes(rng: np.random.Generator, d: int) -> NDArray[np.int64]:
 
 def _categories(rng: np.random.Generator, hidden: Floats, size: int) -> NDArray[np.int64]:
     scores = -FALL_OFF * np.log(np.arange(1, size + 1)) + LOADING * hidden @ rng.normal(size=(FACTORS, size))
-    reached = np.cumsum(np.exp(scores - scores.max(axis=1, keepdims=True)), axis=1)
-    drawn = rng.random(len(hidden)) * reached[:, -1]
-    return np.asarray(np.minimum(np.sum(reached <= drawn[:, None], axis=1), size - 1), dtype=np.int64)
+    scores = np.ascontiguousarray(scores.T)  # categories are few: going through all rows of one is what is quick
+    reached = np.stack(list(accumulate(np.exp(scores - scores.max(axis=0)))))
+    drawn = rng.random(len(hidden)) * reached[-1]
+    return np.asarray(np.minimum(np.sum(reached <= drawn, axis=0), size - 1), dtype=np.int64)
 
 
 def _scores(rng: np.random.Generator, features: "Csr", hidden: Floats, effects: Floats, outputs: int) -> Floats:
@@ -309,9 +312,7 @@ def _spaced(bounds: Floats, turn: float) -> float:
 
 def _shifted(z: Floats, target: float) -> Floats:
     """Chances of +1 for log-odds z - c, where c makes their mean the target."""
-    reach = float(np.max(np.abs(z))) + 50.0
-    low, high = -reach, reach
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.mean(expit(z - middle)) > target else (low, middle)
-    return np.asarray(expit(z - low))
+    # Were all z the same, c would be z - logit(target): it lies between that of the least and that of the largest.
+    low, high = (float(end - logit(target)) for end in (z.min() - 1, z.max() + 1))
+    c = brentq(lambda c: float(np.mean(expit(z - c))) - target, low, high)
+    return np.asarray(expit(z - c))

@@ -1,6 +1,5 @@
 """`sottovoce site run`: one site of a federation, from its rows to its model."""
 
-import asyncio
 import logging
 import os
 import signal
@@ -237,6 +236,8 @@ def _tls(site: str, certificates: Path | None, ca: Path | None, cert: Path | Non
 
 def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
     """Run the site to its end; an interruption becomes one line that says how to go on."""
+    import asyncio  # which takes as long as all commands together
+
     from sottovoce.cli.output import Stopped
 
     try:
@@ -263,6 +264,8 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
 
 def _end_gently() -> None:
     """Whoever asks the process to end gets what Ctrl-C gets. Only the main thread can say so."""
+    import asyncio
+
     task = asyncio.current_task()
     if os.name == "posix" and task is not None and threading.current_thread() is threading.main_thread():
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
