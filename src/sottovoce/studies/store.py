@@ -5,7 +5,7 @@ A file appears whole or not at all: whatever is there can be trusted, and a run 
 
 import json
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event, RLock
@@ -21,8 +21,8 @@ from sottovoce.studies.cells import ALL_COLUMNS, Cell, Measured
 
 CELLS = "cells"
 _ABOUT, _REFUSED = b"sottovoce.cell", b"sottovoce.refused"
-# Cells computed at a time, at most. What a cell does between its kernels keeps one core busy; beside another it is lost
-# on nobody. More than a few would wait for each other, since Python itself has one core at a time.
+# Cells computed at a time, at most. What a cell does between its kernels keeps one core busy and leaves others idle,
+# unless other cells have work for them. More than a few would wait for each other: Python itself runs on one core.
 _SIDE_BY_SIDE = 4
 
 
@@ -127,16 +127,16 @@ class Runner:
                 self._finish(cell, cores)
             return
         with ThreadPoolExecutor(min(cores, len(missing), _SIDE_BY_SIDE), "sottovoce-cells") as pool:
-            under_way = [pool.submit(self._finish, cell, cores) for cell in missing]
             try:
-                done, _ = wait(under_way, return_when=FIRST_EXCEPTION)
+                asked = [pool.submit(self._finish, cell, cores) for cell in missing]
+                done, _ = wait(asked)
             except KeyboardInterrupt:
-                self._stop.set()
                 self._failed.set()
+                self._stop.set()
                 raise
-        raised = [error for one in done if (error := one.exception()) is not None]
-        for error in raised:
-            if not isinstance(error, _AbandonedError):
+        for one in done:
+            error = one.exception()
+            if error is not None and not isinstance(error, _AbandonedError):
                 raise error
 
     def get(self, cell: Cell) -> Measured | None:

@@ -46,9 +46,9 @@ _EPS = 2.0**-52
 _BLOCK = 32
 # Newton needs about ten. What needs more is ill-conditioned, and better off with a factorisation.
 _MOST_EVALUATIONS = 60
-# The forcing is between these. Within a factor of three either way, they make no difference to the time.
+# The forcing is between these. Within a factor of three either way, they make little difference to the time.
 _MOST, _LEAST = 0.003, 1e-6
-# What single precision can reach, over the condition number.
+# What single precision can reach of the forcing, over the condition number: a few roundings.
 _ROUNDING = 2.0**-22
 # Rows whose curvature is this small a part of mu are left out of H, which changes a step by no more than that part.
 _NOTHING = 1e-7
