@@ -5,11 +5,14 @@ import pytest
 from scipy.special import xlogy
 
 from sottovoce import IPADMM
+from sottovoce.algorithms.base import Outputs
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.graphs import complete
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.sites import Sites
+from sottovoce.simulation import history
+from sottovoce.simulation.exchange import Local
 
 
 def oracles(scale):
@@ -59,6 +62,25 @@ def test_a_model_that_is_no_number_has_no_score():
     for site in (plain, compiled):
         risk = site.score(models).risk
         assert np.flatnonzero(np.isnan(risk)).tolist() == [7]
+
+
+def test_outputs_have_the_same_scores_together_and_one_by_one(monkeypatch):
+    _, compiled, models = oracles(1.0)
+    passes, score = [], CompiledOracle.score
+    monkeypatch.setattr(CompiledOracle, "score", lambda site, m: passes.append(m.shape[1]) or score(site, m))
+    # One model of each of 2 runs for all 4 nodes, as masked sums have it, and one for each node and run.
+    average, last = np.broadcast_to(models[None, :, :2], (4, 20, 2)), models[:, 2:10].reshape(20, 4, 2).swapaxes(0, 1)
+    lines = []
+    for few in (history.FEW_MODELS, 1):
+        monkeypatch.setattr(history, "FEW_MODELS", few)
+        lines.append(history.measure(Outputs(average, last), compiled, np.arange(4), Local(complete(4).exchange)))
+    assert passes == [12, 2, 8, 2]
+    assert {name: column.tolist() for name, column in lines[0].items()} == {
+        name: column.tolist() for name, column in lines[1].items()
+    }
+    expected = score(compiled, models).risk
+    assert lines[0]["risk_average"].tolist() == expected[:2].tolist()
+    np.testing.assert_allclose(lines[0]["risk_last"], expected[2:10].reshape(4, 2).mean(axis=0), rtol=1e-15)
 
 
 def test_a_logistic_loss_is_a_straight_part_and_a_logarithm():

@@ -21,6 +21,7 @@ USUAL = 10  # recorded rounds, where nobody says how many
 # Row times model that may be scored for a history that nobody asked for. Rows must be fetched, too, which takes as long
 # as scoring some models.
 MOST_SCORED, MODELS_PER_FETCH = 2_000_000_000, 64
+FEW_MODELS = 256  # that all outputs of a round have together: a single one takes as long as MODELS_PER_FETCH
 
 
 class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
@@ -82,17 +83,23 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints, exchange: Exchange) ->
 
 def mean_scores(site: Oracle, models: Array) -> Scores:
     """How good models (nodes, d, runs) are on the oracle's rows: of every run the mean over nodes."""
-    (scores,) = _mean_scores(site, models)
-    return scores
+    return Scores(*(column.mean(axis=0) for column in _scores(site, models)))
 
 
 def _mean_scores(site: Oracle, *stacks: Array) -> list[Scores]:
-    """The same of several stacks, in one pass over the rows: few models take as long as some dozens."""
-    columns = [stack.transpose(1, 0, 2).reshape(stack.shape[1], -1) for stack in stacks]
-    scores = site.score(np.concatenate(columns, axis=1))
-    ends = np.cumsum([part.shape[1] for part in columns])[:-1]
-    parts = zip(stacks, *(np.split(column, ends) for column in scores), strict=True)
-    return [Scores(*(column.reshape(len(stack), -1).mean(axis=0) for column in of_stack)) for stack, *of_stack in parts]
+    """The same of several stacks. Few models go through the rows together; many would only fill memory."""
+    if sum(len(stack) for stack in stacks) * stacks[0].shape[2] > FEW_MODELS:
+        return [mean_scores(site, stack) for stack in stacks]
+    ends = np.cumsum([len(stack) for stack in stacks])[:-1]
+    parts = zip(*(np.split(column, ends) for column in _scores(site, np.concatenate(stacks))), strict=True)
+    return [Scores(*(part.mean(axis=0) for part in of_stack)) for of_stack in parts]
+
+
+def _scores(site: Oracle, models: Array) -> Scores:
+    """Of every model (nodes, d, runs), on the oracle's rows: (nodes, runs)."""
+    nodes, d, runs = models.shape
+    scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
+    return Scores(*(column.reshape(nodes, runs) for column in scores))
 
 
 def by_node(site: Oracle, models: Array) -> Scores:
