@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
-from sottovoce.oracle.kernels.compiling import kernel, part, piece
+from sottovoce.oracle.kernels.compiling import kernel, maker, part, piece
 from sottovoce.oracle.kernels.formulas import curvature, slope
 from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, fma, load, store, where, width
 from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, scatter
@@ -278,7 +278,7 @@ def _descend(rows: Any, p: Any, of: Any, node: Any, tolerance: float, t: Any, la
         _move(rows, p, of, node, t, lanes)
 
 
-@part
+@maker
 def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
     """A tile to work in."""
     wide = width(lanes)
