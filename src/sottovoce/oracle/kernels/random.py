@@ -97,37 +97,64 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     return radius * where(swap, sin, cos), radius * where(swap, cos, sin)
 
 
+@piece
+def normals(c0: Any, node: Any, k: Any, run: Any, key: Any, zero: Any) -> Any:
+    """The four standard normals of each block; c0 and run are vectors of uint64, node and k scalars."""
+    lanes, word = LANES, np.uint32(0)
+    x = philox(c0, broadcast(np.uint64(node), lanes), broadcast(np.uint64(k), lanes), run, key[0], key[1])
+    z0, z1 = normal_pair(convert(x[0], word), convert(x[1], word), zero)
+    z2, z3 = normal_pair(convert(x[2], word), convert(x[3], word), zero)
+    return z0, z1, z2, z3
+
+
+@part
+def run_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
+    """`tile_normals` where lanes are runs."""
+    lanes, zero = LANES, out.dtype.type(0)
+    base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
+    for block in range((d + 3) // 4):
+        c0 = broadcast(base | np.uint64(block), lanes)
+        for q in range(0, runs, width(lanes)):
+            z = normals(c0, counter[0], counter[1], count_up(np.uint64(first_run + q), lanes), key, zero)
+            place = 4 * block * width_ + q
+            store(out, place, z[0])
+            store(out, place + width_, z[1])
+            store(out, place + 2 * width_, z[2])
+            store(out, place + 3 * width_, z[3])
+
+
+@part
+def block_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
+    """`tile_normals` where lanes are blocks of coordinates."""
+    lanes, zero = LANES, out.dtype.type(0)
+    size = width(lanes)
+    base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
+    # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
+    few = local(lanes, out)
+    for q in range(runs):
+        run = broadcast(np.uint64(first_run + q), lanes)
+        for block in range(0, (d + 3) // 4, size):
+            z = normals(count_up(base | np.uint64(block), lanes), counter[0], counter[1], run, key, zero)
+            store(few, 0, z[0])
+            store(few, size, z[1])
+            store(few, 2 * size, z[2])
+            store(few, 3 * size, z[3])
+            for c in range(4 * block, lesser(d, 4 * (block + size))):
+                out[c * width_ + q] = few[(c & 3) * size + (c >> 2) - block]
+
+
 @part
 def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
     """Normals of one node for `runs` consecutive runs, into out[coordinate * width_ + run].
 
     `out` is flat and has room for whole vectors of runs and whole blocks of coordinates; what lies beyond d and runs
-    is overwritten with anything. `counter` is (node, k, r). Lanes are runs, or blocks where runs are few.
+    is overwritten with anything. `counter` is (node, k, r).
     """
-    lanes = LANES
-    size, blocks = width(lanes), (d + 3) // 4
-    zero, word = out.dtype.type(0), np.uint32(0)
-    node, k = broadcast(np.uint64(counter[0]), lanes), broadcast(np.uint64(counter[1]), lanes)
-    # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead:
-    # normals then come out block by block and are wanted coordinate by coordinate, and are turned around through `few`.
-    few = local(lanes, out)
-    full = 2 * runs > size or width_ % size == 0
-    block_step, run_step = (0, 1) if full else (1, 0)
-    base = count_up(np.uint64(0), lanes) * np.uint64(block_step) + (np.uint64(counter[2]) << np.uint64(BLOCK_BITS))
-    run = count_up(np.uint64(0), lanes) * np.uint64(run_step) + np.uint64(first_run)
-    for block in range(0, blocks, 1 if full else size):
-        for q in range(0, runs, size if full else 1):
-            x = philox(base + np.uint64(block), node, k, run + np.uint64(q), key[0], key[1])
-            z0, z1 = normal_pair(convert(x[0], word), convert(x[1], word), zero)
-            z2, z3 = normal_pair(convert(x[2], word), convert(x[3], word), zero)
-            place, step = (4 * block * width_ + q, width_) if full else (0, size)
-            to = out if full else few
-            store(to, place, z0)
-            store(to, place + step, z1)
-            store(to, place + 2 * step, z2)
-            store(to, place + 3 * step, z3)
-            for c in range(4 * block, 0 if full else lesser(d, 4 * (block + size))):
-                out[c * width_ + q] = few[(c & 3) * size + (c >> 2) - block]
+    # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead.
+    if 2 * runs > width(LANES) or width_ % width(LANES) == 0:
+        run_normals(out, d, width_, first_run, runs, key, counter)
+    else:
+        block_normals(out, d, width_, first_run, runs, key, counter)
 
 
 @scalar_kernel

@@ -25,7 +25,7 @@ from numba.extending import overload
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.compiling import PART, kernel, part, piece
 from sottovoce.oracle.kernels.formulas import formulas, slope
-from sottovoce.oracle.kernels.random import tile_normals
+from sottovoce.oracle.kernels.random import LANES, block_normals, run_normals
 from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, lesser, load, store, traced, where, width
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
 from sottovoce.oracle.kernels.tiles import (
@@ -209,14 +209,24 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
         scatter(rows, scratch.which, n, scratch.slopes, g, lanes)
 
 
-@part
-def _draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lanes: Any) -> None:
+def _draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
     """Standard normals of local step r for the tile: drawn here from counters, or copied from those given."""
-    if draws.mode == SEEDED:
-        key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
-        tile_normals(z, d, width(lanes), draws.first_run + first, runs, key, counter)
-    else:
-        copy_in(z, lanes, draws.given[r], i, first, runs)
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_draw, jit_options=PART)
+def _draw_of(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
+    """`_draw`: whether `tile_normals` fills lanes with runs or with blocks is known when compiling."""
+    normals = run_normals if lanes.count % LANES.count == 0 else block_normals
+
+    def draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
+        if draws.mode == SEEDED:
+            key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
+            normals(z, d, width(lanes), draws.first_run + first, runs, key, counter)
+        else:
+            copy_in(z, lanes, draws.given[r], i, first, runs)
+
+    return draw
 
 
 @part
