@@ -1,7 +1,8 @@
 """exp, log, log1p and sincos on vectors, to about one unit in the last place.
 
 Each is a range reduction and a polynomial, with no table and no branch, so a lane's result depends on its own input
-alone. Coefficients of exp are near-minimax fits made for this file; those of log, sin and cos are the classic ones of
+alone. They are run when a kernel is compiled, on stand-ins that write down instructions: see `simd.traced`.
+Coefficients of exp are near-minimax fits made for this file; those of log, sin and cos are the classic ones of
 FreeBSD's msun (double) and Cephes (single).
 """
 
@@ -133,8 +134,19 @@ def _log1p(x: Any) -> Any:
     return _edges(u, log_of(m - 1, k) + where(u == np.inf, 0.0, lost / u))
 
 
+def _of_floats(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """What `teach` takes, of a formula for one vector of floating-point numbers. Everything else is Numba's."""
+    define = defined_by(formula)
+
+    def define_for(*kinds: Any) -> Any:
+        fits = len(kinds) == 1 and isinstance(kinds[0], Vector) and kinds[0].is_float
+        return define(*kinds) if fits else None
+
+    return define_for
+
+
 for _ufunc, _formula in {np.exp: _exp, np.log: _log, np.log1p: _log1p}.items():
-    teach(_ufunc, defined_by(_formula), (Vector,))
+    teach(_ufunc, _of_floats(_formula), (Vector,))
 
 
 def sincos(angle: Any) -> Any:
