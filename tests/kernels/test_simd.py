@@ -132,6 +132,24 @@ def _elementary(x, out, lanes):
         store(out, 2 * len(x) + i, np.log1p(a))
 
 
+@numba.njit
+def _exp_of_text(x):
+    return np.exp(x)
+
+
+@numba.njit
+def _exp_of_integers(x, out, lanes):
+    store(out, 0, np.exp(load(x, 0, lanes)))
+
+
+def test_what_is_no_vector_of_floats_is_left_to_numba():
+    assert _exp_of_text(1) == np.exp(1)
+    with pytest.raises(numba.TypingError):
+        _exp_of_text("1")
+    with pytest.raises(numba.TypingError):
+        _exp_of_integers(np.zeros(16, np.int64), np.zeros(16), LANES)
+
+
 def _ulps(dtype, got, exact):
     return np.abs(got - exact) / np.spacing(np.abs(exact).astype(dtype))
 

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.compiling import kernel, part, piece
+from sottovoce.oracle.kernels.compiling import kernel, maker, part, piece
 from sottovoce.oracle.kernels.formulas import curvature, slope
 from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, convert, fma, load, store, where, width
 from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, scatter
@@ -316,7 +316,7 @@ def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float
         _move(rows, p, of, node, t, lanes)
 
 
-@part
+@maker
 def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
     """A tile to work in."""
     wide = width(lanes)
@@ -330,7 +330,7 @@ def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
     )  # fmt: skip
 
 
-@part
+@maker
 def _solve_room(d: int, sample: Any, lanes: Any) -> Any:
     """Room for conjugate gradients in the precision of the sample."""
     long = d * width(lanes)

@@ -45,7 +45,7 @@ from sottovoce.oracle.argmin.factor import (
     residual,
     solve_factored,
 )
-from sottovoce.oracle.kernels.compiling import kernel, part
+from sottovoce.oracle.kernels.compiling import part, scalar_kernel
 from sottovoce.oracle.kernels.formulas import curvature, slope
 from sottovoce.oracle.kernels.tiles import claim
 
@@ -353,7 +353,7 @@ def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
         copy(kept.by_column[q, i, 1], it.column[_F1])
 
 
-@kernel
+@scalar_kernel
 def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: Any, kept: Any, scales: Any, mu: Any,
                  pull: Any, w: Any, tolerance: float, reached: Any) -> None:  # fmt: skip
     """The argmin of many (node, run) pairs, one at a time; an item is one of them.

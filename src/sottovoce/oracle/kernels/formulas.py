@@ -1,7 +1,8 @@
 """exp, log, log1p and sincos on vectors, to about one unit in the last place.
 
 Each is a range reduction and a polynomial, with no table and no branch, so a lane's result depends on its own input
-alone. Coefficients of exp are near-minimax fits made for this file; those of log, sin and cos are the classic ones of
+alone. They are run when a kernel is compiled, on stand-ins that write down instructions: see `simd.traced`.
+Coefficients of exp are near-minimax fits made for this file; those of log, sin and cos are the classic ones of
 FreeBSD's msun (double) and Cephes (single).
 """
 
@@ -12,60 +13,28 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba.core import types
 from numba.core.imputils import lower_constant
-from numba.extending import NativeValue, intrinsic, models, overload, register_model, unbox
+from numba.extending import NativeValue, models, overload, register_model, unbox
 
 from sottovoce.oracle.kernels.compiling import PIECE, piece
-from sottovoce.oracle.kernels.simd import Vector, bits, convert, fma, from_bits, where
-from sottovoce.oracle.kernels.simd import call_llvm as _call
+from sottovoce.oracle.kernels.simd import Vector, bits, convert, defined_by, fma, from_bits, teach, where
 from sottovoce.problem.losses import Loss, base
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
 
-class _PolynomialType(types.Opaque):
-    """The type of one polynomial: its coefficients are known when compiling."""
-
-    def __init__(self, coefficients: tuple[float, ...]) -> None:
-        self.coefficients = coefficients
-        super().__init__(f"polynomial{coefficients}")
-
-
-class _Polynomial:
-    """c0 + c1 x + c2 x^2 + ..., compiled as a chain of fused multiply-adds."""
-
-    def __init__(self, *coefficients: float) -> None:
-        self._numba_type_ = _PolynomialType(coefficients)
-
-
-register_model(_PolynomialType)(models.OpaqueModel)
-
-
-@lower_constant(_PolynomialType)
-def _constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
-    """A polynomial has no value at run time: all of it is in its type."""
-    return context.get_dummy_value()
-
-
-@intrinsic
-def _at(_context: Any, polynomial: Any, x: Any) -> Any:
-    """The polynomial's value, by Horner's rule."""
-
-    def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        constants = [ir.Constant(args[1].type, c) for c in reversed(polynomial.coefficients)]
-        value = constants[0]
-        for constant in constants[1:]:
-            value = _call(builder, "fma", value, args[1], constant)
-        return value
-
-    return x(polynomial, x), build
+def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+    """c0 + c1 x + c2 x^2 + ..., by Horner's rule, as a chain of fused multiply-adds."""
+    value = coefficients[-1]
+    for constant in coefficients[-2::-1]:
+        value = fma(value, x, constant)
+    return value
 
 
 # Twice exp on [-ln 2 / 2, ln 2 / 2]: the 2 lets the exponent reach both ends of its range.
-_EXP_32 = _Polynomial(2.0, 2.0, 1.0, 2 * 0.16666576, 2 * 0.041666556, 2 * 0.008363203, 2 * 0.0013926213)
-_EXP_64 = _Polynomial(
+_EXP_32 = (2.0, 2.0, 1.0, 2 * 0.16666576, 2 * 0.041666556, 2 * 0.008363203, 2 * 0.0013926213)
+_EXP_64 = (
     2.0, 2.0, 2 * 0.5000000000000001, 2 * 0.16666666666666669, 2 * 0.04166666666662399, 2 * 0.008333333333330051,
     2 * 0.0013888888917281794, 2 * 0.00019841269863105968, 2 * 2.480152119021773e-05, 2 * 2.7557268378684192e-06,
     2 * 2.7620138719733994e-07, 2 * 2.5100424157005067e-08,
@@ -78,166 +47,113 @@ _HIGH_64, _LOW_64 = 0.6931471804855391, 7.440617110012397e-11
 _ROUND_32, _ROUND_64 = 1.5 * 2.0**23, 1.5 * 2.0**52
 
 # log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f)
-_LOG_32 = _Polynomial(0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
-_LOG_64 = _Polynomial(
+_LOG_32 = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
+_LOG_64 = (
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
     1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
 )  # fmt: skip
 # bits of sqrt(1/2), below which a mantissa is doubled
 _HALF_32, _HALF_64 = np.int32(0x3F3504F3), np.int64(0x3FE6A09E667F3BCD)
 
-_SIN_32 = _Polynomial(-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
-_COS_32 = _Polynomial(4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
-_SIN_64 = _Polynomial(
+_SIN_32 = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
+_COS_32 = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
+_SIN_64 = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
     2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10,
 )  # fmt: skip
-_COS_64 = _Polynomial(
+_COS_64 = (
     4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
     -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11,
 )  # fmt: skip
 
 
-@overload(np.exp, jit_options=PIECE)
 def _exp(x: Any) -> Any:
     """exp(x); numbers below 2^-125 (2^-1021 in double) come out as 0, and too large ones as infinity."""
-    if not isinstance(x, Vector):
-        return None
     if x.dtype == types.float32:
-
-        def exp32(x: Any) -> Any:
-            shifted = fma(x, _LOG2_E, _ROUND_32)
-            n = shifted - _ROUND_32
-            rest = fma(n, -_LOW_32, fma(n, -_HIGH_32, x))
-            # Half of 2^n, since the polynomial is twice exp: both ends of the exponent then fit.
-            power = from_bits((bits(shifted) << 23) + (126 << 23))
-            value = _at(_EXP_32, rest) * power
-            # ln 2^-125.5 and ln of the largest single: what lies beyond has no normal number.
-            return where(x < -86.98, 0.0, where(x > 88.72283, np.inf, value))
-
-        return exp32
-
-    def exp64(x: Any) -> Any:
-        shifted = fma(x, _LOG2_E, _ROUND_64)
-        n = shifted - _ROUND_64
-        rest = fma(n, -_LOW_64, fma(n, -_HIGH_64, x))
-        power = from_bits((bits(shifted) << 52) + (1022 << 52))
-        value = _at(_EXP_64, rest) * power
-        # The same for double precision.
-        return where(x < -708.0, 0.0, where(x > 709.782712893384, np.inf, value))
-
-    return exp64
+        shifted = fma(x, _LOG2_E, _ROUND_32)
+        n = shifted - _ROUND_32
+        rest = fma(n, -_LOW_32, fma(n, -_HIGH_32, x))
+        # Half of 2^n, since the polynomial is twice exp: both ends of the exponent then fit.
+        power = from_bits((bits(shifted) << 23) + (126 << 23))
+        value = _polynomial(_EXP_32, rest) * power
+        # ln 2^-125.5 and ln of the largest single: what lies beyond has no normal number.
+        return where(x < -86.98, 0.0, where(x > 88.72283, np.inf, value))
+    shifted = fma(x, _LOG2_E, _ROUND_64)
+    n = shifted - _ROUND_64
+    rest = fma(n, -_LOW_64, fma(n, -_HIGH_64, x))
+    power = from_bits((bits(shifted) << 52) + (1022 << 52))
+    value = _polynomial(_EXP_64, rest) * power
+    # The same for double precision.
+    return where(x < -708.0, 0.0, where(x > 709.782712893384, np.inf, value))
 
 
 def log_of(f: Any, k: Any) -> Any:
-    """ln(1 + f) + k ln 2 for f between sqrt(1/2) - 1 and sqrt(2) - 1 and whole k, both vectors of one kind."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(log_of, jit_options=PIECE)
-def _log_of(f: Any, k: Any) -> Any:
-    """`log_of` in either precision: the classic series in s = f / (2 + f), with k ln 2 added in two parts."""
-    if f.dtype == types.float32:
-
-        def log32(f: Any, k: Any) -> Any:
-            s = f / (2 + f)
-            z = s * s
-            half = 0.5 * f * f
-            inner = fma(s, fma(z, _at(_LOG_32, z), half), k * _LOW_32)
-            return fma(k, _HIGH_32, f - (half - inner))
-
-        return log32
-
-    def log64(f: Any, k: Any) -> Any:
-        s = f / (2 + f)
-        z = s * s
-        half = 0.5 * f * f
-        inner = fma(s, fma(z, _at(_LOG_64, z), half), k * _LOW_64)
-        return fma(k, _HIGH_64, f - (half - inner))
-
-    return log64
+    """ln(1 + f) + k ln 2 for f between sqrt(1/2) - 1 and sqrt(2) - 1 and whole k, both vectors of one kind: the classic
+    series in s = f / (2 + f), with k ln 2 added in two parts.
+    """
+    single = f.dtype == types.float32
+    series, high, low = (_LOG_32, _HIGH_32, _LOW_32) if single else (_LOG_64, _HIGH_64, _LOW_64)
+    s = f / (2 + f)
+    z = s * s
+    half = 0.5 * f * f
+    inner = fma(s, fma(z, _polynomial(series, z), half), k * low)
+    return fma(k, high, f - (half - inner))
 
 
 def split(x: Any) -> Any:
-    """(m, k) with x = m 2^k and m between sqrt(1/2) and sqrt(2), for positive normal x."""
-    raise NotImplementedError("compiled code only")
+    """(m, k) with x = m 2^k and m between sqrt(1/2) and sqrt(2), for positive normal x: whole-number arithmetic on the
+    bits.
+    """
+    half, digits, zero = (_HALF_32, 23, np.float32(0)) if x.dtype == types.float32 else (_HALF_64, 52, np.float64(0))
+    whole = bits(x)
+    # The difference to the bits of sqrt(1/2) has the exponent in its high bits, rounded down.
+    k = (whole - half) >> digits
+    return from_bits(whole - (k << digits)), convert(k, zero)
 
 
-@overload(split, jit_options=PIECE)
-def _split(x: Any) -> Any:
-    """`split` by whole-number arithmetic on the bits."""
-    if x.dtype == types.float32:
-
-        def split32(x: Any) -> Any:
-            whole = bits(x)
-            # The difference to the bits of sqrt(1/2) has the exponent in its high bits, rounded down.
-            k = (whole - _HALF_32) >> 23
-            return from_bits(whole - (k << 23)), convert(k, np.float32(0))
-
-        return split32
-
-    def split64(x: Any) -> Any:
-        whole = bits(x)
-        k = (whole - _HALF_64) >> 52
-        return from_bits(whole - (k << 52)), convert(k, 0.0)
-
-    return split64
-
-
-@piece
 def _edges(x: Any, value: Any) -> Any:
     """What a logarithm is where its formula does not hold: at 0, at infinity, below 0 and at NaN."""
     return where(x == 0, -np.inf, where(x == np.inf, np.inf, where(x > 0, value, np.nan)))
 
 
-@overload(np.log, jit_options=PIECE)
 def _log(x: Any) -> Any:
     """ln(x), of subnormal numbers too."""
-    if not isinstance(x, Vector):
-        return None
     # A subnormal number has no exponent to take out until it is scaled up.
     tiny, lift = (2.0**-126, 24.0) if x.dtype == types.float32 else (2.0**-1022, 54.0)
-    scale = 2.0**lift
-
-    def log(x: Any) -> Any:
-        small = x < tiny
-        m, k = split(where(small, x * scale, x))
-        return _edges(x, log_of(m - 1, k - small * lift))
-
-    return log
+    small = x < tiny
+    m, k = split(where(small, x * 2.0**lift, x))
+    return _edges(x, log_of(m - 1, k - small * lift))
 
 
-@overload(np.log1p, jit_options=PIECE)
 def _log1p(x: Any) -> Any:
     """ln(1 + x), accurate near 0: what rounding 1 + x lost is put back to first order."""
-    if not isinstance(x, Vector):
-        return None
+    u = 1 + x
+    # For u above 2 the rounding error is 1 - (u - x), below it x - (u - 1): the exact one of each.
+    lost = where(u > 2, 1 - (u - x), x - (u - 1))
+    m, k = split(u)
+    return _edges(u, log_of(m - 1, k) + where(u == np.inf, 0.0, lost / u))
 
-    def log1p(x: Any) -> Any:
-        u = 1 + x
-        # For u above 2 the rounding error is 1 - (u - x), below it x - (u - 1): the exact one of each.
-        lost = where(u > 2, 1 - (u - x), x - (u - 1))
-        m, k = split(u)
-        return _edges(u, log_of(m - 1, k) + where(u == np.inf, 0.0, lost / u))
 
-    return log1p
+def _of_floats(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """What `teach` takes, of a formula for one vector of floating-point numbers. Everything else is Numba's."""
+    define = defined_by(formula)
+
+    def define_for(*kinds: Any) -> Any:
+        fits = len(kinds) == 1 and isinstance(kinds[0], Vector) and kinds[0].is_float
+        return define(*kinds) if fits else None
+
+    return define_for
+
+
+for _ufunc, _formula in {np.exp: _exp, np.log: _log, np.log1p: _log1p}.items():
+    teach(_ufunc, _of_floats(_formula), (Vector,))
 
 
 def sincos(angle: Any) -> Any:
-    """(sin, cos) of angles between -pi/4 and pi/4."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(sincos, jit_options=PIECE)
-def _sincos(angle: Any) -> Any:
-    """`sincos` by its two polynomials in the square of the angle."""
+    """(sin, cos) of angles between -pi/4 and pi/4, by two polynomials in the square of the angle."""
     sin, cos = (_SIN_32, _COS_32) if angle.dtype == types.float32 else (_SIN_64, _COS_64)
-
-    def sincos(angle: Any) -> Any:
-        z = angle * angle
-        return fma(angle * z, _at(sin, z), angle), fma(z * z, _at(cos, z), fma(z, -0.5, 1.0))
-
-    return sincos
+    z = angle * angle
+    return fma(angle * z, _polynomial(sin, z), angle), fma(z * z, _polynomial(cos, z), fma(z, -0.5, 1.0))
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------

@@ -17,9 +17,21 @@ import numpy as np
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import expect
-from sottovoce.oracle.kernels.compiling import kernel, part, piece
+from sottovoce.oracle.kernels.compiling import kernel, part, piece, scalar_kernel
 from sottovoce.oracle.kernels.formulas import log_of, sincos, split
-from sottovoce.oracle.kernels.simd import Lanes, broadcast, convert, count_up, fma, store, where, width
+from sottovoce.oracle.kernels.simd import (
+    Lanes,
+    broadcast,
+    convert,
+    count_up,
+    fma,
+    lesser,
+    local,
+    store,
+    traced,
+    where,
+    width,
+)
 from sottovoce.oracle.kernels.tiles import claim, share_out
 
 BLOCK_BITS = 20
@@ -59,7 +71,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     return c0, c1, c2, c3
 
 
-@piece
+@traced
 def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     """Two standard normals from two words (vectors of uint32), in the precision of the scalar `zero`: Box-Muller.
 
@@ -86,14 +98,49 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
 
 
 @piece
-def normals(c0: Any, node: Any, k: Any, run: Any, k0: Any, k1: Any, zero: Any) -> Any:
+def normals(c0: Any, node: Any, k: Any, run: Any, key: Any, zero: Any) -> Any:
     """The four standard normals of each block; c0 and run are vectors of uint64, node and k scalars."""
-    lanes = LANES
-    x0, x1, x2, x3 = philox(c0, broadcast(np.uint64(node), lanes), broadcast(np.uint64(k), lanes), run, k0, k1)
-    word = np.uint32(0)
-    z0, z1 = normal_pair(convert(x0, word), convert(x1, word), zero)
-    z2, z3 = normal_pair(convert(x2, word), convert(x3, word), zero)
+    lanes, word = LANES, np.uint32(0)
+    x = philox(c0, broadcast(np.uint64(node), lanes), broadcast(np.uint64(k), lanes), run, key[0], key[1])
+    z0, z1 = normal_pair(convert(x[0], word), convert(x[1], word), zero)
+    z2, z3 = normal_pair(convert(x[2], word), convert(x[3], word), zero)
     return z0, z1, z2, z3
+
+
+@part
+def run_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
+    """`tile_normals` where lanes are runs."""
+    lanes, zero = LANES, out.dtype.type(0)
+    base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
+    for block in range((d + 3) // 4):
+        c0 = broadcast(base | np.uint64(block), lanes)
+        for q in range(0, runs, width(lanes)):
+            z = normals(c0, counter[0], counter[1], count_up(np.uint64(first_run + q), lanes), key, zero)
+            place = 4 * block * width_ + q
+            store(out, place, z[0])
+            store(out, place + width_, z[1])
+            store(out, place + 2 * width_, z[2])
+            store(out, place + 3 * width_, z[3])
+
+
+@part
+def block_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
+    """`tile_normals` where lanes are blocks of coordinates."""
+    lanes, zero = LANES, out.dtype.type(0)
+    size = width(lanes)
+    base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
+    # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
+    few = local(lanes, out)
+    for q in range(runs):
+        run = broadcast(np.uint64(first_run + q), lanes)
+        for block in range(0, (d + 3) // 4, size):
+            z = normals(count_up(base | np.uint64(block), lanes), counter[0], counter[1], run, key, zero)
+            store(few, 0, z[0])
+            store(few, size, z[1])
+            store(few, 2 * size, z[2])
+            store(few, 3 * size, z[3])
+            for c in range(4 * block, lesser(d, 4 * (block + size))):
+                out[c * width_ + q] = few[(c & 3) * size + (c >> 2) - block]
 
 
 @part
@@ -101,42 +148,16 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
     """Normals of one node for `runs` consecutive runs, into out[coordinate * width_ + run].
 
     `out` is flat and has room for whole vectors of runs and whole blocks of coordinates; what lies beyond d and runs
-    is overwritten with anything. `counter` is (node, k, r). Lanes are runs, or blocks where runs are few.
+    is overwritten with anything. `counter` is (node, k, r).
     """
-    lanes = LANES
-    size = width(lanes)
-    zero = out.dtype.type(0)
-    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
-    node, k, r = counter
-    blocks = (d + 3) // 4
-    base = np.uint64(r) << np.uint64(BLOCK_BITS)
     # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead.
-    if 2 * runs > size or width_ % size == 0:
-        for block in range(blocks):
-            c0 = broadcast(base | np.uint64(block), lanes)
-            for q in range(0, runs, size):
-                z = normals(c0, node, k, count_up(np.uint64(first_run + q), lanes), k0, k1, zero)
-                at = 4 * block * width_ + q
-                store(out, at, z[0])
-                store(out, at + width_, z[1])
-                store(out, at + 2 * width_, z[2])
-                store(out, at + 3 * width_, z[3])
-        return
-    # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
-    few = np.empty(4 * size, out.dtype)
-    for q in range(runs):
-        run = broadcast(np.uint64(first_run + q), lanes)
-        for block in range(0, blocks, size):
-            z = normals(count_up(base | np.uint64(block), lanes), node, k, run, k0, k1, zero)
-            store(few, 0, z[0])
-            store(few, size, z[1])
-            store(few, 2 * size, z[2])
-            store(few, 3 * size, z[3])
-            for c in range(4 * block, min(d, 4 * (block + size))):
-                out[c * width_ + q] = few[(c & 3) * size + (c >> 2) - block]
+    if 2 * runs > width(LANES) or width_ % width(LANES) == 0:
+        run_normals(out, d, width_, first_run, runs, key, counter)
+    else:
+        block_normals(out, d, width_, first_run, runs, key, counter)
 
 
-@kernel
+@scalar_kernel
 def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_node: int, first_run: int,
           _lanes: Any) -> None:  # fmt: skip
     """Normals of all nodes; an item is a node."""
@@ -226,7 +247,7 @@ def count_with_replacement(
     share_out(_count, len(offsets) - 1, out, offsets, batch, key, k, r, first_node, first_run, LANES)
 
 
-@kernel
+@scalar_kernel
 def _choose(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
             first_run: int, lanes: Any) -> None:  # fmt: skip
     """Poisson batches of all nodes; an item is a node."""

@@ -13,7 +13,7 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.compiling import kernel
 from sottovoce.oracle.kernels.formulas import formulas, parts, sign
-from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, store, width
+from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, lesser, store, width
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
@@ -33,19 +33,19 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, groups
     d, size = models.shape[1], width(lanes)
     tiles = items // (len(groups) - 1)
     tile = aligned(d * size, models)
-    sums = np.empty(2 * size)
+    sums = aligned(2 * size, losses)
     item = claim(counter)
     zero, one = models.dtype.type(0), models.dtype.type(1)
     while item < items:
         group, first = item // tiles, item % tiles * size
-        count = min(size, models.shape[2] - first)
+        count = lesser(size, models.shape[2] - first)
         copy_in(tile, lanes, models, 0, first, count)
         for piece in range(groups[group], groups[group + 1]):
             loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
             end = starts[piece + 1]
             for start in range(starts[piece], end, _FEW):
                 straight, product, found = broadcast(zero, lanes), broadcast(one, lanes), broadcast(zero, lanes)
-                for j in range(start, min(start + _FEW, end)):
+                for j in range(start, lesser(start + _FEW, end)):
                     b = at(labels, j)
                     z = dot(rows, j, tile, lanes)
                     x, y = parts(of, z, b, theta)

@@ -17,24 +17,21 @@ and no operation is contracted or reordered: what a lane computes does not depen
 
 import operator
 from collections.abc import Callable
+from functools import cache, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba import typeof
 from numba.core import cgutils, types
 from numba.core.imputils import lower_constant
-from numba.core.types.misc import unliteral
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import (
-    NativeValue,
-    intrinsic,
-    lower_builtin,
-    models,
-    register_model,
-    unbox,
-)
+from numba.core.types.containers import Tuple
+from numba.core.types.misc import VarArg, unliteral
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import NativeValue, lower_builtin, models, register_model, unbox
+from numba.np.arrayobj import populate_array
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
@@ -127,10 +124,22 @@ def call_llvm(builder: Any, name: str, *values: Any) -> Any:
     return builder.call(function, values)
 
 
+def data_of(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
+    """Where the first element of an array lies."""
+    return builder.extract_value(array, context.data_model_manager[array_type].get_field_position("data"))
+
+
+def new_array(context: Any, builder: Any, kind: Any, data: Any, count: Any, memory: Any = None) -> Any:
+    """An array of one dimension over `count` elements that lie at `data`; `memory` is what counts its references."""
+    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    array = context.make_array(kind)(context, builder)
+    populate_array(array, data=data, shape=[count], strides=[size], itemsize=size, meminfo=memory)
+    return array._getvalue()
+
+
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, kind: Any) -> Any:
     """Where element `offset` of an array lies, as a pointer to the given type."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
+    return builder.bitcast(builder.gep(data_of(context, builder, array_type, array), [offset]), kind.as_pointer())
 
 
 def common(args: tuple[Any, ...]) -> Vector | None:
@@ -140,11 +149,144 @@ def common(args: tuple[Any, ...]) -> Vector | None:
     return kinds[0] if kinds and fits and all(kind == kinds[0] for kind in kinds) else None
 
 
+# -- functions of compiled code ---------------------------------------------------------------------------------------
+# Numba has `intrinsic` for this, which looks through all that Numba knows each time that one is used.
+
+_KNOWN: dict[Any, Callable[..., Any]] = {}  # how each function is defined
+
+
+def teach(function: Any, define: Callable[..., Any], *operands: tuple[Any, ...]) -> None:
+    """Teach Numba a function, operator or ufunc.
+
+    Args:
+        function: what compiled code calls.
+        define: takes the types of its arguments, and gives its signature and what builds its instructions; None where
+            it has no meaning.
+        operands: classes of types that the arguments may be of. Only where nobody else defines the function may they
+            be left out.
+    """
+
+    class Template(AbstractTemplate):
+        key = function
+
+        def generic(self, args: Any, _keywords: Any) -> Any:
+            found = define(*args)
+            return found and found[0]
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return define(*sig.args)[1](context, builder, sig, args)
+
+    # Typing and lowering are taught apart: the first says what comes out, the second how it is computed.
+    infer_global(function, types.Function(Template))
+    for kinds in operands or [(VarArg(types.Any),)]:
+        lower_builtin(function, *kinds)(lower)
+    _KNOWN[function] = define
+
+
+def primitive(define: Callable[..., Any]) -> Callable[..., Any]:
+    """A new function of compiled code and of `traced` functions, which `define` defines: see `teach`."""
+
+    @wraps(define)
+    def function(*args: Any) -> Any:
+        return _apply(function, args)
+
+    teach(function, define)
+    return function
+
+
+class Traced:
+    """A number or vector in a function that is run while its caller is compiled: what is done to it becomes
+    instructions there.
+
+    Args:
+        kind: its Numba type.
+        value: what LLVM calls it; None while only types are asked for.
+        place: Numba's context and LLVM's builder, likewise.
+    """
+
+    def __init__(self, kind: Any, value: Any = None, place: Any = None) -> None:
+        self.kind, self.value, self.place = kind, value, place
+
+    @property
+    def dtype(self) -> Any:
+        """The type of one lane."""
+        return self.kind.dtype
+
+    def __array_ufunc__(self, ufunc: Any, _method: str, *args: Any) -> Any:
+        return _apply(ufunc, args)
+
+    def __neg__(self) -> Any:
+        return _apply(operator.neg, (self,))
+
+
+def _apply(function: Any, args: tuple[Any, ...]) -> Any:
+    """Do what a function does, to arguments of which one is `Traced` at least."""
+    places = [arg.place for arg in args if isinstance(arg, Traced)]
+    if not places:
+        raise NotImplementedError("compiled code only")
+    kinds = [arg.kind if isinstance(arg, Traced) else typeof(arg) for arg in args]
+    found = _KNOWN[function](*kinds)
+    if found is None:
+        raise TypeError(f"Expected operands that {function.__name__} is defined for, got {kinds}.")
+    sig, build = found
+    if places[0] is None:
+        return Traced(sig.return_type)
+    context, builder = places[0]
+    values = [
+        context.cast(builder, arg.value, kind, wanted) if isinstance(arg, Traced)
+        else context.get_constant_generic(builder, wanted, arg)
+        for arg, kind, wanted in zip(args, kinds, sig.args, strict=True)
+    ]  # fmt: skip
+    return Traced(sig.return_type, build(context, builder, sig, values), places[0])
+
+
+def _method(function: Any, swapped: bool) -> Callable[..., Any]:
+    """An operator of `Traced`, with its operands in either order."""
+    return lambda x, y: _apply(function, (y, x) if swapped else (x, y))
+
+
+for _name in ("add", "sub", "mul", "truediv", "and_", "or_", "xor", "lshift", "rshift"):
+    setattr(Traced, f"__{_name.rstrip('_')}__", _method(getattr(operator, _name), False))
+    setattr(Traced, f"__r{_name.rstrip('_')}__", _method(getattr(operator, _name), True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Traced, f"__{_name}__", _method(getattr(operator, _name), False))
+
+
+def defined_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What `teach` takes, of a function that is run on `Traced` arguments. It gives one of them, or a tuple."""
+
+    @cache
+    def kind_of(*kinds: Any) -> Any:
+        found = function(*map(Traced, kinds))
+        return Tuple([each.kind for each in found]) if isinstance(found, tuple) else found.kind
+
+    def define(*kinds: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            place = context, builder
+            found = function(*(Traced(k, v, place) for k, v in zip(sig.args, args, strict=True)))
+            if isinstance(found, tuple):
+                return context.make_tuple(builder, sig.return_type, [each.value for each in found])
+            return found.value
+
+        return kind_of(*kinds)(*kinds), build
+
+    return define
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of compiled code that is straight on: arithmetic, what is in this module, no branch on a number.
+
+    It is run in Python whenever a caller is compiled, and what it does to its arguments becomes instructions of the
+    caller. That takes a tenth of the time that Numba would need to read, type and lower it as a function.
+    """
+    return wraps(function)(primitive(defined_by(function)))
+
+
 # -- memory and lanes
 
 
-@intrinsic
-def load(_context: Any, array: Any, offset: Any, lanes: Any) -> Any:
+@primitive
+def load(array: Any, offset: Any, lanes: Any) -> Any:
     """Consecutive elements of a C-contiguous array, of any alignment."""
     kind = Vector(array.dtype, lanes.count)
 
@@ -158,8 +300,8 @@ def load(_context: Any, array: Any, offset: Any, lanes: Any) -> Any:
     return kind(array, types.intp, lanes), build
 
 
-@intrinsic
-def store(_context: Any, array: Any, offset: Any, value: Any) -> Any:
+@primitive
+def store(array: Any, offset: Any, value: Any) -> Any:
     """Write a vector over consecutive elements of a C-contiguous array of the same kind."""
     if array.dtype != value.dtype:
         return None
@@ -172,19 +314,41 @@ def store(_context: Any, array: Any, offset: Any, value: Any) -> Any:
     return types.void(array, types.intp, value), build
 
 
-@intrinsic
-def at(_context: Any, array: Any, offset: Any) -> Any:
+@primitive
+def local(lanes: Any, sample: Any) -> Any:
+    """Room for four vectors of the kind of `sample` in the caller's own frame: gone when that returns."""
+    kind = types.Array(sample.dtype, 1, "C")
+
+    def build(context: Any, builder: Any, _sig: Any, _args: Any) -> Any:
+        count, item = 4 * lanes.count, context.get_data_type(kind.dtype)
+        room = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(item, count)), item.as_pointer())
+        return new_array(context, builder, kind, room, context.get_constant(types.intp, count))
+
+    return kind(lanes, sample), build
+
+
+@primitive
+def at(array: Any, offset: Any) -> Any:
     """One element, without Numba's care for negative indices, which costs an instruction or two in inner loops."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        return builder.load(builder.gep(data, [args[1]]))
+        return builder.load(builder.gep(data_of(context, builder, sig.args[0], args[0]), [args[1]]))
 
     return array.dtype(array, types.intp), build
 
 
-@intrinsic
-def width(_context: Any, lanes: Any) -> Any:
+@primitive
+def lesser(x: Any, y: Any) -> Any:
+    """The smaller of two whole numbers. Numba would compile a function for `min`."""
+
+    def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
+        return builder.select(builder.icmp_signed("<", *args), *args)
+
+    return types.int64(types.int64, types.int64), build
+
+
+@primitive
+def width(lanes: Any) -> Any:
     """The lane count as a number."""
 
     def build(context: Any, _builder: Any, _sig: Any, _args: Any) -> Any:
@@ -193,8 +357,8 @@ def width(_context: Any, lanes: Any) -> Any:
     return types.intp(lanes), build
 
 
-@intrinsic
-def broadcast(_context: Any, scalar: Any, lanes: Any) -> Any:
+@primitive
+def broadcast(scalar: Any, lanes: Any) -> Any:
     """The same number in every lane."""
     scalar = unliteral(scalar)
     kind = Vector(scalar, lanes.count)
@@ -205,8 +369,8 @@ def broadcast(_context: Any, scalar: Any, lanes: Any) -> Any:
     return kind(scalar, lanes), build
 
 
-@intrinsic
-def count_up(_context: Any, start: Any, lanes: Any) -> Any:
+@primitive
+def count_up(start: Any, lanes: Any) -> Any:
     """start, start + 1, start + 2, ...: one number per lane, of start's integer kind."""
     kind = Vector(unliteral(start), lanes.count)
 
@@ -217,8 +381,8 @@ def count_up(_context: Any, start: Any, lanes: Any) -> Any:
     return kind(kind.dtype, lanes), build
 
 
-@intrinsic
-def convert(_context: Any, value: Any, sample: Any) -> Any:
+@primitive
+def convert(value: Any, sample: Any) -> Any:
     """The value's lanes as numbers of the kind of `sample`, a scalar. Integers wrap, floats round to nearest."""
     kind = Vector(unliteral(sample), value.lanes)
 
@@ -242,8 +406,8 @@ def _conversion(old: Vector, new: Vector) -> str:
     return "trunc" if new.dtype.bitwidth < old.dtype.bitwidth else ""
 
 
-@intrinsic
-def bits(_context: Any, value: Any) -> Any:
+@primitive
+def bits(value: Any) -> Any:
     """The bits of floating-point lanes, as signed integers of the same width."""
     kind = Vector(types.Integer.from_bitwidth(value.dtype.bitwidth, True), value.lanes)
 
@@ -253,8 +417,8 @@ def bits(_context: Any, value: Any) -> Any:
     return kind(value), build
 
 
-@intrinsic
-def from_bits(_context: Any, value: Any) -> Any:
+@primitive
+def from_bits(value: Any) -> Any:
     """The floating-point numbers of the same width that have these bits."""
     kind = Vector({32: types.float32, 64: types.float64}[value.dtype.bitwidth], value.lanes)
 
@@ -264,8 +428,8 @@ def from_bits(_context: Any, value: Any) -> Any:
     return kind(value), build
 
 
-@intrinsic
-def where(_context: Any, condition: Any, yes: Any, no: Any) -> Any:
+@primitive
+def where(condition: Any, yes: Any, no: Any) -> Any:
     """`yes` in the lanes where the condition is not 0, `no` in the others; either may be a scalar."""
     kind = common((yes, no))
     if kind is None or not isinstance(condition, Vector):
@@ -280,8 +444,8 @@ def where(_context: Any, condition: Any, yes: Any, no: Any) -> Any:
     return kind(condition, yes, no), build
 
 
-@intrinsic
-def any_lane(_context: Any, value: Any) -> Any:
+@primitive
+def any_lane(value: Any) -> Any:
     """Whether some lane is not 0 (a NaN counts)."""
 
     def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
@@ -293,8 +457,8 @@ def any_lane(_context: Any, value: Any) -> Any:
     return types.boolean(value), build
 
 
-@intrinsic
-def fma(_context: Any, x: Any, y: Any, z: Any) -> Any:
+@primitive
+def fma(x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once, on vectors and scalars, or on three scalars of one kind."""
     args = tuple(unliteral(arg) for arg in (x, y, z))
     kind = common(args) or (args[2] if args[0] == args[1] == args[2] else None)
@@ -324,23 +488,19 @@ def _flags(builder: Any, condition: Any, kind: Any) -> Any:
 def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool = True, integers: bool = True) -> None:
     """Teach Numba one operator or ufunc: its result is of its operands' one vector kind."""
 
-    class Template(AbstractTemplate):
-        def generic(self, args: Any, _keywords: Any) -> Any:
-            kind = common(args) if len(args) == arity else None
-            if kind is None or not (floats if kind.is_float else integers):
-                return None
-            return signature(kind, *args)
+    def define(*kinds: Any) -> Any:
+        kind = common(kinds) if len(kinds) == arity else None
+        if kind is None or not (floats if kind.is_float else integers):
+            return None
 
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.return_type
-        values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
-        return emit(builder, kind, sig.args, *values)
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
+            return emit(builder, kind, sig.args, *values)
 
-    # Typing and lowering are taught apart: the first says what comes out, the second how it is computed.
-    infer_global(function)(Template)
-    operands = [(Vector,)] if arity == 1 else [(Vector, Vector), (Vector, types.Number), (types.Number, Vector)]
-    for kinds in operands:
-        lower_builtin(function, *kinds)(lower)
+        return kind(*kinds), build
+
+    pairs = (Vector, Vector), (Vector, types.Number), (types.Number, Vector)
+    teach(function, define, *([(Vector,)] if arity == 1 else pairs))
 
 
 def _arithmetic(for_float: str, for_integer: str) -> Callable[..., Any]:

@@ -23,10 +23,10 @@ import numpy as np
 from numba.extending import overload
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.compiling import PART, PIECE, kernel, part, piece
+from sottovoce.oracle.kernels.compiling import PART, kernel, part, piece
 from sottovoce.oracle.kernels.formulas import formulas, slope
-from sottovoce.oracle.kernels.random import tile_normals
-from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, load, store, where, width
+from sottovoce.oracle.kernels.random import LANES, block_normals, run_normals
+from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, lesser, load, store, traced, where, width
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
 from sottovoce.oracle.kernels.tiles import (
     Csr,
@@ -38,6 +38,7 @@ from sottovoce.oracle.kernels.tiles import (
     dot,
     scatter,
     share_out,
+    zeros,
 )
 from sottovoce.problem.losses import Loss, expect_one_output
 
@@ -119,27 +120,17 @@ def _weights(weights: Any, r: int, j: int, first: int, runs: int, room: Any, lan
     return load(room, 0, lanes)
 
 
+@traced
 def settled(z: Any) -> Any:
     """Predictions as a slope takes them: finite, by the rule of `oracle.settled`.
 
     A model may be so large that <w, a> overflows. Were that to reach a sum for some rows and not for others, whoever
     chose the model would learn which rows there are.
     """
-    raise NotImplementedError("compiled code only")
-
-
-@overload(settled, jit_options=PIECE)
-def _settled(z: Any) -> Any:
-    """`settled` in either precision: cut to the square root of the largest number; what is no number becomes the lower
-    end.
-    """
+    # The square root of the largest number; what is no number becomes the lower end.
     far = math.sqrt(np.finfo(str(z.dtype)).max)
-
-    def within(z: Any) -> Any:
-        # In this order each of the two is one instruction, and what is no number is not above -far.
-        return np.minimum(where(z > -far, z, -far), far)
-
-    return within
+    # In this order each of the two is one instruction, and what is no number is not above -far.
+    return np.minimum(where(z > -far, z, -far), far)
 
 
 def _slopes(
@@ -209,7 +200,7 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
     share = w.dtype.type(1.0 / data.divisor[i])
     for begin in range(start, stop, _BLOCK):
         n = 0
-        for j in range(begin, min(begin + _BLOCK, stop)):
+        for j in range(begin, lesser(begin + _BLOCK, stop)):
             if weights.shape[0] == 0 or any_lane(_weights(weights, r, j, first, runs, scratch.weights, lanes)):
                 scratch.which[n] = j
                 store(scratch.slopes, n * size, dot(rows, j, w, lanes))
@@ -218,14 +209,24 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
         scatter(rows, scratch.which, n, scratch.slopes, g, lanes)
 
 
-@part
-def draw(z: Any, draws: Any, r: int, i: int, d: int, first: int, runs: int, lanes: Any) -> None:
+def draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
     """Standard normals of local step r for the tile: drawn here from counters, or copied from those given."""
-    if draws.mode == SEEDED:
-        key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
-        tile_normals(z, d, width(lanes), draws.first_run + first, runs, key, counter)
-    else:
-        copy_in(z, lanes, draws.given[r], i, first, runs)
+    raise NotImplementedError("compiled code only")
+
+
+@overload(draw, jit_options=PART)
+def _draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
+    """`draw`: whether `tile_normals` fills lanes with runs or with blocks is known when compiling."""
+    normals = run_normals if lanes.count % LANES.count == 0 else block_normals
+
+    def drawn(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
+        if draws.mode == SEEDED:
+            key, counter = (draws.k0, draws.k1), (draws.first_node + i, draws.k, draws.first_step + r)
+            normals(z, d, width(lanes), draws.first_run + first, runs, key, counter)
+        else:
+            copy_in(z, lanes, draws.given[r], i, first, runs)
+
+    return drawn
 
 
 @part
@@ -233,7 +234,7 @@ def part_at(square: float, spread: Any) -> float:
     """`Spread.at` for one model of that squared norm."""
     u = 1.0 - 1.0 / (1.0 + spread.norm * np.sqrt(np.float64(square)))
     place = KNOTS * (u if u < 1.0 else 1.0)  # what is no number is not below 1
-    knot = min(int(place), KNOTS - 1)
+    knot = lesser(np.int64(place), KNOTS - 1)
     below = spread.parts[knot]
     between: float = below + (place - knot) * (spread.parts[knot + 1] - below)
     return between
@@ -317,19 +318,16 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
     length = d * size
     w, g, p = aligned(length, start), aligned(length, start), aligned(length, start)
     t, m = aligned(length, start), aligned(length, start)
-    z, std = aligned((d + 3) // 4 * 4 * size, start), aligned(size, start)
+    z, std = aligned((d + 3) // 4 * 4 * size, start), zeros(size, start)
     scratch = _Scratch(
-        np.empty(_BLOCK, np.int64), aligned(_BLOCK * size, start), aligned(size, start),
-        np.ones(_BLOCK, start.dtype), np.ones(_BLOCK, start.dtype), np.ones(_BLOCK, start.dtype),
+        zeros(_BLOCK, data.offsets), zeros(_BLOCK * size, start), zeros(size, start),
+        zeros(_BLOCK, start), zeros(_BLOCK, start), zeros(_BLOCK, start),
     )  # fmt: skip
-    scratch.slopes[:] = 0
-    scratch.weights[:] = 0
-    std[:] = 0
     share = start.dtype.type(1.0 / len(eta))
     item = claim(counter)
     while item < items:
         i, first = item // tiles, begin + item % tiles * size
-        runs = min(size, end - first)
+        runs = lesser(size, end - first)
         copy_in(w, lanes, start, i, first, runs)
         copy_in(p, lanes, pull, i, first, runs)
         t[:] = 0
