@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from cli.conftest import TINY
+from sottovoce.simulation import engine
 from sottovoce.simulation.engine import simulate
 from sottovoce.simulation.history import COLUMNS
 from sottovoce.studies.config import TrainConfig
@@ -139,6 +140,18 @@ def test_the_run_folder(answer, cli, tmp_path):
         assert models["consensus"].shape == (2, 104)
     again = answer("train", "--config", out / "config.toml")
     assert again["risk"] == said["risk"]
+
+
+def test_rounds_are_scored_that_somebody_sees(answer, tmp_path, monkeypatch):
+    """The last one; those before it for files, and for the times of a network. The figures stay the same."""
+    scored, real = [], engine.measure
+    monkeypatch.setattr(engine, "measure", lambda *rest: scored.append(rest) or real(*rest))
+    shown = answer("train", *TINY)
+    assert len(scored) == 1
+    for seen in (["--out", tmp_path / "run"], ["--network", "latency=50ms,bandwidth=10Mbit"]):
+        scored.clear()
+        assert answer("train", *TINY, *seen)["risk"] == shown["risk"]
+        assert len(scored) == 2
 
 
 def test_an_empty_folder_may_be_filled(cli, tmp_path):

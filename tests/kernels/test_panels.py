@@ -18,9 +18,7 @@ COUNTS = (1, 31, 32, 33, 127, 128, 129, 300)
 
 
 def by_panels(rows, data, loss, *rest):
-    held = panels.panels(rows, data, rest[-1].shape[1])
-    assert held is not None
-    return panels.noisy_steps(held, data.divisor, loss, *rest)
+    return panels.noisy_steps(panels.panels(rows, data, rest[-1].shape[1]), data.divisor, loss, *rest)
 
 
 def assert_same_bits(given_arguments):
@@ -56,7 +54,6 @@ def test_every_option_does_what_it_says(options):
 )  # fmt: skip
 def test_the_bits_are_those_of_vectors_of_runs(dense, dtype, counts, d, runs, seed):
     p = problem(runs, Logistic(), tuple(counts), d, seed=seed)
-    p.matrix[0] = 0.5  # however few there are, they are not too empty
     assert_same_bits(arguments(p, Logistic(), dtype, dense, **OPTIONS))
 
 
@@ -104,24 +101,26 @@ def test_one_row_moves_its_own_term_alone_at_a_model_that_is_not_finite(made_by,
     assert moved.max() <= np.abs(p.matrix[5, 1:]).max() / 40 * (1 + 1e-9)
 
 
-def test_rows_that_are_too_empty_or_too_many_are_left_to_others(monkeypatch):
-    p = problem(1, Logistic(), counts=(100,), d=40)
-    p.matrix[:] = 0
-    p.matrix[:, 0] = 1  # one in forty
-    rows, data, *_ = arguments(p, Logistic())
-    assert panels.panels(rows, data, 40) is None
-    p.matrix[:, :3] = 1
-    rows, data, *_ = arguments(p, Logistic())
-    assert panels.panels(rows, data, 40) is not None
-    monkeypatch.setattr(panels, "_MOST_BYTES", 100 * 40 * 8 - 1)
-    assert panels.panels(rows, data, 40) is None
+def test_where_it_pays(monkeypatch):
+    def pays(counts, columns):
+        p = problem(1, Logistic(), counts=counts, d=40)
+        p.matrix[:] = 0
+        p.matrix[:, :columns] = 1
+        rows, data, *_ = arguments(p, Logistic())
+        return panels.pays(rows, data, 40)
+
+    assert pays((100, 120), 3)
+    assert not pays((100, 120), 2)  # one in twenty is not zero
+    assert not pays((35, 35), 40)  # blocks of 64 rows for 35
+    monkeypatch.setattr(panels, "_MOST_BYTES", 220 * 40 * 8 - 1)
+    assert not pays((100, 120), 3)
 
 
 @pytest.mark.parametrize("batch", [{}, {"batch_size": 2}])
 def test_an_oracle_takes_them_for_few_runs_without_batches(monkeypatch, batch):
     calls, real = [], panels.noisy_steps
     monkeypatch.setattr(panels, "noisy_steps", lambda *args: calls.append(args[-1].shape[2]) or real(*args))
-    sites = problems.sites(np.random.default_rng(1), (9, 40), d=5, sparse=True)
+    sites = problems.sites(np.random.default_rng(1), (64, 90), d=5, sparse=True)
     algorithm = sv.IPADMM(rounds=1, local_steps=2, diameter=10.0, **batch)
     made = [sv.simulate(algorithm, sites, sv.graphs.complete(2), runs=runs, seed=3).last for runs in (1, 5, 6)]
     assert calls == ([] if batch else [1, 5])

@@ -64,8 +64,9 @@ def train(
         return
     from sottovoce.studies import run
 
+    shown = out is not None  # of rounds before the last nothing is printed, and scoring them takes its time
     if rank > 0:  # the first one of them speaks, writes and pays for all
-        run.train(chosen, force=force)
+        run.train(chosen, force=force, history=shown)
         return
     if out is not None:
         from sottovoce.studies import folder
@@ -81,7 +82,7 @@ def train(
         with output.progress(quiet) as progress:
             trained = run.train(
                 chosen, progress, paid.charge, keep=keep, yardstick=yardstick, force=force, tell=tell,
-                explain=output.note if verbose else None,
+                explain=output.note if verbose else None, history=shown,
             )  # fmt: skip
     except KeyboardInterrupt:
         # Only a second one gets here when the rounds have begun: whoever insists loses what was not written yet.
@@ -94,7 +95,7 @@ def train(
         if not _in_the_rounds(trained):
             if out is not None:
                 folder.add_scores(trained, out)
-            second = None if other is None else run.train(other, first=trained)
+            second = None if other is None else run.train(other, first=trained, history=False)
             _print(trained, out, json, quiet, second)
     except KeyboardInterrupt:
         trained = replace(trained, unfinished=_SCORING)

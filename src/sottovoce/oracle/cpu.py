@@ -52,8 +52,9 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
 
     @cached_property
     def _panels(self) -> panels.Panels | None:
-        """The rows for few runs; None where vectors of runs are no slower."""
-        return panels.panels(self._rows, self._data, self.sites.d)
+        """The rows for few runs; None where that does not pay."""
+        held = self._rows, self._data, self.sites.d
+        return panels.panels(*held) if panels.pays(*held) else None
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         if steps.sigma > 0 and not steps.noise.gives_normals:

@@ -123,7 +123,7 @@ class TrainConfig:
     seed: int | None = option(
         None, "Simulation", "Of partition, graph and simulated noise. With a file noise is never seeded."
     )
-    record: int = option(10, "Simulation", "Rounds that the history holds, evenly spaced.")
+    record: int = option(10, "Simulation", "Rounds that the history of --out holds, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
     engine: str = option("local", "Simulation", "One process, or those of MPI, with the same result; see --ranks.")
     network: str | None = option(

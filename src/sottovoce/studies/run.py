@@ -410,6 +410,7 @@ def train(
     tell: Tell | None = None,
     explain: Tell | None = None,
     first: Trained | None = None,
+    history: bool = True,
 ) -> Trained:
     """Run the experiment.
 
@@ -424,6 +425,7 @@ def train(
         tell: hears of notices, and of what takes its time.
         explain: hears of what was chosen, and why.
         first: what this is run `beside`: its rows are used again, and its yardstick where that would be the same.
+        history: whether rounds before the last are scored as well, as many as are asked for.
     """
     started, spread = perf_counter(), config.engine == "mpi"
     speaks = not spread or bool(joined().rank == 0)
@@ -444,7 +446,7 @@ def train(
             algorithm,
             runs=chosen.runs or 1,
             seed=chosen.seed,
-            record=config.record,
+            record=config.record if history or config.network is not None else 1,
             progress=progress,
             device=cast("DeviceName", config.device),  # checked when the configuration was made
             dtype=cast("Precision", config.dtype),
@@ -454,8 +456,8 @@ def train(
         )
         if spread:
             solved = _gathered(solved, problem, config)
-        history = solved.result.history
-        learnt = _scores(solved, {name: history.final(name) for name in history}, problem.sites)
+        recorded = solved.result.history
+        learnt = _scores(solved, {name: recorded.final(name) for name in recorded}, problem.sites)
         trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
         made, asked_for = solved.result.rounds, algorithm.rounds
         if made < asked_for:

@@ -37,8 +37,9 @@ _ROWS = Lanes(32)
 _STRIP = {np.dtype(np.float32): Lanes(16), np.dtype(np.float64): Lanes(8)}
 # Blocks of a group, whose slopes are made before the first sum. The more, the fewer loops that end early.
 _BLOCKS = 4
-# Rows as full as this take less time as they are here. They are held twice more, so there may be so many bytes of them.
-_FULL, _MOST_BYTES = 1 / 16, 1 << 27
+# It pays where rows are as full as this, where blocks hold no more rows than so many times those that are there, and
+# where there are not too many bytes of them: they are held twice more.
+_FULL, _FILLED, _MOST_BYTES = 1 / 16, 1.25, 1 << 27
 # With more runs, vectors of them are faster.
 MOST_RUNS = 5
 
@@ -68,12 +69,18 @@ class Panels(NamedTuple):
     shifts: Array
 
 
-def panels(rows: Csr | Dense, data: Data, d: int) -> Panels | None:
-    """The rows as the kernel here reads them; None where they are too empty, or too many, for that to pay."""
-    count, size = len(data.labels), _ROWS.count
+def pays(rows: Csr | Dense, data: Data, d: int) -> bool:
+    """Whether the kernel here is faster on these rows, and worth the memory."""
+    count = len(data.labels)
     held = len(rows.values) if isinstance(rows, Csr) else rows.values.size
-    if held < _FULL * count * d or count * d * rows.values.itemsize > _MOST_BYTES:
-        return None
+    filled = _ROWS.count * int(np.sum(-(-np.diff(data.offsets) // _ROWS.count)))
+    small = count * d * rows.values.itemsize <= _MOST_BYTES
+    return small and held >= _FULL * count * d and filled <= _FILLED * count
+
+
+def panels(rows: Csr | Dense, data: Data, d: int) -> Panels:
+    """The rows as the kernel here reads them."""
+    count, size = len(data.labels), _ROWS.count
     counts = np.diff(data.offsets)
     blocks = _ends(-(-counts // size))
     groups = _ends(-(-counts // (_BLOCKS * size)))
