@@ -4,6 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,15 @@ def test_whatever_is_drawn_follows_from_the_test(request, monkeypatch):
 
 def test_what_tests_share_does_not_depend_on_who_comes_first(shared, request, monkeypatch):
     assert shared == drawn_after(f"{request.node.parent.nodeid} shared ", monkeypatch)
+
+
+def test_names_of_files_do_not_follow_from_the_test(request, monkeypatch):
+    """Two processes with the same fixture would write one file of Numba's cache under one name."""
+    with monkeypatch.context() as patch:
+        patch.setattr("helpers.draws._streams", [Stream(request.node.nodeid)])
+        first = uuid.uuid4()
+        patch.setattr("helpers.draws._streams", [Stream(request.node.nodeid)])
+        assert uuid.uuid4() != first
 
 
 COPIED = """

@@ -2,11 +2,13 @@
 
 In the process of the tests, `os.urandom`, `secrets` and new keys come from a stream that follows from a name. Each test
 has one of its own, and so has each fixture that several tests share, whichever of them comes first. Programs that tests
-start draw as ever: what is asserted of those holds for all draws, or fails with a chance that stands beside it.
+start draw as ever: what is asserted of those holds for all draws, or fails with a chance that stands beside it. So do
+`uuid4`, by which processes that share a folder name their files: Numba's cache is one.
 """
 
 import os
 import random
+import uuid
 from contextlib import contextmanager
 from hashlib import shake_256
 from threading import Lock
@@ -42,6 +44,7 @@ def _leave_alone():
 def start():
     """From now on, in this process."""
     os.urandom = random._urandom = _urandom
+    uuid.uuid4 = lambda: uuid.UUID(bytes=_system(16), version=4)
     # Copies of this process would all go on in the same way.
     os.register_at_fork(after_in_child=_leave_alone)
     for kind in (Ed25519PrivateKey, X25519PrivateKey):
