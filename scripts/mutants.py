@@ -923,7 +923,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "    turn = warp * sharing + place;",
         "    turn = warp * sharing + 0 * place;",
-        f"{_SOFTMAX}::test_double_precision[full-few-csr-cuda]",
+        f"{_SOFTMAX}::test_double_precision[full-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -947,7 +947,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "z[v] = least(most(Loss::template slope<T>(z[v], b, theta), -cap), cap);",
         "z[v] = Loss::template slope<T>(z[v], b, theta);",
-        f"{_DEVICES}::test_double_precision[clipped-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[clipped-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -963,7 +963,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/cuda.py",
         "            cap[real] = np.minimum(self._slope_cap[:, 0], np.finfo(self.dtype).max)",
         "            pass",
-        f"{_DEVICES}::test_double_precision[clipped-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[clipped-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(
@@ -995,7 +995,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "oracle/kernels/steps.cu",
         "floor(batch * 4294967296.0 / m)",
         "floor((batch + 1) * 4294967296.0 / m)",
-        f"{_DEVICES}::test_double_precision[Poisson batches-csr-cuda]",
+        f"{_DEVICES}::test_double_precision[Poisson batches-few-csr-cuda]",
         gpu=True,
     ),
     Mutant(

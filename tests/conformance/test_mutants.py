@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,15 @@ def test_cuda_code_is_judged_on_a_gpu(mutant):
     """Its test would be skipped elsewhere, and a test that is skipped kills nothing."""
     assert mutant.gpu == (mutant.file in ("oracle/cuda.py", "oracle/kernels/steps.cu"))
     assert mutant.gpu == ("cuda]" in mutant.test)
+
+
+def test_the_cases_that_judge_cuda_code_exist():
+    """Where there is no GPU nobody would notice that a case has got another name."""
+    judges = {mutant.test for mutant in MUTANTS if mutant.gpu}
+    files = sorted({test.split("::")[0] for test in judges})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", *files]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert judges <= {*listed}
 
 
 def test_without_a_gpu_they_are_listed_and_not_judged(monkeypatch, capsys):
