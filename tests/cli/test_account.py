@@ -95,7 +95,8 @@ def test_without_sites_there_is_no_such_table(answer):
         (["--colluding", 3], "Expected --sites for masked sums, got colluding=3"),
         (["--sites", 4, "--colluding", 4], "colluding < least_sites=4"),
         (["--sites", 6, "--colluding", 2, "--least-sites", 4], "2 least_sites > n + colluding = 8"),
-        (["--sites", 0], "sites >= 1, got sites=0"),
+        (["--sites", 0], "1 <= sites <= 1000000000, got sites=0"),
+        (["--sites", 10**23], "1 <= sites <= 1000000000"),
         (["--sites", 3, "--rows", 10, "--batch-size", 2], "sums over all rows with sites=3"),
     ],
 )

@@ -85,7 +85,9 @@ def test_milestones_hold_where_sites_can_be_cut_off(monkeypatch):
     assert [line.colluding for line in milestones(statement(colluding=1).observers, 2)] == [0, 1, 11]
 
 
-@pytest.mark.parametrize(("n", "least"), [(1001, None), (30_000, None), (30_000, 29_000), (1_000_000, None)])
+@pytest.mark.parametrize(
+    ("n", "least"), [(1001, None), (30_000, None), (30_000, 29_000), (1_000_000, None), (10**9, None)]
+)
 def test_the_table_of_many_sites_holds_the_lines_that_matter(n, least):
     """Some of the lines of the whole table, among them those on both sides of where the noise falls."""
     event, masked = Repeated(Gaussian(30.0), 11), sv.MaskedNewton(colluding=n // 3, least_sites=least)

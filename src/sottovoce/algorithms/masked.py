@@ -820,8 +820,10 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _held(self, site: Oracle) -> int:
         """The rows that are held out."""
-        if self.hold_out is None or self.total_held is not None:
-            return self.total_held or 0
+        if self.hold_out is None:
+            return 0
+        if self.total_held is not None:
+            return self.total_held
         sizes, times = np.unique(site.network.sites.counts, return_counts=True)
         return sum(self.held_of(m) * k for m, k in zip(sizes.tolist(), times.tolist(), strict=True))
 

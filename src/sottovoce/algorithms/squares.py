@@ -13,7 +13,7 @@ take none. It is a Newton step from zero, where the gradient is -c~ and the Hess
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple, final
 
 import numpy as np
@@ -26,7 +26,7 @@ from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, whole
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon
-from sottovoce.privacy.observers import RELAY, Observer, Sight, seen
+from sottovoce.privacy.observers import RELAY, Observer, table_of
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Huber, Loss
 from sottovoce.problem.sites import Weights
@@ -175,12 +175,12 @@ class LeastSquares(PrivateAlgorithm[State]):
         """The cost of the exchange, and what holds against how many colluding sites."""
         private, agreed = math.isfinite(self.epsilon), self._sums.agreed(site)
         event, like = self.event(1, site, agreed), self._sums.statement(site)
-        observers = tuple(Sight(one.colluding, one.noise, seen(event, one.noise, self.delta)) for one in like.observers)
+        left = partial(self._sums.noise_left, site.n)
         return PrivacyStatement(
             event=event, epsilon=self.spent(1, site), target_epsilon=self.epsilon, delta=self.delta,
             calibration=self.calibration if private else None, sigma=self.sigma(site) if private else None,
-            released=self.released, notes=like.notes, observers=observers,
-            unit=site.sites.unit,
+            released=self.released, notes=like.notes, unit=site.sites.unit,
+            observers=table_of(site.n, event, self.delta, left) if private else (),
         )  # fmt: skip
 
     @property

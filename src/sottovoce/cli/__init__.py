@@ -63,10 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _leave_modules_alone() -> None:
-    """Look for garbage less often while modules are loaded, and not at all when the process ends.
+    """Look for garbage less often, and not at all when the process ends.
 
-    What modules are made of stays until the end, and is looked through in vain again and again: a third of a second of
-    `train`. Memory of what is no longer in use comes back as ever; only cycles wait longer.
+    What modules are made of stays until the end, and is looked through in vain again and again while they are loaded: a
+    third of a second of `train`. Memory of what is no longer in use comes back as ever; only cycles wait longer.
     """
     gc.set_threshold(_MANY_OBJECTS, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)

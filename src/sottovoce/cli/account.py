@@ -164,14 +164,14 @@ def _sampling(q: Question) -> "Sampling | None":
 def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
     """What holds against how many colluding sites, where sums over sites are what is opened."""
     from sottovoce.algorithms import MaskedNewton
-    from sottovoce.privacy.observers import expect_members, table_of
+    from sottovoce.privacy.observers import MOST_SITES, expect_members, table_of
 
     own = {"colluding": q.colluding, "least_sites": q.least_sites}
     if q.sites is None:
         if any(value is not None for value in own.values()):
             raise InputError(f"Expected --sites for masked sums, got {_given(own)}. Say how many there are.")
         return ()
-    expect(q.sites >= 1, "sites >= 1", sites=q.sites)
+    expect(1 <= q.sites <= MOST_SITES, f"1 <= sites <= {MOST_SITES}", sites=q.sites)
     if q.batch_size is not None:
         raise InputError(
             f"Expected sums over all rows with sites={q.sites}, got batch_size={q.batch_size}. Leave it out."

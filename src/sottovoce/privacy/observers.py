@@ -18,6 +18,7 @@ from sottovoce.privacy.accounting.accountant import epsilon as price
 from sottovoce.privacy.events import Event, Gaussian, NonPrivate, Repeated, Sequence
 from sottovoce.settings import read
 
+MOST_SITES = 10**9
 MOST_LINES = 100_000  # of a stranger's table
 _ALL_LINES = 1000  # sites up to which a table has a line for every number of them
 _SOME_LINES = 200  # of more sites
@@ -125,10 +126,9 @@ def table_of(sites: int, event: Event, delta: float, noise: Callable[[int], floa
         delta: of the statement.
         noise: what is left of the noise against so many, as a factor; it does not rise.
     """
-    numbers = set(range(sites))
+    numbers, last = set(range(min(sites, _ALL_LINES))), sites - 1
     if sites > _ALL_LINES:
-        last = sites - 1
-        numbers = {round(j * last / (_SOME_LINES - 1)) for j in range(_SOME_LINES)}
+        numbers = {j * last // (_SOME_LINES - 1) for j in range(_SOME_LINES)}
         fallen = bisect_left(range(sites), True, key=lambda k: noise(k) < 1)
         known = bisect_left(range(sites), True, key=lambda k: noise(k) <= noise(last))
         numbers |= {k for first in (fallen, known) for k in (first - 1, first) if 0 <= k <= last}
