@@ -665,8 +665,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a fit is not charged",
         "estimators/training.py",
-        "accountant.spend(statement.event, statement.unit)",
-        "pass",
+        "            payer(statement)",
+        "            pass",
         "tests/estimators/test_workflow.py::test_a_fit_is_charged_before_it_is_computed",
     ),
     Mutant(
@@ -1054,6 +1054,34 @@ MUTANTS: tuple[Mutant, ...] = (
         "out[order] = places % every == every - 1",
         "out[:] = places % every == every - 1",
         "tests/algorithms/test_held_out.py::test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more",
+    ),
+    Mutant(
+        "a search warns as often as it fits",
+        "estimators/search.py",
+        'warnings.simplefilter("ignore")  # as many',
+        'warnings.simplefilter("always")  # as many',
+        "tests/estimators/test_search.py::test_the_number_of_fits_shows_in_no_warning_log_or_line",
+    ),
+    Mutant(
+        "only what a search draws is refused",
+        "estimators/search.py",
+        "        for candidate in grid:",
+        "        for candidate in grid[:1]:",
+        "tests/estimators/test_search.py::test_a_candidate_is_refused_whether_it_is_drawn_or_not[1]",
+    ),
+    Mutant(
+        "a fit that fails ends a search",
+        "estimators/search.py",
+        "            return Run(-math.inf, random.random(), candidate, error)",
+        "            raise error",
+        "tests/estimators/test_search.py::test_a_fit_that_fails_is_the_worst_of_all_and_stops_nothing",
+    ),
+    Mutant(
+        "a search answers as soon as it is done",
+        "estimators/search.py",
+        "time.sleep(-(time.monotonic() - started) % self.answer_every)",
+        "time.sleep(0 * self.answer_every)",
+        "tests/estimators/test_search.py::test_an_answer_comes_at_a_multiple_of_a_public_time",
     ),
 )
 # fmt: on

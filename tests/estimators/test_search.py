@@ -2,6 +2,7 @@
 
 import math
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from sottovoce.algorithms import IPADMM
 from sottovoce.errors import BudgetError, InputError, PrivacyError, PrivacyLeakWarning
-from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch, search
+from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor, PrivateSearch, search, training
 from sottovoce.estimators.draws import SystemDraws
 from sottovoce.privacy import BudgetAccountant, RepeatAndSelect, epsilon
 from sottovoce.privacy.accounting.accountant import plain_mu
@@ -144,6 +145,86 @@ def test_who_is_trusted_is_a_note_and_no_leak(two):
     assert found.best_estimator_.leaks_ == ()
     assert "whoever holds its rows is trusted" in found.privacy_.prose()
     assert found.privacy_.epsilon <= 2.0
+
+
+# -- nothing tells how many fits there were ---------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("always")
+def test_the_number_of_fits_shows_in_no_warning_log_or_line(base, two, monkeypatch, caplog, capfd):
+    """Every fit warns, as NumPy and scikit-learn may, and every candidate has something of its own to say."""
+    honest, made = training.train, []
+
+    def loud(*given):
+        solved = honest(*given)  # a rehearsal ends in here
+        warnings.warn(f"fit number {len(made)}", RuntimeWarning, stacklevel=1)
+        made.append(np.float64(1e308) * 10)  # NumPy warns, or prints, as it was told to
+        return solved
+
+    monkeypatch.setattr(training, "train", loud)
+    X, y = two
+    told = []
+    for number in (1, 2, 7):
+        made.clear()
+        monkeypatch.setattr(search, "repetitions", lambda *_, number=number: number)
+        with caplog.at_level("DEBUG"), np.errstate(all="print"), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            PrivateSearch(base, {"data_norm": [None, 3.0], "lam": [1e-4, 1e-2]}, 1.0).fit(X, y[:, None])
+        assert len(made) == number
+        told.append(([str(one.message) for one in caught], caplog.messages[:], capfd.readouterr()))
+        caplog.clear()
+    assert told[0] == told[1] == told[2]
+    messages = told[0][0]
+    assert sum("data_norm was read off" in message for message in messages) == 1
+    assert not any("fit number" in message for message in messages)
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_candidate_is_refused_whether_it_is_drawn_or_not(base, two, monkeypatch, number):
+    monkeypatch.setattr(search, "repetitions", lambda *_: number)
+    monkeypatch.setattr(random.SystemRandom, "randrange", lambda *_: 0)  # the first candidate is drawn, always
+    accountant = BudgetAccountant(1.0, 1e-5)
+    with pytest.raises(InputError, match="lam"):
+        PrivateSearch(base, {"lam": [1e-4, -1.0]}, 1.0, accountant=accountant).fit(*two)
+    batches = IPADMM(rounds=2, batch_size=10, local_steps=1)
+    unplanned = dict.fromkeys(("rounds", "local_steps", "rho", "diameter"))
+    model = clone(base).set_params(**unplanned)
+    with pytest.raises(PrivacyError, match="plain Gaussian noise"):
+        PrivateSearch(model, {"algorithm": [None, batches]}, 1.0, accountant=accountant).fit(*two)
+    assert len(accountant) == 0
+
+
+def test_a_fit_that_fails_is_the_worst_of_all_and_stops_nothing(base, two, monkeypatch):
+    """Steps of 1e300 end in infinity. To stop there would tell that they were drawn, and so how many were."""
+    monkeypatch.setattr(search, "repetitions", lambda *_: 4)
+    drawn = iter([1, 0, 1, 1, 1, 1, 1, 1])
+    monkeypatch.setattr(random.SystemRandom, "randrange", lambda *_: next(drawn))
+    monkeypatch.setattr(random.SystemRandom, "normalvariate", lambda *_: -1e9)  # the one that did not fail scores worst
+    model = PrivateSearch(base, {"diameter": [30.0, 1e300]}, 1.0)
+    assert model.fit(*two).best_params_ == {"diameter": 30.0}
+    with pytest.raises(InputError, match="finite model"):
+        model.fit(*two)
+    with pytest.raises(NotFittedError):
+        model.predict(two[0])
+
+
+def test_an_answer_comes_at_a_multiple_of_a_public_time(base, two, monkeypatch):
+    now, slept = [100.0], []
+    monkeypatch.setattr(search.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(search.time, "sleep", slept.append)
+    honest = PrivateLogisticRegression.fit
+
+    def slow(self, *args, **kwargs):
+        now[0] += 7.0
+        return honest(self, *args, **kwargs)
+
+    monkeypatch.setattr(PrivateLogisticRegression, "fit", slow)
+    for number, wait in ((1, 13.0), (2, 6.0), (3, 19.0)):
+        monkeypatch.setattr(search, "repetitions", lambda *_, number=number: number)
+        PrivateSearch(base, {"lam": [1e-4]}, 1.0, answer_every=20.0).fit(*two)
+        assert slept.pop() == pytest.approx(wait)
+    with pytest.raises(InputError, match="answer_every as seconds above 0"):
+        PrivateSearch(base, {"lam": [1e-4]}, 1.0, answer_every=0.0).fit(*two)
 
 
 def test_leaks_are_said_once(base, two):

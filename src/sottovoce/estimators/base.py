@@ -35,7 +35,7 @@ from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers, Problem
-from sottovoce.simulation.engine import DeviceName, Solved
+from sottovoce.simulation.engine import Charge, DeviceName, Solved
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
@@ -58,6 +58,14 @@ class Target(NamedTuple):
     labels: Floats
     answers: Answers
     attributes: Mapping[str, Any]
+
+
+class _Rehearsed(Exception):  # noqa: N818
+    """A fit was stopped where it would have been charged."""
+
+    def __init__(self, statement: PrivacyStatement) -> None:
+        super().__init__(statement)
+        self.statement = statement
 
 
 def forget(estimator: BaseEstimator) -> None:
@@ -170,10 +178,23 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         forget(self)
         return self._fit(X, y, sites, groups, self._factors(sample_weight))
 
-    def _fit(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors) -> Self:
+    def _rehearse(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors) -> PrivacyStatement:
+        """What a fit would promise, once nothing is left to be refused or warned of: nothing is computed or charged."""
+
+        def stop(statement: PrivacyStatement) -> None:
+            raise _Rehearsed(statement)
+
+        try:
+            self._fit(X, y, sites, groups, factors, stop)
+        except _Rehearsed as ended:
+            return ended.statement
+        raise AssertionError("a fit ended without a charge")
+
+    def _fit(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors, payer: Charge | None = None) -> Self:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **self._label_checks)
         leaks: list[Leak] = []
-        draws, accountant = draws_of(self.random_state), self._payer("a second fit", "fit a clone")
+        draws = draws_of(self.random_state)
+        payer = training.charge_to(self._payer("a second fit", "fit a clone")) if payer is None else payer
         unit = self._unit(groups)
         factors.expect_rows(len(y))
         people = None if groups is None else scaling.people_of(groups, len(y))
@@ -196,7 +217,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         for leak in leaks:
             warnings.warn(f"{leak.note} {leak.advice}", PrivacyLeakWarning, stacklevel=3)
 
-        solved = training.train(problem, algorithm, accountant, draws, self.device)
+        solved = training.train(problem, algorithm, payer, draws, self.device)
         self.privacy_, self.plan_ = solved.result.privacy, plan
         self.loss_ = target.answers.loss_of(target.loss)
         self.leaks_ = problem.notes
@@ -278,7 +299,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             self.loss_, z, labels,
             tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=unit),
             classes=self._class_names(), threshold=threshold, width=self._label_width(), **self._score_range(),
-            charge=None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit),
+            charge=training.charge_to(accountant),
             learnt=sum(self.site_rows_),
         )  # fmt: skip
         return replace(found, privacy=found.privacy.noting(COUNTED_ALIKE)) if self.weighted_ else found

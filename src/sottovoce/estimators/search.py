@@ -7,9 +7,14 @@ less than showing all K (docs/proofs/selection.md). A run is mu-GDP, split betwe
     mu_fit^2 = (1 - share) mu^2,      mu_score^2 = share mu^2,
 
 and mu is the largest with which the whole search stays within (epsilon, delta).
+
+Nobody may learn K. So every candidate is rehearsed up to its charge, drawn or not: what is refused, and what is warned
+of, follows from the whole grid. The fits themselves are silent, and one that fails is the worst outcome there is. How
+long they take is for the caller to hide: `answer_every`.
 """
 
 import math
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -63,10 +68,20 @@ class Costs(NamedTuple):
 class Run(NamedTuple):
     """One fit and its noisy score. Runs are ordered by score; a random number decides between equals."""
 
-    score: float
+    score: float  # -inf of a fit that failed: it is shown if all did
     tie: float
     params: Mapping[str, Any]
-    estimator: Any
+    outcome: _PrivateLinearModel | Exception
+
+
+class Data(NamedTuple):
+    """What every fit is given."""
+
+    X: Any
+    y: Any
+    sites: Any
+    groups: Any
+    beside: Mapping[str, Any]  # weights and exposures, if there are any
 
 
 def _exposed(exposure: Any) -> dict[str, Any]:
@@ -90,6 +105,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         runs: how many fits to make, in the mean. Their number itself is random and stays secret.
         eta: of the negative binomial law of their number: 0 is cheapest and often makes few, 1 spreads less.
         score_share: the part of a run's budget that pays for its score.
+        answer_every: seconds. The search answers at a whole multiple of this time since its start, so that its duration
+            tells no more than which. Set it well above what most searches take. None: it answers as soon as it is done.
         accountant: is charged once, before anything is computed. None: that of the `with` block around, if any.
         random_state: None takes everything from the operating system. A seed is for tests.
 
@@ -99,7 +116,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         best_score_: its noisy score: the share of right answers, or 1 - mean |error| / (width of y_bounds).
         privacy_: the statement of the search.
 
-    How long a fit takes tells how many runs there were. Show the result at a time that was fixed before.
+    Warnings and refusals are of all candidates, whichever were drawn; the fits say nothing. How long a search takes
+    tells how many runs there were: give `answer_every`, or show the result at a time that was fixed before. Whoever can
+    watch the process compute still sees it.
     """
 
     best_estimator_: Any
@@ -117,6 +136,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         runs: float = 10.0,
         eta: float = 0.0,
         score_share: float = 0.2,
+        answer_every: float | None = None,
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
     ) -> None:
@@ -127,6 +147,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.runs = runs
         self.eta = eta
         self.score_share = score_share
+        self.answer_every = answer_every
         self.accountant = accountant
         self.random_state = random_state
 
@@ -151,21 +172,28 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             X, y, groups = X[kept], y[kept], people[kept]
             beside = {name: values[kept] for name, values in beside.items()}
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
+        data = Data(X, y, sites, groups, beside)
+        for message, category in self._rehearsed(grid, costs, data):
+            warnings.warn(message, category, stacklevel=2)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
             accountant.spend(costs.event, unit)
-        random = draws.random()
+        random, started = draws.random(), time.monotonic()
         best: Run | None = None
-        for _ in range(repetitions(costs.event.runs, random)):
-            candidate = grid[random.randrange(len(grid))]
-            run = self._run(candidate, costs, draws.child(), random, (X, y, sites, groups, beside), unit)
-            best = run if best is None or (run.score, run.tie) > (best.score, best.tie) else best
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # as many as there are runs; those of settings were caught in the rehearsal
+            for _ in range(repetitions(costs.event.runs, random)):
+                candidate = grid[random.randrange(len(grid))]
+                run = self._run(candidate, costs, draws.child(), random, data, unit)
+                best = run if best is None or (run.score, run.tie) > (best.score, best.tie) else best
         assert best is not None  # the law never says 0
-        self.best_estimator_, self.best_params_ = best.estimator, best.params
+        if self.answer_every is not None:
+            time.sleep(-(time.monotonic() - started) % self.answer_every)
+        if isinstance(best.outcome, Exception):
+            raise best.outcome
+        self.best_estimator_, self.best_params_ = best.outcome, best.params
         self.best_score_ = best.score / len(y)
-        self.privacy_ = self.best_estimator_.privacy_ = self._statement(costs, best.estimator)
-        for note in best.estimator.leaks_:
-            warnings.warn(note, PrivacyLeakWarning, stacklevel=2)
+        self.privacy_ = self.best_estimator_.privacy_ = self._statement(costs, best.outcome)
         return self
 
     def predict(self, X: Any, exposure: Any = None) -> Any:
@@ -207,6 +235,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         if none is not None:
             raise InputError(refusal(none))
         expect(0 < self.score_share < 1, "0 < score_share < 1", score_share=self.score_share)
+        every = self.answer_every
+        expect(every is None or 0 < every < math.inf, "answer_every as seconds above 0, or None", answer_every=every)
         runs = NegativeBinomialRuns(self.eta, gamma_for(self.runs, self.eta))
         fit, score = 1 / math.sqrt(1 - self.score_share), 1 / math.sqrt(self.score_share)
 
@@ -216,28 +246,54 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         noise = noise_for(search, self.epsilon, delta)
         return Costs(search(noise), noise * fit, noise * score, delta)
 
-    def _run(
-        self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Any, unit: Unit
-    ) -> Run:
-        X, y, sites, groups, beside = data
+    def _candidate(self, candidate: Mapping[str, Any], costs: Costs, seed: int | None) -> _PrivateLinearModel:
+        share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, costs.delta)
         # Books of its own, thrown away: the search is paid for, and an accountant around us must not pay twice.
         books = BudgetAccountant(math.inf, costs.delta)
-        share = epsilon_of_mu((1 - _ROUNDING) / costs.fit_sigma, costs.delta)
-        estimator = clone(self.estimator).set_params(
+        made = clone(self.estimator).set_params(
             **candidate, epsilon=share, delta=costs.delta, accountant=books, random_state=seed
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyLeakWarning)  # said once, when the search is over
+        assert isinstance(made, _PrivateLinearModel)
+        return made
+
+    def _rehearsed(
+        self, grid: Sequence[Mapping[str, Any]], costs: Costs, data: Data
+    ) -> list[tuple[str, type[Warning]]]:
+        """What there is to warn of, each once, after every candidate was tried up to its charge. Which of them are
+        drawn plays no part, so it tells nothing of their number.
+        """
+        factors = self.estimator._factors(data.beside.get("sample_weight"), data.beside.get("exposure"))
+        found: dict[tuple[str, type[Warning]], None] = {}
+        for candidate in grid:
+            estimator = self._candidate(candidate, costs, None if self.random_state is None else 0)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                event = estimator._rehearse(data.X, data.y, data.sites, data.groups, factors).event
+            mu = plain_mu(event)
+            if mu is None or mu > 1 / costs.fit_sigma:
+                raise PrivacyError(
+                    "Expected candidates that add plain Gaussian noise, which the search is calibrated on, got "
+                    f"event={event.describe()!r}. "
+                    "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
+                )
+            own = no_epsilon(estimator.epsilon)  # of one fit, which is promised to nobody
+            told = [(str(one.message), one.category) for one in caught]
+            found |= dict.fromkeys(one for one in told if own is None or not one[0].startswith(own.note))
+        whole = no_epsilon(self.epsilon)
+        if whole is not None:
+            found[f"{whole.note} {whole.advice}", PrivacyLeakWarning] = None
+        return [*found]
+
+    def _run(
+        self, candidate: Mapping[str, Any], costs: Costs, seed: int | None, random: Random, data: Data, unit: Unit
+    ) -> Run:
+        X, y, sites, groups, beside = data
+        estimator = self._candidate(candidate, costs, seed)
+        try:
             estimator.fit(X, y, sites=sites, groups=groups, **beside)
-        mu = plain_mu(estimator.privacy_.event)
-        if mu is None or mu > 1 / costs.fit_sigma:
-            raise PrivacyError(
-                "Expected candidates that add plain Gaussian noise, which the search is calibrated on, got "
-                f"event={estimator.privacy_.event.describe()!r}. "
-                "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
-            )
-        with np.errstate(over="ignore", invalid="ignore"):
             scores = estimator.row_scores(X, y, **_exposed(beside.get("exposure")))
+        except Exception as error:  # whatever it is: to stop here would tell that this candidate was drawn
+            return Run(-math.inf, random.random(), candidate, error)
         # The noise is made for scores between 0 and 1. A prediction that is no number is as wrong as can be.
         right = np.clip(np.where(np.isnan(scores), 0.0, scores), 0.0, 1.0)
         # One row moves the sum by at most 1, a person's by as many as they have, wherever those are.

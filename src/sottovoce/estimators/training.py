@@ -19,7 +19,7 @@ from sottovoce.problem import graphs
 from sottovoce.problem.graphs import CompleteGraph, Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Problem
-from sottovoce.simulation.engine import DeviceName, Solved, solve
+from sottovoce.simulation.engine import Charge, DeviceName, Solved, solve
 
 AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
 PLANNED = ("rounds", "local_steps", "rho", "diameter")  # settings of IPADMM
@@ -91,15 +91,11 @@ def _ipadmm(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Pro
 def train(
     problem: Problem,
     algorithm: PrivateAlgorithm[Any],
-    accountant: BudgetAccountant | None,
+    payer: Charge | None,
     draws: Draws,
     device: DeviceName,
 ) -> Solved:
-    """Charge the whole run, then make it.
-
-    Raises:
-        BudgetError: it does not fit into the accountant's budget. Nothing was computed, nothing was charged.
-    """
+    """Charge the whole run, then make it. If `payer` raises, nothing was computed."""
 
     def charge(statement: PrivacyStatement) -> None:
         if statement.epsilon > algorithm.epsilon:
@@ -107,8 +103,8 @@ def train(
                 f"Expected a run within epsilon={algorithm.epsilon!r}, got one that costs {statement.epsilon!r} with "
                 f"algorithm={type(algorithm).__name__}."
             )
-        if accountant is not None:
-            accountant.spend(statement.event, statement.unit)
+        if payer is not None:
+            payer(statement)
 
     solved = solve(problem, algorithm, record=1, device=device, seed=draws.seed, charge=charge)
     if not np.isfinite(solved.weights).all():
@@ -117,6 +113,11 @@ def train(
             "smaller diameter. The budget of this fit is spent."
         )
     return solved
+
+
+def charge_to(accountant: BudgetAccountant | None) -> Charge | None:
+    """Who is charged for a run that this statement is of: BudgetError if it does not fit. None: nobody."""
+    return None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit)
 
 
 def accountant_of(accountant: BudgetAccountant | None) -> BudgetAccountant | None:
