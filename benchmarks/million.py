@@ -127,8 +127,6 @@ def main():
     if options.work:
         work(options.work[0], int(options.work[1]))
         return
-    from sottovoce.cli.ranks import launcher
-
     out = {"machine": machine.describe(("sottovoce", "numpy", "numba", "mpi4py", "openmpi")), "ranks": options.ranks,
            "features": FEATURES, "rows_per_node": ROWS, "rounds": ROUNDS, "local_steps": STEPS,
            "cases": []}  # fmt: skip
@@ -137,7 +135,17 @@ def main():
             if (options.only or name) != name or n > options.largest:
                 continue
             load = machine.busy()
-            command = [*launcher(options.ranks), sys.executable, __file__, "--work", name, str(n)]
+            command = [
+                "mpirun",
+                "--oversubscribe",
+                "-n",
+                str(options.ranks),
+                sys.executable,
+                __file__,
+                "--work",
+                name,
+                str(n),
+            ]
             told = subprocess.run(command, check=True, capture_output=True, text=True, env=ONE_THREAD).stdout
             case = json.loads(told[told.index("{") : told.rindex("}") + 1]) | {"load_before": load}
             print(json.dumps(case), flush=True)

@@ -1,4 +1,4 @@
-"""Whether a launcher such as mpirun has started this process, and what follows for what it prints."""
+"""Plain output under a launcher such as mpirun."""
 
 import os
 
@@ -6,15 +6,11 @@ import os
 _VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
-def launched() -> bool:
-    """Whether one has."""
-    return any(name in os.environ for name in _VARIABLES)
-
-
 def print_plainly() -> None:
-    """Keep terminal codes out of what is printed, unless somebody has asked for them: launchers give processes
-    terminals to write to, where Numba would colour, and reset at the end, what is meant for a file. It reads this when
-    it is imported.
+    """Turn Numba's coloured messages off if an MPI launcher started this process, unless the user has set them.
+
+    Launchers give processes a terminal to write to, so Numba would colour what is meant for a file. It reads the
+    variable when it is imported.
     """
-    if launched():
+    if any(name in os.environ for name in _VARIABLES):
         os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")

@@ -25,7 +25,7 @@ def test_wide_tables_need_no_matrix_of_their_width(monkeypatch):
     monkeypatch.setattr(np.linalg, "eigh", lambda h: widths.append(len(h)) or eigh(h))
     found = made([2000] * 5, 5001, max_rounds=20)
     assert max(widths) <= surrogate.WIDEST
-    for problem in _problems(found.task, "quick", None):
+    for problem in _problems(found.task, None):
         assert problem.size.sum() == pytest.approx(5001)
 
 
@@ -83,8 +83,8 @@ def test_both_ways_are_foretold():
 def test_fewer_honest_sites_more_noise():
     """Nobody sees less of the noise than a colluder: the more there are, the more must be added."""
     task = made([300] * 8, 12).task
-    data = predict.tables(task, predict.QUICK, None)
-    means = [predict.risks(task, predict.masked(task, c), data, predict.QUICK)[0].mean() for c in (0, 3, 6)]
+    data = predict.tables(task, None)
+    means = [predict.risks(task, predict.masked(task, c), data)[0].mean() for c in (0, 3, 6)]
     assert means == sorted(means)
 
 

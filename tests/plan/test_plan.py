@@ -31,7 +31,7 @@ def test_only_public_numbers_enter():
     assert set(parameters) == {
         "sizes", "d", "graph", "epsilon", "delta", "loss", "regulariser", "lam", "data_norm", "max_grad_norm", "fixed",
         "max_rounds", "base_rate", "predictability", "label_spread", "colluding", "stand_in", "unit",
-        "effort", "progress",
+        "progress",
     }  # fmt: skip
     # Rows come in by `stand_in` alone, which the caller declares to be public.
     takes_rows = [
@@ -72,7 +72,7 @@ def test_what_is_fixed_changes_the_rest(small):
 
 def test_choice_is_a_valley(small):
     """No setting nearby is foretold to be clearly better."""
-    teller = Foreteller(small.task, _problems(small.task, "quick", None))
+    teller = Foreteller(small.task, _problems(small.task, None))
     s = small.setting
     here = teller.score(s)
     for factor in (0.5, 0.8, 1.25, 2.0):
@@ -83,7 +83,7 @@ def test_choice_is_a_valley(small):
 def test_foretold_risk_falls_with_epsilon_and_rows():
     def best(**change):
         made = plan(**(SMALL | change))
-        return Foreteller(made.task, _problems(made.task, "quick", None)).score(made.setting)
+        return Foreteller(made.task, _problems(made.task, None)).score(made.setting)
 
     by_epsilon = [best(epsilon=epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0, math.inf)]
     assert by_epsilon == sorted(by_epsilon, reverse=True)
@@ -151,7 +151,6 @@ def test_unbounded_rows_need_clipping():
         ({"d": 0}, "d >= 1, got d=0"),
         ({"epsilon": -1.0}, "epsilon > 0, got epsilon=-1.0"),
         ({"max_rounds": 0}, "max_rounds >= 1"),
-        ({"effort": "lazy"}, "effort among quick, thorough, got effort='lazy'"),
         ({"fixed": {"epsilon": 2.0}}, "a setting among .*, got fixed='epsilon'"),
         ({"fixed": {"rho": -1.0}}, "rho > 0, got rho=-1.0"),
     ],
@@ -178,16 +177,6 @@ def test_stand_in_is_used():
     # There is nothing to learn from a fair coin: the mean loss stays at ln 2, whatever the plan.
     assert made.predicted.joined.mean == pytest.approx(math.log(2), abs=0.03)
     assert "'coin'" in made.notes[0]
-
-
-def test_thorough_keeps_what_is_fixed():
-    steps = []
-    made = plan(
-        sizes=[50, 50], d=2, graph=graphs.complete(2), epsilon=2.0, max_rounds=3, effort="thorough",
-        fixed={"local_steps": 2}, progress=lambda done, total: steps.append((done, total)),
-    )  # fmt: skip
-    assert made.settings["local_steps"] == 2
-    assert steps
 
 
 def test_thinned_trials_keep_the_noise():

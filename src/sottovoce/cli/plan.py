@@ -72,9 +72,6 @@ def plan(
         float | None, _option("Standard deviation of a label that is a number, in half-widths of its bounds.", _PROBLEM)
     ] = None,
     lam: Annotated[float, _option("Weight of the regulariser beside the mean loss.", _PROBLEM)] = 1e-6,
-    thorough: Annotated[
-        bool, _option("Try neighbouring settings by simulation too; up to a minute.", _OUTPUT, "--thorough")
-    ] = False,
     plot: Annotated[
         Path | None, _option("Draw risk against epsilon into this file (.svg, .png, .pdf).", _OUTPUT)
     ] = None,
@@ -96,7 +93,7 @@ def plan(
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
             max_grad_norm=max_grad_norm, max_rounds=max_rounds, base_rate=_rates(base_rate),
             predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,
-            unit=unit, effort="thorough" if thorough else "quick", progress=bar if quiet or json or bar else _said,
+            unit=unit, progress=bar if quiet or json or bar else _said,
         )  # fmt: skip
         if not json:
             _show_settings(made)  # at once: the forecast takes a while

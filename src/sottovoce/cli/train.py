@@ -40,7 +40,6 @@ def train(
     json: bool = False,
     quiet: bool = False,
     verbose: bool = False,
-    ranks: int | None = None,
     **given: Any,
 ) -> None:
     """Simulate a network of sites that learn one model, and say how good and how private it is.
@@ -51,18 +50,13 @@ def train(
     chosen = TrainConfig.read(({} if config is None else load(config)) | values(TrainConfig, given))
 
     from sottovoce.cli import output
-    from sottovoce.cli.ranks import joined
-    from sottovoce.studies.choices import NODES
-
-    own = {"config": config, "out": out, "budget": budget, "yardstick": yardstick, "beside": beside}
-    flags = {
-        name: True for name, on in (("force", force), ("json", json), ("quiet", quiet), ("verbose", verbose)) if on
-    }
-    nodes = (chosen.nodes or NODES) if chosen.site_column is None else None
-    rank = joined(chosen.engine, ranks, nodes, {**given, **own, **flags})
-    if rank is None:
-        return
     from sottovoce.studies import run
+
+    rank = 0
+    if chosen.engine == "mpi":
+        from sottovoce.simulation.mpi import joined
+
+        rank = joined().rank
 
     shown = out is not None  # of rounds before the last nothing is printed, and scoring them takes its time
     if rank > 0:  # the first one of them speaks, writes and pays for all
@@ -201,10 +195,6 @@ _BESIDE = typer.Option(
 )
 _JSON = typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=_PANEL)
 _QUIET = typer.Option("--quiet", help="No progress bar and no table.", rich_help_panel=_PANEL)
-_RANKS = typer.Option(
-    help="With --engine mpi: start so many processes. Left out: those that mpirun has started.",
-    rich_help_panel="Simulation",
-)
 _VERBOSE = typer.Option("--verbose", "-v", help="Say what was planned, and why.", rich_help_panel=_PANEL)
 
 # The options are the fields of TrainConfig: a setting has one name, in a file and here.
@@ -219,5 +209,4 @@ train.__signature__ = signature_of(  # type: ignore[attr-defined]
     json=Annotated[bool, _JSON],
     quiet=Annotated[bool, _QUIET],
     verbose=Annotated[bool, _VERBOSE],
-    ranks=Annotated[int | None, _RANKS],
 )

@@ -7,16 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, final
 
 import numpy as np
 
 from sottovoce.algorithms.ipadmm import IPADMM
 from sottovoce.errors import InputError, PrivacyError, expect
-from sottovoce.plan import predict, refine, speaking
+from sottovoce.plan import predict, speaking
 from sottovoce.plan.choose import Setting, Task, as_algorithm, batch_for, choose, choose_weights
 from sottovoce.plan.joining import Gain, advice, kinds
-from sottovoce.plan.predict import QUICK, THOROUGH, Interval, Outcome, Progress
+from sottovoce.plan.predict import Interval, Outcome, Progress
 from sottovoce.plan.surrogate import Surrogate
 from sottovoce.plan.synthetic import Belief
 from sottovoce.privacy import ROW, Unit
@@ -25,8 +25,6 @@ from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
 
-EffortName: TypeAlias = Literal["quick", "thorough"]
-EFFORTS = {"quick": QUICK, "thorough": THOROUGH}
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 # Settings of the algorithm that are arguments of `plan` or follow from them.
 _NOT_FIXED = {"epsilon", "delta", "loss", "regulariser", "lam", "max_grad_norm"}
@@ -44,7 +42,6 @@ class Plan:
 
     task: Task
     setting: Setting
-    effort: EffortName
     stand_in: Dataset | None
     notes: tuple[str, ...]
     colluding: int | None = None
@@ -89,14 +86,14 @@ class Plan:
         return self._outcome(task, self._chosen(task))
 
     def _chosen(self, task: Task) -> Setting:
-        return _choose(task, self.effort, self.stand_in)
+        return _choose(task, self.stand_in)
 
     def _outcome(self, task: Task, setting: Setting) -> Outcome:
-        effort, data = EFFORTS[self.effort], predict.tables(task, EFFORTS[self.effort], self.stand_in)
-        joined, single = predict.risks(task, as_algorithm(task, setting), data, effort)
+        data = predict.tables(task, self.stand_in)
+        joined, single = predict.risks(task, as_algorithm(task, setting), data)
         sums = predict.masked(task, self.colluding) if task.n > 1 else None
-        summed = None if sums is None else predict.interval(predict.risks(task, sums, data, effort)[0])
-        lonely = predict.risk_alone(predict.alone(task), self._chosen, data, effort)
+        summed = None if sums is None else predict.interval(predict.risks(task, sums, data)[0])
+        lonely = predict.risk_alone(predict.alone(task), self._chosen, data)
         nothing = np.array([predict.no_model(one, task.loss) for one in data])
         own = [predict.interval(values) for values in (joined, single, lonely)]
         return Outcome(task.epsilon, own[0], own[1], own[2], summed, predict.interval(nothing))
@@ -110,9 +107,8 @@ class Plan:
         return tuple(Gain(kind, together, self._alone(kind.rows)) for kind in found)
 
     def _alone(self, rows: int) -> float:
-        effort = EFFORTS[self.effort]
-        data = predict.tables(self.task, effort, self.stand_in)
-        return float(np.mean(predict.risk_alone(predict.alone(self.task, rows), self._chosen, data, effort)))
+        data = predict.tables(self.task, self.stand_in)
+        return float(np.mean(predict.risk_alone(predict.alone(self.task, rows), self._chosen, data)))
 
     @property
     def way(self) -> Literal["masked", "local"]:
@@ -182,7 +178,6 @@ def plan(
     colluding: int | None = None,
     stand_in: Dataset | None = None,
     unit: Unit = ROW,
-    effort: EffortName = "quick",
     progress: Progress | None = None,
 ) -> Plan:
     """Choose what the user has not set. Only public numbers enter.
@@ -210,7 +205,6 @@ def plan(
         stand_in: a public data set of the same columns, to plan on instead of made-up tables. It is taken to be public:
             nothing about it is protected.
         unit: what is protected: rows, or people with so many rows at so many sites.
-        effort: "quick" takes a second or two; "thorough" also tries neighbouring settings by simulation.
         progress: called with (steps done, steps in all).
     """
     loss = loss or Logistic()
@@ -221,12 +215,9 @@ def plan(
         Belief.of(base_rate, predictability, label_spread, loss), unit,
     )  # fmt: skip
     expect(colluding is None or 0 <= colluding < task.n, f"colluding in 0 .. {task.n - 1}", colluding=colluding)
-    _check(task, stand_in, effort)
-    task = choose_weights(task, lambda: _problems(task, effort, stand_in), lambda t: _choose(t, effort, stand_in))
-    setting = _choose(task, effort, stand_in)
-    if effort == "thorough":
-        setting = refine.refined(task, setting, THOROUGH, stand_in, progress)
-    return Plan(task, setting, effort, stand_in, _notes(task, stand_in), colluding, progress)
+    _check(task, stand_in)
+    task = choose_weights(task, lambda: _problems(task, stand_in), lambda t: _choose(t, stand_in))
+    return Plan(task, _choose(task, stand_in), stand_in, _notes(task, stand_in), colluding, progress)
 
 
 def _fixed(given: Mapping[str, Any], sizes: Sequence[int], d: int, outputs: int, unit: Unit) -> dict[str, Any]:
@@ -238,11 +229,10 @@ def _fixed(given: Mapping[str, Any], sizes: Sequence[int], d: int, outputs: int,
     return kept if batch is None else {**kept, "batch_size": batch}
 
 
-def _check(task: Task, stand_in: Dataset | None, effort: str) -> None:
+def _check(task: Task, stand_in: Dataset | None) -> None:
     expect(task.n >= 1 and min(task.sizes) >= 1, "at least one row at every site", sizes=task.sizes[:10])
     expect(task.graph.n == task.n, "one size for every node of the graph", nodes=task.graph.n, sizes=task.n)
     expect(task.max_rounds >= 1, "max_rounds >= 1", max_rounds=task.max_rounds)
-    expect(effort in EFFORTS, f"effort among {', '.join(EFFORTS)}", effort=effort)
     expect(task.data_norm > 0, "data_norm > 0", data_norm=task.data_norm)
     if not math.isfinite(task.c1):
         raise InputError(
@@ -262,31 +252,29 @@ def _check(task: Task, stand_in: Dataset | None, effort: str) -> None:
 
 # What a plan rests on is kept: the same public shape is planned for again and again.
 @lru_cache(maxsize=32)
-def _made_up(
-    effort: EffortName, d: int, loss: Loss, norm: float, ridge: float, cap: float | None, belief: Belief
-) -> list[Surrogate]:
-    return predict.made_up(EFFORTS[effort].problems, d, loss, norm, ridge, cap, belief)
+def _made_up(d: int, loss: Loss, norm: float, ridge: float, cap: float | None, belief: Belief) -> list[Surrogate]:
+    return predict.made_up(d, loss, norm, ridge, cap, belief)
 
 
-def _problems(task: Task, effort: EffortName, stand_in: Dataset | None) -> list[Surrogate]:
+def _problems(task: Task, stand_in: Dataset | None) -> list[Surrogate]:
     if stand_in is not None:
         return [predict.stood_in(stand_in, task)]
-    return _made_up(effort, task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm, task.belief)
+    return _made_up(task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm, task.belief)
 
 
 _KEPT: dict[Any, Setting] = {}
 
 
-def _choose(task: Task, effort: EffortName, stand_in: Dataset | None) -> Setting:
+def _choose(task: Task, stand_in: Dataset | None) -> Setting:
     if stand_in is not None:
-        return choose(task, _problems(task, effort, stand_in))
+        return choose(task, _problems(task, stand_in))
     shape = (task.graph.name, task.graph.n, task.graph.degrees.tobytes(), task.spectrum.values.tobytes())
-    key = (*(getattr(task, f.name) for f in fields(task) if f.name not in ("graph", "fixed")), effort, shape)
+    key = (*(getattr(task, f.name) for f in fields(task) if f.name not in ("graph", "fixed")), shape)
     key = (*key, tuple(sorted(task.fixed.items())))
     if key not in _KEPT:
         if len(_KEPT) >= 256:
             _KEPT.clear()
-        _KEPT[key] = choose(task, _problems(task, effort, stand_in))
+        _KEPT[key] = choose(task, _problems(task, stand_in))
     return _KEPT[key]
 
 

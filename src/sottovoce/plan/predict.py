@@ -8,9 +8,9 @@ open, so the range of them says more than their spread alone.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -30,23 +30,11 @@ from sottovoce.problem.losses import Loss
 
 LEVEL = 0.9
 BEYOND = 1.25
-ROWS_FITTED, FIRST_TRIED = 3000, 1000  # rows of a surrogate's table; the seed of the first table that is tried
-ROWS_PER_COLUMN, MOST_ROWS = 30, 6000  # of a table that is tried, where that is more than the effort says
+PROBLEMS, ROWS_FITTED = 8, 3000  # surrogates that a choice is made on; rows of the table of each
+TABLES, FIRST_TRIED = 10, 1000  # tables that a plan is tried on; the seed of the first
+ROWS, ROWS_PER_COLUMN, MOST_ROWS = 3000, 30, 6000  # of each of these; more for many columns, up to a limit
 
 Progress: TypeAlias = Callable[[int, int], None]
-
-
-@final
-@dataclass(frozen=True)
-class Effort:
-    """How much work goes into a plan."""
-
-    problems: int  # surrogates that a choice is made on
-    tables: int  # that a plan is tried on
-    rows: int  # of each of them
-
-
-QUICK, THOROUGH = Effort(8, 10, 3000), Effort(16, 20, 12000)
 
 
 class Interval(NamedTuple):
@@ -79,11 +67,11 @@ class Outcome(NamedTuple):
 
 
 def made_up(
-    count: int, d: int, loss: Loss, norm: float, ridge: float, max_grad_norm: float | None, belief: Belief
+    d: int, loss: Loss, norm: float, ridge: float, max_grad_norm: float | None, belief: Belief
 ) -> list[Surrogate]:
     """Quadratics to choose on, from tables of that shape; of wide ones, from narrow ones that stand for them."""
     columns = narrow(d, loss.outputs)
-    tables = (table(ROWS_FITTED, columns, loss, data_norm=norm, seed=seed, belief=belief) for seed in range(count))
+    tables = (table(ROWS_FITTED, columns, loss, data_norm=norm, seed=seed, belief=belief) for seed in range(PROBLEMS))
     found = (surrogate(data, loss, ridge=ridge, max_grad_norm=max_grad_norm) for data in tables)
     return [widened(one, d * loss.outputs) for one in found]
 
@@ -102,18 +90,17 @@ def draw(task: Task, stand_in: Dataset | None, rows: int, seed: int) -> Dataset:
     return replace(stand_in.taken(chosen), n_train=len(chosen))
 
 
-def tables(task: Task, effort: Effort, stand_in: Dataset | None) -> list[Dataset]:
+def tables(task: Task, stand_in: Dataset | None) -> list[Dataset]:
     """What a plan is tried on."""
-    rows = max(effort.rows, min(ROWS_PER_COLUMN * task.d, MOST_ROWS))
-    seeds = range(FIRST_TRIED, FIRST_TRIED + effort.tables)
+    rows = max(ROWS, min(ROWS_PER_COLUMN * task.d, MOST_ROWS))
     if stand_in is not None:
-        return [draw(task, stand_in, rows, seed) for seed in seeds]
-    return _made_up_tables(rows, task.d, task.loss, task.loss_norm, task.belief, effort.tables)
+        return [draw(task, stand_in, rows, seed) for seed in range(FIRST_TRIED, FIRST_TRIED + TABLES)]
+    return _made_up_tables(rows, task.d, task.loss, task.loss_norm, task.belief)
 
 
 @lru_cache(maxsize=2)  # the same tables are tried at every epsilon
-def _made_up_tables(rows: int, d: int, loss: Loss, norm: float, belief: Belief, count: int) -> list[Dataset]:
-    seeds = range(FIRST_TRIED, FIRST_TRIED + count)
+def _made_up_tables(rows: int, d: int, loss: Loss, norm: float, belief: Belief) -> list[Dataset]:
+    seeds = range(FIRST_TRIED, FIRST_TRIED + TABLES)
     return [table(rows, d, loss, data_norm=norm, seed=seed, belief=belief) for seed in seeds]
 
 
@@ -138,22 +125,20 @@ def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
     return None if task.n > 1 and found.colluders(task.n) >= task.n - 1 else found
 
 
-def risks(task: Task, algorithm: PrivateAlgorithm[Any], data: Sequence[Dataset], effort: Effort) -> tuple[Array, Array]:
+def risks(task: Task, algorithm: PrivateAlgorithm[Any], data: Sequence[Dataset]) -> tuple[Array, Array]:
     """Mean loss on every table: of the consensus, and of one site's own model."""
     graph: Graph = graphs.complete(task.n) if isinstance(algorithm, MaskedNewton) else task.graph
     found = [
-        trial(
-            algorithm, thinned(one, task.sizes, effort.rows, seed), graph, runs=1, seed=seed, judge=one, unit=task.unit
-        )
+        trial(algorithm, thinned(one, task.sizes, ROWS, seed), graph, runs=1, seed=seed, judge=one, unit=task.unit)
         for seed, one in enumerate(data)
     ]
     return np.array([one.consensus.mean() for one in found]), np.array([one.last.mean() for one in found])
 
 
-def risk_alone(task: Task, choose: Callable[[Task], Setting], data: Sequence[Dataset], effort: Effort) -> Array:
+def risk_alone(task: Task, choose: Callable[[Task], Setting], data: Sequence[Dataset]) -> Array:
     """Mean loss of one site by itself, on every table. Nobody needs to be spoken to, so its noise is a curator's."""
     algorithm = masked(task, 0) or as_algorithm(task, choose(task))
-    return risks(task, algorithm, data, effort)[0]
+    return risks(task, algorithm, data)[0]
 
 
 def no_model(data: Dataset, loss: Loss) -> float:

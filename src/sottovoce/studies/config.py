@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose", "ranks")
+NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose")
 
 
 def option(default: T, panel: str, text: str) -> T:
@@ -125,7 +125,7 @@ class TrainConfig:
     )
     record: int = option(10, "Simulation", "Rounds that the history of --out holds, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
-    engine: str = option("local", "Simulation", "One process, or those of MPI, with the same result; see --ranks.")
+    engine: str = option("local", "Simulation", "One process, or all that mpirun started, with the same result.")
     network: str | None = option(
         None,
         "Simulation",
