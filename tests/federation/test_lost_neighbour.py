@@ -9,6 +9,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import COMMON, open_words
+from helpers.memory import Trouble
 from helpers.network_server import NatsServer
 from helpers.network_worlds import JetStreamWorld, MemoryWorld, play
 from helpers.problems import pooled_minimum, sites
@@ -21,7 +22,6 @@ from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.letters import About, Notice
 from sottovoce.federation.site.mail import Answer, Mail
 from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
-from sottovoce.federation.transport.memory import Trouble
 from sottovoce.federation.transport.transport import Transport
 from sottovoce.federation.transport.wire import Kind, Slot
 

@@ -13,6 +13,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import COMMON, seal_words
+from helpers.memory import Trouble
 from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import QUICK, Died, Federation
 from sottovoce.algorithms import IPADMM
@@ -24,7 +25,6 @@ from sottovoce.federation.site.mail import MOST_EACH, Pace
 from sottovoce.federation.site.runner import POINTS, result_of, run_site
 from sottovoce.federation.site.seat import booked_as, digest
 from sottovoce.federation.site.stops import DamagedError, LostNeighbourError, UsedTwiceError
-from sottovoce.federation.transport.memory import Trouble
 from sottovoce.federation.transport.transport import RefusedError, UnreachableError
 from sottovoce.federation.transport.wire import Slot
 from sottovoce.noise.secure import SecureNoise

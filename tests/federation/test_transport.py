@@ -5,10 +5,10 @@ from math import inf, nan
 
 import pytest
 
+from helpers.memory import Trouble
 from helpers.network_server import NatsServer
 from helpers.network_worlds import LONG, SHORT, JetStreamWorld, MemoryWorld, get_many, play
 from sottovoce.errors import InputError
-from sottovoce.federation.transport.memory import Trouble
 from sottovoce.federation.transport.transport import PutOutcome, TransportError, UnreachableError
 from sottovoce.federation.transport.wire import Kind, Slot
 

@@ -4,8 +4,8 @@ import asyncio
 from itertools import count
 
 from helpers.clock import Clock
+from helpers.memory import MemoryTransport, Post
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
-from sottovoce.federation.transport.memory import MemoryTransport, Post
 from sottovoce.federation.transport.transport import PutOutcome, PutResult
 from sottovoce.federation.transport.wire import Kind, Slot
 

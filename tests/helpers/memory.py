@@ -1,4 +1,4 @@
-"""The transport's twin without a server, for tests and rehearsals: several sites in one process share a `Post`.
+"""A transport without a server, for tests: several sites in one process share a `Post`.
 
 It keeps the contract of `transport`, and has trouble on demand: it can lose what is put, deliver it late, change it on
 the way, or be down.
