@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from sottovoce.errors import InputError
-from sottovoce.files.schema import Schema, review
+from sottovoce.files.schema import Schema, editing
+from sottovoce.files.schema.advice import on_row_norm
 from sottovoce.files.schema.draft import draft
-from sottovoce.files.schema.review import on_row_norm, questions
+from sottovoce.files.schema.review import questions
 
 HEAD = "age,weight,city,smoker,f0,f1,f2,y\n"
 ROWS = "".join(
@@ -153,19 +154,18 @@ kind = "boolean"
 
 def test_editing_by_hand_is_respected():
     schema = Schema.loads(ODD)
-    text = review.with_unreviewed(ODD, schema, ("columns.x.kind",))
+    text = editing.with_unreviewed(ODD, schema, ("columns.x.kind",))
     assert Schema.loads(text) == replace(schema, unreviewed=("columns.x.kind",))
     assert "# of a" in text
-    wider = review.with_column(ODD, schema, "a]b", {"bounds": (-1.0, 11.0)})
+    wider = editing.with_column(ODD, schema, "a]b", {"bounds": (-1.0, 11.0)})
     assert Schema.loads(wider).columns[0].bounds == (-1.0, 11.0)
     for name, other in (("a]b", "x"), ("x", "a]b")):
-        assert [column.name for column in Schema.loads(review.without_column(ODD, schema, name)).columns] == [other]
+        assert [column.name for column in Schema.loads(editing.without_column(ODD, schema, name)).columns] == [other]
+    assert "# of x" in editing.without_column(ODD, schema, "a]b")
     inline = '[label]\ncolumn = "y"\nclasses = ["p", "q"]\n[[columns]]\nname = "x"\nkind = "boolean"\n'
-    with pytest.raises(InputError, match="Edit it by hand"):
-        review.with_unreviewed("unreviewed\t= []\n'unreviewed2' = 1\n" + inline, Schema.loads(inline), ())
     unusual = 'columns = [{name = "x", kind = "boolean"}, {name = "z", kind = "boolean"}]\n' + inline.split("[[")[0]
     with pytest.raises(InputError, match="Edit it by hand"):
-        review.without_column(unusual, Schema.loads(unusual), "x")
+        editing.without_column(unusual, Schema.loads(unusual), "x")
 
 
 def test_five_thousand_columns_alike_are_one_question(reviewing, drafted):

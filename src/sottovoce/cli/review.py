@@ -150,8 +150,8 @@ class _Work:
         """Bounds from public knowledge; bins are cut again, as many as there were."""
         from sottovoce.files.schema.cells import check_bounds
         from sottovoce.files.schema.columns import Ranged
+        from sottovoce.files.schema.editing import with_column
         from sottovoce.files.schema.findings import edges_between
-        from sottovoce.files.schema.review import with_column
 
         try:
             low, high = map(float, answer.split())
@@ -173,7 +173,7 @@ class _Work:
         self._approve(question.entries)
 
     def _delete(self, question: "Question") -> None:
-        from sottovoce.files.schema.review import without_column
+        from sottovoce.files.schema.editing import without_column
 
         if question.kind == "label":
             raise InputError("Expected a column that can be deleted, got the label. Answer y, l or q.")
@@ -184,7 +184,8 @@ class _Work:
         self._keep(text, schema)
 
     def _approve(self, entries: tuple[str, ...]) -> None:
-        from sottovoce.files.schema.review import left_after, with_unreviewed
+        from sottovoce.files.schema.editing import with_unreviewed
+        from sottovoce.files.schema.review import left_after
 
         text = with_unreviewed(self.text, self.schema, left_after(self.schema, entries))
         self._keep(text, type(self.schema).loads(text))

@@ -183,7 +183,7 @@ def _show_schema(schema: "Schema") -> None:
 
 
 def _advice(schema: "Schema") -> str | None:
-    from sottovoce.files.schema.review import on_row_norm
+    from sottovoce.files.schema.advice import on_row_norm
 
     return on_row_norm(schema)
 

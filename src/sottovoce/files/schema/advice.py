@@ -1,0 +1,25 @@
+"""Advice on `row_norm`, from public numbers alone."""
+
+from math import ceil
+
+from sottovoce.files.schema.schema import Schema
+
+WORTH_SAYING = 0.85  # of the longest row; closer than that, another norm changes little
+
+
+def on_row_norm(schema: Schema) -> str | None:
+    """Whether `row_norm` is far above what rows will usually have, and what to say instead; None if it is not.
+
+    Noise is as large as the longest row that the schema allows. Where rows are mostly much shorter, it is too large for
+    them. Guessed is the norm of a row whose values are spread evenly over the declared bounds.
+    """
+    usual, longest = schema.usual_norm, schema.encoded_norm
+    if schema.row_norm != "bound" or usual > WORTH_SAYING * longest:
+        return None
+    proposed = ceil(10 * usual) / 10
+    return (
+        f'row_norm = "bound" allows rows of norm {longest:.3g}, but values spread evenly over their bounds make about '
+        f"{usual:.2g}. With row_norm = {proposed:g} the noise is {longest / proposed:.2g} times smaller beside the "
+        "rows; only longer ones are shortened. If values are mostly near 0, less is better still. Choose it from "
+        "public knowledge, not by looking at rows."
+    )
