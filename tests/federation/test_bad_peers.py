@@ -318,6 +318,26 @@ def test_a_member_can_send_its_neighbours_away_and_no_more(world):
     assert (1, "rome", "malformed") in seen.refusals
 
 
+def test_a_run_can_fill_its_own_room_and_not_that_of_another(tmp_path):
+    """rome puts messages as long as a model wherever a notice would have been allowed."""
+    keys = {}
+    large = federation_of(("berlin", "rome"), sv.graphs.complete(2), ALGORITHM, keys, d=100_000)
+    small = federation_of(("berlin", "rome"), sv.graphs.complete(2), ALGORITHM, keys)
+    room = room_for(large.agreement)
+    assert room.messages * room.size > 10 * room.total
+    with large, small, GuardedServer(tmp_path, [large, small]) as server:
+
+        async def flood():
+            async with await GuardedWorld(server, large.agreement).site("rome") as rome:
+                for k in range(1, room.messages):
+                    await rome.put_once(Slot(k, "rome"), bytes(room.size), LONG)
+                    assert k * room.size <= room.total
+
+        with pytest.raises(RefusedError, match="maximum bytes exceeded"):
+            play(flood())
+        play(small.finish(GuardedWorld(server, small.agreement), small.normals()))
+
+
 def test_a_member_can_fill_the_room_of_the_run_and_no_more(world):
     """Then nobody can say anything. The disk is not filled, and whoever could not speak says why it stops."""
     federation = world.runs["flood"]

@@ -1,6 +1,7 @@
 """From keys to a running server, by the commands that people type."""
 
 import sys
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
@@ -71,6 +72,20 @@ def test_keygen(run, tmp_path):
         with pytest.raises(SottovoceError, match=message):
             run("site", "keygen", name)
     assert SigningKey.load(tmp_path / "oslo.signing.pem").public == key.public
+
+
+def test_reading_an_agreement_costs_the_same_however_many_rows_there_are(run, tmp_path):
+    """What an agreement says follows from the numbers of rows: no row is made up for it."""
+    sites = [part.replace(".pub:", ".pub:99999") for part in SITES]
+    run("federation", "new", *sites, *PRIVACY, *STEPS, *ARRAYS, "--graph", "ring", "--policy", "stop")
+    run("federation", "show", "federation.toml")  # what is imported is not counted below
+    tracemalloc.start()
+    try:
+        told = run("federation", "show", "federation.toml")
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+    assert "99999300" in told
 
 
 def test_all_the_way_to_a_server(run, tmp_path):

@@ -15,9 +15,9 @@ from sottovoce.errors import InputError
 from sottovoce.federation.agreement import certificates
 from sottovoce.federation.site.mail import KEPT_EACH, Arrivals
 from sottovoce.federation.transport import link
-from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
+from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream, stored_size
 from sottovoce.federation.transport.transport import PutOutcome, RefusedError, UnreachableError
-from sottovoce.federation.transport.wire import Slot, mailbox, permissions, push, reading, stream_name
+from sottovoce.federation.transport.wire import Kind, Slot, mailbox, permissions, push, reading, stream_name
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,27 @@ def test_a_full_stream_refuses_and_says_why(server):
             assert (await a.put_once(Slot(1, "a"), b"one", LONG)).outcome is PutOutcome.STORED
             with pytest.raises(RefusedError, match="model 2 of site='a', got: maximum messages exceeded"):
                 await a.put_once(Slot(2, "a"), b"two", SHORT)
+
+    play(scene())
+
+
+@pytest.mark.parametrize("run", ["r", "r" * 64])
+def test_bytes_are_counted_as_the_server_counts_them(server, run):
+    """Room for two messages takes two, and with one byte less it takes one."""
+
+    async def scene():
+        slots = Slot(2**30 - 1, "a", Kind.ANSWER, "b"), Slot(7, "a")
+        needed = sum(stored_size(run, slot, LARGEST) for slot in slots)
+        for spare in (0, 1):
+            own = run[:-1] + str(spare)
+            await create_stream(server.url, own, LARGEST, max_bytes=needed - spare)
+            async with await JetStreamTransport.connect(server.url, own, "a", [], LARGEST) as a:
+                await a.put_once(slots[0], bytes(LARGEST), LONG)
+                if spare:
+                    with pytest.raises(RefusedError, match="model 7 of site='a', got: maximum bytes exceeded"):
+                        await a.put_once(slots[1], bytes(LARGEST), SHORT)
+                else:
+                    await a.put_once(slots[1], bytes(LARGEST), LONG)
 
     play(scene())
 

@@ -294,7 +294,7 @@ class Agreement:
         expect(sites.d == self.features, f"features={self.features}, as agreed", features=sites.d)
         expect(sites.data_norm == self.data_norm, f"data_norm={self.data_norm!r}, as agreed", data_norm=sites.data_norm)
         expect(sites.unit == self.unit, f"rows that protect {self.unit}, as agreed", unit=sites.unit.words)
-        told = self._factors(1).told
+        told = self._factors.told
         expect(sites.factors.told == told, f"rows with {told or 'no weights'}, as agreed", told=sites.factors.told)
         a = self.algorithm
         weighed = a.importances([site.rows for site in self.sites])
@@ -305,20 +305,20 @@ class Agreement:
         )  # fmt: skip
 
     def public_oracle(self, name: str) -> Oracle:
-        """The same without any data: rows of zeros. For numbers that everyone may know, such as the noise."""
-        rows = self.member(name).rows
-        nothing = sparse.csr_array((rows, self.features), dtype=np.float64)
-        held = Sites(
-            [nothing], [np.ones(rows)], data_norm=self.data_norm, unit=self.unit, factors=[self._factors(rows)]
-        )
-        return self.oracle_for(name, held)
+        """The same without any rows: how many there are is known, and nothing else. For numbers that everyone may know,
+        such as the noise; they take as long to find for a hundred million rows as for one.
+        """
+        row = sparse.csr_array((1, self.features), dtype=np.float64)
+        like = Sites([row], [np.ones(1)], data_norm=self.data_norm, unit=self.unit, factors=[self._factors])
+        return self.oracle_for(name, like.elsewhere(np.array([self.member(name).rows])))
 
-    def _factors(self, rows: int) -> Factors:
-        """As the schema says that rows have them, all at their bounds."""
+    @property
+    def _factors(self) -> Factors:
+        """Of one row, at its bounds, as the schema says that rows have them."""
         weighed, exposed = (
             self.encoding is not None and getattr(self.encoding, name) is not None for name in ("weight", "exposure")
         )
-        return Factors(np.ones(rows) if weighed else None, np.zeros(rows) if exposed else None)
+        return Factors(np.ones(1) if weighed else None, np.zeros(1) if exposed else None)
 
     # -- one content, one digest --------------------------------------------------------------------------------------
 

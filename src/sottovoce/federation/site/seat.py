@@ -1,6 +1,7 @@
 """The operator's part: the mailboxes of an agreed run, made on the message server before anyone starts.
 
-Sizes follow from the agreement: how long a message is, and how many there can ever be. So no member can fill the disk.
+Sizes follow from the agreement: how long a message is, and how many there can ever be. So no member can fill the disk,
+and no run the room of another.
 """
 
 from collections.abc import Iterator
@@ -28,8 +29,8 @@ from sottovoce.federation.site.masks import Masks, Parting, Turn, masked_terms, 
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.site.witness import Witness
-from sottovoce.federation.transport.jetstream import Told, create_stream, tell_nobody
-from sottovoce.federation.transport.wire import digest_of, inbox
+from sottovoce.federation.transport.jetstream import Told, create_stream, stored_size, tell_nobody
+from sottovoce.federation.transport.wire import MOST_NUMBER, Kind, Slot, digest_of, inbox
 from sottovoce.noise.secure import SecureNoise, require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
@@ -45,7 +46,7 @@ class Room(NamedTuple):
 
     messages: int  # that can ever be put
     size: int  # of the largest, in bytes
-    total: int  # of all of them, in bytes
+    total: int  # bytes of all of them, as the server counts them
 
 
 def room_for(agreement: Agreement) -> Room:
@@ -55,8 +56,11 @@ def room_for(agreement: Agreement) -> Room:
     # One more says that a site holds the last sum.
     ends = int(isinstance(a.algorithm, MaskedNewton))
     models, small = sites * (a.algorithm.rounds + spare_of(a) + ends), sites * most_notices(a) + most_answers(a)
-    size = max(largest_message(a), largest_notice(a))
-    return Room(models + small, size, models * size + small * largest_notice(a))
+    size, longest = max(largest_message(a), largest_notice(a)), max(a.names, key=len)
+    # The longest address that there can be: of an answer, with the largest number.
+    place = Slot(MOST_NUMBER, longest, Kind.ANSWER, longest)
+    of_model, of_notice = (stored_size(a.run, place, each) for each in (size, largest_notice(a)))
+    return Room(models + small, size, models * of_model + small * of_notice)
 
 
 async def open_run(
@@ -84,6 +88,7 @@ async def open_run(
         agreement.run,
         room.size,
         max_messages=room.messages,
+        max_bytes=room.total,
         replicas=replicas,
         tls=operator.context(),
         inbox_prefix=inbox(OPERATOR),

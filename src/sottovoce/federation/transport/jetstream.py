@@ -38,6 +38,7 @@ from sottovoce.federation.transport.wire import (
 )
 
 STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
+_RECORD = 34  # bytes of the server's own for each message in a file: lengths, number, time and checksum
 _NOBODY = 503  # the server's status where nobody listens
 # Seconds between two looks into a mailbox while its message is awaited.
 FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
@@ -62,6 +63,7 @@ async def create_stream(
     max_message_size: int,
     *,
     max_messages: int = -1,
+    max_bytes: int = -1,
     replicas: int = 1,
     tls: ssl.SSLContext | None = None,
     inbox_prefix: str = "_INBOX",
@@ -75,6 +77,7 @@ async def create_stream(
         run_id: of the new run.
         max_message_size: in bytes, of the largest message; `mail.largest_message` says it.
         max_messages: of the whole run, so that nobody can fill the disk; -1 for no limit.
+        max_bytes: likewise, as the server counts them (`stored_size`). It sets them aside for this run.
         replicas: servers of a cluster that keep a copy.
         tls: how to recognise the server and to be recognised.
         inbox_prefix: below this the answer is awaited.
@@ -84,7 +87,7 @@ async def create_stream(
     check_run_id(run_id)
     check_timeout(timeout)
     expect(max_message_size >= 1, "max_message_size >= 1", max_message_size=max_message_size)
-    wanted = _stream_config(run_id, max_message_size, max_messages, replicas)
+    wanted = _stream_config(run_id, max_message_size, max_messages, max_bytes, replicas)
     deadline = now() + timeout
     # For one question only: it is closed below, whatever happens.
     link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
@@ -106,7 +109,7 @@ async def create_stream(
         )
 
 
-def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict[str, Any]:
+def _stream_config(run_id: str, size: int, messages: int, total: int, replicas: int) -> dict[str, Any]:
     """The stream of a run, as the server's interface takes it."""
     return {
         "name": stream_name(run_id),
@@ -119,6 +122,7 @@ def _stream_config(run_id: str, size: int, messages: int, replicas: int) -> dict
         "discard_new_per_subject": True,
         "max_msg_size": _with_headers(run_id, size),
         "max_msgs": messages,
+        "max_bytes": total,
         "num_replicas": replicas,
         # Not even whoever made the stream can take a message out again.
         "deny_delete": True,
@@ -150,6 +154,13 @@ def _headers(run_id: str) -> bytes:
 def _with_headers(run_id: str, size: int) -> int:
     """What a message of this size counts for in the server's limits."""
     return size + len(_headers(run_id))
+
+
+def stored_size(run_id: str, slot: Slot, size: int) -> int:
+    """What a message of this size counts for in the server's limit on bytes: with headers, its subject, and the record
+    around it.
+    """
+    return _with_headers(run_id, size) + len(mailbox(run_id, slot.token, slot.site)) + _RECORD
 
 
 def _check_payload(link: Link, run_id: str, size: int) -> None:

@@ -32,7 +32,6 @@ from sottovoce.federation.transport.wire import inbox, mailbox, permissions, pus
 STREAMS = "streams"
 # Room for headers, and for answers of the server about itself.
 _SMALLEST_PAYLOAD, _HEADERS = 64 * 1024, 4096
-_HEADERS_STORED = 256  # bytes that a stored message takes besides its own
 # The server refuses more.
 _LARGEST_PAYLOAD = 64 * 1024**2
 _CONNECTIONS_EACH, _SUBSCRIPTIONS_EACH = 8, 10_000
@@ -148,9 +147,8 @@ def _payload(agreements: Iterable[Agreement]) -> int:
 
 
 def _store(agreements: Iterable[Agreement]) -> int:
-    """Twice what all messages take with their headers, and some."""
-    rooms = [room_for(agreement) for agreement in agreements]
-    return 2 * sum(room.total + room.messages * _HEADERS_STORED for room in rooms) + 64 * 1024**2
+    """What all runs may store, each of which has its own part set aside; and some for the server itself."""
+    return sum(room_for(agreement).total for agreement in agreements) + 64 * 1024**2
 
 
 # -- accounts ---------------------------------------------------------------------------------------------------------
