@@ -140,6 +140,13 @@ REFUSED = {
     "no such site column": (["--site-column", "ward"], "Expected a column 'ward'"),
     "the label as site": (["--site-column", "ill"], "neither a feature nor the label"),
     "softmax of two": (["--nodes", "3", "--loss", "softmax"], "Use logistic"),
+    **{
+        f"{name} of two": (
+            ["--nodes", "3", "--loss", name],
+            f"among logistic, hinge, smoothed-hinge for a label of two classes, got loss='{name}'",
+        )
+        for name in ("huber", "absolute", "quantile", "smoothed-quantile", "poisson")
+    },
 }
 
 
@@ -149,6 +156,37 @@ def test_refusals_write_nothing(clinic, tmp_path, cli, more, told):
     code, out, err = cli("train", "--data", clinic, "--schema", tmp_path / "schema.toml", *more, "--out", run)
     assert (code, out, run.exists()) == (2, "", False)
     assert told in err
+
+
+@pytest.mark.parametrize(
+    ("schema", "loss"),
+    [(SCHEMA.format(classes='["no", "yes"]'), "huber"), (NUMBER, "logistic"), (COUNT, "huber"),
+     (SCHEMA.format(classes='["a", "b", "c"]'), "hinge")],
+)  # fmt: skip
+def test_a_loss_for_other_labels_is_refused_before_anything_is_read_or_charged(tmp_path, cli, schema, loss):
+    (tmp_path / "schema.toml").write_text(schema)
+    budget = tmp_path / "budget.json"
+    assert cli("budget", "new", budget, "--epsilon", 10)[0] == 0
+    before = budget.read_bytes()
+    code, out, err = cli(
+        "train", "--data", tmp_path / "none.csv", "--schema", tmp_path / "schema.toml", "--nodes", 3, "--loss", loss,
+        *QUICK, "--budget", budget, "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert (code, out, err.count("\n")) == (2, "", 1 + err.count("Note:"))
+    assert f"got loss='{loss}'" in err
+    assert (budget.read_bytes(), (tmp_path / "run").exists()) == (before, False)
+
+
+@pytest.mark.parametrize("private", [(), ("--private", "--epsilon", 1)])
+def test_a_model_of_numbers_under_a_schema_of_classes_is_not_judged(clinic, tmp_path, cli, answer, private):
+    run = tmp_path / "run"
+    answer("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", run)
+    made = models.load(run / "model.safetensors")
+    odd = models.Model(made.weights, losses.Huber(), made.names, None, made.privacy, made.schema)
+    models.save(odd, tmp_path / "odd.safetensors")
+    code, out, err = cli("evaluate", tmp_path / "odd.safetensors", clinic, *private)
+    assert (code, out) == (2, "")
+    assert "Expected a loss for the label of the schema, no is -1, yes is +1, got a model of loss='huber'" in err
 
 
 def test_a_file_needs_a_schema_and_the_other_way_round(clinic, tmp_path, cli):

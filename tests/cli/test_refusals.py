@@ -33,6 +33,7 @@ WRONG = {
     "unknown data set": (["train", "--dataset", "adlut"], "Did you mean 'adult'?"),
     "unknown algorithm": (["train", "--algorithm", "sgd"], "masked, got algorithm='sgd'"),
     "unknown loss": (["train", "--loss", "logistik"], "Did you mean 'logistic'?"),
+    "a loss for numbers": (["train", "--loss", "huber"], "for a label of two classes, got loss='huber'"),
     "unknown regulariser": (["train", "--regulariser", "l3"], "regulariser='l3'"),
     "unknown split": (["train", "--split", "half"], "split='half'"),
     "unknown schedule": (["train", "--schedule", "slow"], "schedule='slow'"),

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from sottovoce import privacy
 from sottovoce.algorithms import ADMM, DPADMM, IPADMM
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
-from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor, training
+from sottovoce.estimators import (
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivatePoissonRegressor,
+    PrivateRobustRegressor,
+    training,
+)
 from sottovoce.estimators.scaling import CONSTANT, Scale
 
 SEEDED = "ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning"
@@ -228,6 +235,24 @@ def test_an_algorithm_gets_the_guarantee_of_the_estimator(two):
     assert model.privacy_.epsilon <= 0.5
     assert model.privacy_.delta == 1e-5
     assert given.epsilon == 50.0
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [(PrivateLinearSVC(loss="huber"), "got loss='huber'"),
+     (PrivateRobustRegressor(loss="hinge"), "got loss='hinge'"),
+     (PrivateRobustRegressor(loss="poisson"), "got loss='poisson'"),
+     (PrivateRobustRegressor(), "labels that are numbers in a regression, got text"),
+     (PrivateLinearRegression(y_bounds=(0, 1)), "labels that are numbers in a regression, got text"),
+     (PrivatePoissonRegressor(y_max=9), "labels that are numbers in a regression, got text")],
+)  # fmt: skip
+def test_a_loss_for_other_labels_is_refused_before_the_charge(two, model, told):
+    x, y = two
+    labels = np.where(y == y[0], "no", "yes") if "text" in told else np.arange(len(y)) % 2
+    budget = privacy.BudgetAccountant(epsilon=1.0, delta=1e-5)
+    with pytest.raises(InputError, match=told):
+        model.set_params(epsilon=0.5, data_norm=1.0, accountant=budget).fit(x, labels)
+    assert budget.events == ()
 
 
 def test_settings_that_nothing_would_use_are_refused(two):

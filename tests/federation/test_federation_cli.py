@@ -140,6 +140,24 @@ def test_a_schema_decides_shape_and_loss(run, tmp_path):
     assert "schema" in run("federation", "show", "federation.toml")
 
 
+@pytest.mark.parametrize(
+    ("label", "loss", "message"),
+    [
+        ('classes = ["a", "b"]', "huber", "for a label of two classes, got loss='huber'"),
+        ('classes = ["a", "b"]', "softmax", "for a label of two classes, got loss='softmax'"),
+        ('classes = ["a", "b", "c"]', "huber", "loss='softmax' for 3 classes, got loss='huber'"),
+        ("bounds = [0, 1]", "logistic", "for a label that is a number, got loss='logistic'"),
+        ("bounds = [0, 1]", "poisson", "a label that counts for loss='poisson', got a number"),
+        ("bounds = [0, 9]\ncounts = true", "huber", "for a label that counts, got loss='huber'"),
+    ],
+)
+def test_a_draft_refuses_a_loss_that_does_not_go_with_its_schema(run, tmp_path, label, loss, message):
+    (tmp_path / "schema.toml").write_text(SCHEMA.replace('classes = ["a", "b", "c"]', label))
+    argv = [*SITES, *PRIVACY, *STEPS, "--graph", "star", "--schema", "schema.toml", "--loss", loss]
+    with pytest.raises(SottovoceError, match=message):
+        run("federation", "new", *argv)
+
+
 def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
     asked = {}
 

@@ -144,7 +144,7 @@ def test_the_largest_count_that_was_not_told_is_a_leak():
         (lambda: fit(counted(20)[0], -1 - counted(20)[1]), r"counts, finite numbers >= 0, got another in row=0"),
         (lambda: Answers.between(0, 9).loss("poisson"), "Say counts = true in the schema's label"),
         (lambda: Answers.counting(9.0).loss("huber"), "loss='poisson' for a label that counts, got loss='huber'"),
-        (lambda: Answers().loss("poisson"), "got one of classes"),
+        (lambda: Answers().loss("poisson"), "for a label of two classes, got loss='poisson'"),
     ],
 )
 def test_refusals(make, message):

@@ -55,6 +55,28 @@ def test_refusals(arguments, message):
     assert message in str(error)
 
 
+TWO = 'version = 1\n[label]\ncolumn = "y"\nclasses = ["a", "b"]\n[[columns]]\nname = "x"\nkind = "boolean"\n'
+
+
+@pytest.mark.parametrize(
+    ("label", "arguments", "message"),
+    [
+        ('classes = ["a", "b"]', ["--loss", "huber"], "for a label of two classes, got loss='huber'"),
+        ('classes = ["a", "b"]', ["--threshold", "0.2"], "for a label of two classes, got loss='huber'"),
+        ('classes = ["a", "b"]', ["--classes", "3"], "for a label of two classes, got loss='softmax'"),
+        ('classes = ["a", "b", "c"]', ["--classes", "4"], "--classes 3, as in the schema, got classes=4"),
+        ("bounds = [0, 1]", ["--classes", "3"], "for a label that is a number, got loss='softmax'"),
+        ("bounds = [0, 1]", ["--loss", "logistic"], "for a label that is a number, got loss='logistic'"),
+        ("bounds = [0, 9]\ncounts = true", ["--threshold", "0.2"], "for a label that counts, got loss='huber'"),
+    ],
+)
+def test_a_loss_that_does_not_go_with_the_schemas_label_is_refused(tmp_path, label, arguments, message):
+    (tmp_path / "schema.toml").write_text(TWO.replace('classes = ["a", "b"]', label))
+    error = run("--sizes", "60,80", "--schema", str(tmp_path / "schema.toml"), *arguments).exception
+    assert isinstance(error, InputError)
+    assert message in str(error)
+
+
 def test_what_is_stated_of_the_labels_goes_in():
     stated = ["--base-rate", "0.02", "--predictability", "hardly", "--colluding", "2", "--json"]
     found = json.loads(run(*SHAPE, *stated).stdout)

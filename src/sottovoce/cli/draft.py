@@ -214,19 +214,15 @@ def _promise(draft: Draft, schema: "Schema | None") -> "PrivateAlgorithm[Any]":
 
 def _loss(name: str | None, schema: "Schema | None") -> "Loss":
     from sottovoce.problem import losses
+    from sottovoce.problem.problem import Answers
 
-    classes = None if schema is None else schema.classes
-    if schema is not None and schema.counts:
-        expect(name in (None, losses.Poisson.name), "--loss poisson for a label that counts", loss=name)
-        return losses.Poisson()
-    if name is None:
-        if schema is not None and classes is None:
-            raise InputError(f"Expected --loss for a label that is a number, got none. One of: {', '.join(_NUMBERS)}.")
-        name = "softmax" if classes is not None and len(classes) > 2 else "logistic"
-    if name == "softmax":
-        expect(classes is not None, "--schema with --loss softmax, for the number of classes", schema=None)
-        return losses.by_name(name, classes=len(classes or ()))
-    return losses.by_name(name)
+    if schema is None:
+        expect(name != losses.Softmax.name, "--schema with --loss softmax, for the number of classes", schema=None)
+        return losses.by_name(name or losses.Logistic.name)
+    answers = Answers.of(schema)
+    if name is None and answers.classes is None and not answers.counts:
+        raise InputError(f"Expected --loss for a label that is a number, got none. One of: {', '.join(_NUMBERS)}.")
+    return answers.loss(name) or losses.Logistic()
 
 
 def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]":

@@ -129,9 +129,14 @@ def _unit(rows: int | None, sites: int | None, shape: _Shape) -> "Unit":
 def _loss(name: str | None, classes: int | None, threshold: float | None, answers: "Answers | None") -> "Loss":
     from sottovoce.problem import losses
 
-    if answers is not None and classes is None and threshold is None:
-        return answers.loss(name) or losses.Logistic()
-    name = name or ("softmax" if classes is not None else "huber" if threshold is not None else "logistic")
+    name = name or ("softmax" if classes is not None else "huber" if threshold is not None else None)
+    if answers is not None:
+        fits = answers.loss(name) or losses.Logistic()  # what does not go with the schema's label is refused
+        many = 0 if answers.classes is None else len(answers.classes)
+        expect(classes in (None, many), f"--classes {many}, as in the schema", classes=classes)
+        if threshold is None:
+            return fits
+    name = name or losses.Logistic.name
     if name == losses.Softmax.name and classes is None:
         raise InputError(f"Expected --classes with loss={name!r}, got none. Say how many there are.")
     shape = {"classes": classes, "threshold": threshold}

@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile", "smoothed-quantile"]
 
 
+def _numbers(y: Any) -> Floats:
+    """Labels as numbers; names of classes are none."""
+    try:
+        return np.asarray(y, dtype=np.float64)
+    except ValueError as error:
+        raise InputError(
+            "Expected labels that are numbers in a regression, got text. Use PrivateLogisticRegression for classes."
+        ) from error
+
+
 class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
     """What regressions share: labels are clipped to public bounds and scaled."""
 
@@ -51,10 +61,10 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         """What is minimised, of labels in -1..1."""
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
-        low, high = self._bounds(y, leaks)
+        numbers = _numbers(y)
+        low, high = self._bounds(numbers, leaks)
         answers = Answers.between(low, high, centred=self.fit_intercept)
-        clipped = np.clip(np.asarray(y, dtype=np.float64), low, high)
-        return Target(self._loss(), answers.learnt(clipped), answers, {"y_bounds_": (low, high)})
+        return Target(self._loss(), answers.learnt(np.clip(numbers, low, high)), answers, {"y_bounds_": (low, high)})
 
     def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, float]:
         (coef, offset), (intercept, _) = answers.model(model.coef[:, 0]), answers.model(model.intercept)
@@ -296,7 +306,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         return losses.Poisson()
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
-        counts = np.asarray(y, dtype=np.float64)
+        counts = _numbers(y)
         losses.Poisson().labels.check(counts)
         answers = Answers.counting(self._most(counts, leaks), self.exposure_bound or 1.0)
         learnt = answers.learnt(np.minimum(counts, answers.scale))

@@ -19,7 +19,7 @@ from sottovoce.problem import losses
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Loss, Reals
+from sottovoce.problem.losses import Loss, Reals, Signs
 from sottovoce.problem.partition import Partition, even
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
@@ -100,25 +100,20 @@ class Answers:
 
     def loss(self, name: str | None, positive_weight: float | None = None) -> Loss | None:
         """The loss of that name, or the one that fits the labels; None leaves it to the algorithm. With a weight, the
-        second of two classes counts that many times.
+        second of two classes counts that many times. A loss for other labels is refused.
         """
         if positive_weight is not None:
             return self._weighted(name, positive_weight)
-        several = 0 if self.classes is None else len(self.classes)
         if self.classes is None:
             return self._of_counts(name) if self.counts else self._of_numbers(name or losses.Huber.name)
-        if several > 2:
+        if (several := len(self.classes)) > 2:
             if name not in (None, losses.Softmax.name):
                 raise InputError(
                     f"Expected loss='softmax' for {several} classes, got loss={name!r}. Leave it out: all classes are "
                     "learnt together, under one budget."
                 )
             return losses.Softmax(several)
-        if name == losses.Poisson.name:
-            raise InputError("Expected loss='poisson' for a label that counts, got one of classes. Use logistic.")
-        if name == losses.Softmax.name:
-            raise InputError(f"Expected loss='softmax' with three classes or more, got {several}. Use logistic.")
-        return None if name is None else losses.by_name(name)
+        return None if name is None else self._of_two(name)
 
     def _weighted(self, name: str | None, weight: float) -> Loss:
         count = None if self.classes is None else len(self.classes)
@@ -129,6 +124,16 @@ class Answers:
             )
         return losses.WeightedLogistic(weight)
 
+    def _of_two(self, name: str) -> Loss:
+        """A loss for two classes. One for numbers would be paid for, and nothing could be said of its model."""
+        fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Signs)]
+        if name not in fits:
+            raise InputError(
+                f"Expected a loss among {', '.join(fits)} for a label of two classes, got loss={name!r}. Use logistic, "
+                "or declare the label's bounds instead of its classes to learn a number."
+            )
+        return losses.by_name(name)
+
     def _of_counts(self, name: str | None) -> Loss:
         if name not in (None, losses.Poisson.name):
             raise InputError(
@@ -138,7 +143,7 @@ class Answers:
         return losses.Poisson()
 
     def _of_numbers(self, name: str) -> Loss:
-        """A loss for labels that are numbers; others are refused before a row is read."""
+        """A loss for labels that are numbers."""
         if name == losses.Poisson.name:
             raise InputError(
                 "Expected a label that counts for loss='poisson', got a number. Say counts = true in the schema's "

@@ -31,7 +31,7 @@ from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.evaluation import Figures
 from sottovoce.problem.graphs import CompleteGraph
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
-from sottovoce.problem.problem import Problem
+from sottovoce.problem.problem import Answers, Problem
 from sottovoce.problem.sites import Sites
 from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress, Result, Solved, by_name, solve
 from sottovoce.simulation.exchange import EngineName
@@ -158,6 +158,9 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
 
     assert config.schema is not None  # checked when the configuration was made
     schema = Schema.load(Path(config.schema))
+    Answers.of(schema).loss(
+        config.loss, config.positive_weight
+    )  # one that does not fit is refused before a row is read
     if config.inference:
         require_inferable(schema)
         for remark in remarks(schema):

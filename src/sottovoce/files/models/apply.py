@@ -105,7 +105,7 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     from sottovoce.files.schema import files
 
     # Nothing is learnt from these rows, so it does not matter whose they are.
-    schema = replace(schema_of(model, delimiter), person=None)
+    schema = replace(_judged_by(model, delimiter), person=None)
     data = files.encode(path, schema)
     labels, factors = data.labels, data.factors
     z = model.outputs(data.features)
@@ -172,7 +172,7 @@ def evaluate_privately(
     """
     from sottovoce.files.schema import files
 
-    schema = schema_of(model, delimiter)
+    schema = _judged_by(model, delimiter)
     data = files.encode(path, schema)
     rows = len(data.labels)
     chosen = default_delta(max(rows, 1)) if delta is None else delta
@@ -223,6 +223,17 @@ def schema_of(model: Model, delimiter: str | None = None) -> Schema:
     if delimiter is None:
         return model.schema
     return replace(model.schema, file=replace(model.schema.file, delimiter=delimiter))
+
+
+def _judged_by(model: Model, delimiter: str | None) -> Schema:
+    """The schema, if its label is of the kind that the model predicts."""
+    schema = schema_of(model, delimiter)
+    if isinstance(schema.label, NumberLabel) != (model.classes is None):
+        raise InputError(
+            f"Expected a loss for the label of the schema, {schema.label.meaning()}, got a model of "
+            f"loss={model.loss.name!r}. It predicts, but cannot be judged by these labels: train again."
+        )
+    return schema
 
 
 def _heading(model: Model, passed: Sequence[str]) -> list[str]:
