@@ -502,6 +502,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/privacy/test_budget.py::test_what_does_not_fit_is_refused_and_not_charged",
     ),
     Mutant(
+        "two processes change a budget file at once",
+        "settings/disk.py",
+        "while not _locked(handle):",
+        "while False:",
+        "tests/privacy/test_budget.py::test_two_processes_at_once_lose_no_charge_and_cannot_overspend_together",
+    ),
+    Mutant(
+        "a loaded budget does not look at what others have charged",
+        "privacy/books/budget.py",
+        "        self._events = there._events\n",
+        "        pass\n",
+        "tests/privacy/test_budget.py::test_what_is_charged_to_a_loaded_accountant_is_in_its_file_before_the_work_begins",
+    ),
+    Mutant(
         "a book takes more than its epsilon",
         "privacy/books/filter.py",
         "return self._listed(charges) <= self.epsilon",

@@ -4,6 +4,8 @@ import copy
 import json
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from math import inf, sqrt
 
@@ -32,6 +34,7 @@ from sottovoce.privacy import (
     mu_for,
     sigma_for,
 )
+from sottovoce.settings import disk
 
 DELTA = 1e-5
 FIT = Repeated(Gaussian(sigma_for(0.5, DELTA, 20)), 20)  # epsilon 0.5 on its own
@@ -344,7 +347,7 @@ def test_there_and_back(tmp_path):
     assert read.total() == accountant.total()
     assert read.mixed
     assert read.remaining() == accountant.remaining()
-    assert [file.name for file in tmp_path.iterdir()] == ["rows.budget"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.budget", "rows.budget.lock"]
     data = json.loads(path.read_text())
     assert data["unit"] == "one row of one site replaced by any other row"
     assert data["spent"] == accountant.total().epsilon
@@ -365,17 +368,113 @@ def test_a_later_state_replaces_an_earlier_one_and_no_other(tmp_path):
     path = tmp_path / "rows.budget"
     mine = BudgetAccountant(2.0, DELTA, [FIT])
     mine.save(path)
-    theirs = BudgetAccountant.load(path)
     mine.spend(Gaussian(30.0))
     mine.save(path)
     mine.save(path)
-    theirs.spend(Gaussian(31.0))
     with pytest.raises(PrivacyError, match=r"hold an earlier state.*events=2.*Load that file"):
-        theirs.save(path)
+        BudgetAccountant(2.0, DELTA, [FIT, Gaussian(31.0)]).save(path)
     with pytest.raises(PrivacyError, match="hold an earlier state"):
         BudgetAccountant(3.0, DELTA, mine.events).save(path)
     assert BudgetAccountant.load(path).events == mine.events
-    assert len(list(tmp_path.iterdir())) == 1
+    BudgetAccountant.load(path).spend(Gaussian(32.0))
+    with pytest.raises(PrivacyError, match=r"hold an earlier state.*events=3.*Load that file"):
+        mine.save(path)
+
+
+def test_what_is_charged_to_a_loaded_accountant_is_in_its_file_before_the_work_begins(tmp_path):
+    path, link = tmp_path / "rows.budget", tmp_path / "link"
+    BudgetAccountant(1.0, DELTA).save(path)
+    link.symlink_to(path)
+    mine, theirs = BudgetAccountant.load(path), BudgetAccountant.load(link)
+    with mine.reserve(FIT):
+        assert BudgetAccountant.load(path).events == (FIT,)
+    theirs.spend(FIT)
+    theirs.save(link)  # it is there already, and a link stays one
+    mine.save(path)
+    assert link.is_symlink()
+    assert mine.events == theirs.events == BudgetAccountant.load(path).events == (FIT, FIT)
+    mine.spend(FIT)
+    with pytest.raises(BudgetError, match="by 3 events"):
+        theirs.spend(FIT)
+    assert BudgetAccountant.load(path).events == (FIT,) * 3
+
+
+def test_a_file_that_was_set_back_takes_no_charge(tmp_path):
+    path = tmp_path / "rows.budget"
+    BudgetAccountant(1.0, DELTA, [FIT]).save(path)
+    old, accountant = path.read_bytes(), BudgetAccountant.load(path)
+    accountant.spend(FIT)
+    path.write_bytes(old)
+    with pytest.raises(PrivacyError, match=r"to hold all that was charged.*events=1.*the 2 events.*newest file"):
+        accountant.spend(FIT)
+    assert path.read_bytes() == old
+    path.unlink()
+    with pytest.raises(InputError, match="to read path="):
+        accountant.spend(FIT)
+    assert not path.exists()
+    assert len(accountant) == 2
+
+
+def test_whoever_waits_too_long_for_a_turn_charges_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "rows.budget"
+    BudgetAccountant(1.0, DELTA).save(path)
+    accountant = BudgetAccountant.load(path)
+    monkeypatch.setattr("sottovoce.settings.disk.time.monotonic", iter(range(0, 10**6, 61)).__next__)
+    with (
+        disk.taking_turns(path),
+        pytest.raises(InputError, match=r"to write path=.*another process is changing it for 60 s"),
+    ):
+        accountant.spend(FIT)
+    accountant.spend(FIT)
+    assert accountant.events == BudgetAccountant.load(path).events == (FIT,)
+
+
+_SPENDER = """
+import sys
+from pathlib import Path
+from sottovoce.errors import BudgetError
+from sottovoce.privacy import BudgetAccountant, Gaussian
+
+folder, me, other, trials, of_each = Path(sys.argv[1]), *sys.argv[2:4], int(sys.argv[4]), int(sys.argv[5])
+for trial in range(trials):
+    accountant = BudgetAccountant.load(folder / str(trial))
+    (folder / f"{trial}.{me}").touch()
+    while not (folder / f"{trial}.{other}").exists():  # both have loaded: now
+        pass
+    accepted = 0
+    for _ in range(of_each):
+        try:
+            accountant.spend(Gaussian(40.0))
+            accepted += 1
+        except BudgetError:
+            pass
+    print(accepted)
+"""
+
+
+def test_two_processes_at_once_lose_no_charge_and_cannot_overspend_together(tmp_path):
+    """Each takes what it can get of one file, from the same moment on, in 30 files one after the other."""
+    trials, of_each = 30, 4
+    cap = epsilon(Repeated(Gaussian(40.0), of_each + 1), DELTA) * 1.001  # for one more than what each asks for
+    for trial in range(trials):
+        BudgetAccountant(cap, DELTA).save(tmp_path / str(trial))
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SPENDER, str(tmp_path), *names, str(trials), str(of_each)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for names in ("ab", "ba")
+    ]
+    try:
+        said = [process.communicate(timeout=60)[0].split() for process in begun]
+    finally:
+        for process in begun:
+            process.kill()  # if one has failed, the other waits for it
+    assert [process.returncode for process in begun] == [0, 0]
+    accepted = [int(one) + int(other) for one, other in zip(*said, strict=True)]
+    booked = [len(BudgetAccountant.load(tmp_path / str(trial))) for trial in range(trials)]
+    assert accepted == booked == [of_each + 1] * trials
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -391,8 +490,12 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match=r"to write path=.*No space left"):
         accountant.save(path)
+    loaded = BudgetAccountant.load(path)
+    with pytest.raises(InputError, match=r"to write path=.*No space left"):
+        loaded.spend(FIT)
+    assert loaded.events == (FIT,)
     assert path.read_bytes() == before
-    assert len(list(tmp_path.iterdir())) == 1
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.budget", "rows.budget.lock"]
     with pytest.raises(InputError, match="to write path="):
         accountant.save(tmp_path / "nowhere" / "rows.budget")
 

@@ -73,13 +73,14 @@ def show_budget(file: _File, json: _Json = False) -> None:
 
 
 def charging(file: Path) -> Callable[[Any], None]:
-    """Charges the file with a statement: on disk before this returns, so that a crash can only count too much."""
+    """Charges the file with a statement: on disk before this returns, so that a crash can only count too much. What
+    others have charged in the meantime counts, too.
+    """
     from sottovoce.privacy import BudgetAccountant
 
     accountant = BudgetAccountant.load(file)
 
     def charge(statement: Any) -> None:
         accountant.spend(statement.event, statement.unit)
-        accountant.save(file)
 
     return charge

@@ -1,14 +1,23 @@
-"""Files that appear whole or not at all, and are on the disk when they have their name."""
+"""Files that appear whole or not at all, and are on the disk when they have their name; and turns to change one."""
 
+import errno
 import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from sottovoce.errors import InputError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_PAUSE = 0.005  # seconds between two tries to get a lock
 
 
 @contextmanager
@@ -64,6 +73,58 @@ def beside(path: Path) -> Path:
 def _made_with(mode: int) -> Callable[[str, int], int]:
     """Made with its final mode: there is no moment at which others could open it."""
     return lambda name, flags: os.open(name, flags, mode)
+
+
+# -- taking turns -----------------------------------------------------------------------------------------------------
+
+
+def lock_path(path: Path) -> Path:
+    """The file that stands for the right to change another: beside it, with .lock behind its name. It stays there."""
+    return path.with_name(f"{path.name}.lock")
+
+
+@contextmanager
+def taking_turns(path: Path, seconds: float = 60.0) -> Iterator[None]:
+    """In the block nobody else, in this process or another, is in such a block for the same file.
+
+    The file itself cannot be locked, since others take its place and name. The lock's own file is never removed:
+    whoever waits for it would then wait for another file than the next one who comes. The system gives the lock back
+    when a process dies.
+
+    Args:
+        path: of the file that is read and written; links should be resolved.
+        seconds: to wait for the others.
+
+    Raises:
+        TimeoutError: somebody else had it all the time.
+        OSError: the lock cannot be made, or this disk knows no locks. Nothing is done without one.
+    """
+    handle = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        last = time.monotonic() + seconds
+        while not _locked(handle):
+            if time.monotonic() >= last:
+                raise TimeoutError(errno.ETIMEDOUT, f"another process is changing it for {seconds:g} s", str(path))
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough where a process was forked meanwhile
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Try once. Both kinds belong to the opened file, so that threads of one process keep each other out, too."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        return False
+    return True
 
 
 # -- what a person asked for ------------------------------------------------------------------------------------------

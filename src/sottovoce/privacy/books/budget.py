@@ -8,8 +8,9 @@ a fit at all of them costs what it costs the worst site: one event, not one for 
 sites pays, the events of a run for people hold already. What is charged stays charged: a crash, an
 exception or an unused model gives nothing back.
 
-A budget lives in one process, for whoever fits models there. It shows no tampering and survives no crash between two
-saves; a real site keeps a `ledger` instead.
+A budget lives in one process, for whoever fits models there, or in a file: one that was loaded has each charge in its
+file before the work begins, and several processes take turns. It shows no tampering; a real site keeps a `ledger`
+instead.
 """
 
 import json
@@ -32,7 +33,7 @@ from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.events import Event, Gaussian, Sequence, event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.settings import typed
-from sottovoce.settings.disk import write_whole
+from sottovoce.settings.disk import taking_turns, write_whole
 
 FORMAT = "sottovoce budget"
 # Read by `load`, which says what becomes of older files.
@@ -66,8 +67,9 @@ class BudgetAccountant:
 
     Formal guarantees:
         All that was done under what `spend` or `reserve` accepted is (epsilon, delta)-DP for one replaced unit, even if
-        each event was chosen with sight of all earlier results. Calls from several threads take turns. A copy is the
-        same accountant, and there is none in another process: pickling is refused, so is spending after a fork.
+        each event was chosen with sight of all earlier results. Calls from several threads take turns, and so do
+        processes that have loaded the same file. A copy is the same accountant, and there is none in another process:
+        pickling is refused, so is spending after a fork.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class BudgetAccountant:
         order = order_for(epsilon, delta) if mixed and isfinite(epsilon) else None
         self._filter = Filter(*self._limit, order) if isfinite(epsilon) else None
         self._events: tuple[Event, ...] = ()
+        self._file: Path | None = None  # that all charges go to
         # How many of the events each file holds because we wrote or read them there.
         self._on_disk: dict[Path, int] = {}
         self._lock, self._process = RLock(), os.getpid()
@@ -144,6 +147,9 @@ class BudgetAccountant:
     def spend(self, event: Event, unit: Unit = ROW) -> None:
         """Charge the event, before it happens; BudgetError, with nothing charged, if it does not fit.
 
+        An accountant that was loaded first takes in what others have charged to its file since, and writes the charge
+        there before this returns. Nobody else can charge in between.
+
         Args:
             event: all that is about to be done to the rows. It stays charged, whatever comes of it.
             unit: what its noise multipliers are relative to.
@@ -155,8 +161,14 @@ class BudgetAccountant:
                 "(n_jobs=1)."
             )
         with self._lock:
-            self.check(event, unit)
-            self._events = (*self._events, event)
+            if self._file is None:
+                self.check(event, unit)
+                self._events = (*self._events, event)
+                return
+            with _changing(self._file):
+                self._take_in(self._file)
+                self.check(event, unit)
+                self._write(self._file, (*self._events, event))
 
     @contextmanager
     def reserve(self, event: Event, unit: Unit = ROW) -> Iterator[None]:
@@ -199,22 +211,35 @@ class BudgetAccountant:
             return good
 
     def save(self, path: Path | str) -> None:
-        """Write all to a JSON file, whole or not at all. A file that knows of more than this accountant stays."""
-        place = Path(path)
-        with self._lock:
+        """Write all to a JSON file, whole or not at all. A file that knows of more than this accountant stays.
+
+        The file that an accountant was loaded from holds everything already.
+        """
+        place = Path(path).resolve()  # or a link to the file would become a second one
+        with self._lock, _changing(place):
+            if place == self._file:
+                self._take_in(place)
+                return
             if place.exists():
                 self._expect_forerunner(place)
-            text = json.dumps(self._to_dict(), indent=1, allow_nan=False)
-            try:
-                write_whole(place, text.encode(), 0o600)
-            except OSError as error:
-                raise InputError(f"Expected to write path={str(place)!r}, got {error}.") from error
-            self._on_disk[place.resolve()] = len(self)
+            self._write(place, self._events)
 
     @classmethod
     def load(cls, path: Path | str) -> "BudgetAccountant":
-        """What `save` wrote. InputError unless all is as it was written, and costs what is written there."""
-        data = _read(Path(path))
+        """The accountant of a file that `save` wrote. From now on each charge is written there.
+
+        Raises:
+            InputError: not all is as it was written, or costs what is written there.
+        """
+        accountant = cls._read_from(Path(path))
+        accountant._file = Path(path).resolve()
+        accountant._on_disk[accountant._file] = len(accountant)
+        return accountant
+
+    @classmethod
+    def _read_from(cls, path: Path) -> "BudgetAccountant":
+        """What a file says now, checked, and without a tie to it."""
+        data = _read(path)
         limit = inf if data["epsilon"] is None else typed("epsilon", data["epsilon"], float)
         accountant = cls(limit, typed("delta", data["delta"], float), unit=Unit.named(data["unit"]))
         if accountant._filter is not None and data["order"] is not None:
@@ -228,7 +253,6 @@ class BudgetAccountant:
             spent=written,
         )
         expect(real is None or real <= limit, f"events within the file's epsilon={limit!r}", spent=real)
-        accountant._on_disk[Path(path).resolve()] = len(accountant)
         return accountant
 
     @classmethod
@@ -327,7 +351,7 @@ class BudgetAccountant:
         )
 
     def _to_dict(self) -> dict[str, object]:
-        """What `save` writes. The total goes along, so that `load` can tell whether the events were changed."""
+        """What a file says. The total goes along, so that `load` can tell whether the events were changed."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -339,19 +363,53 @@ class BudgetAccountant:
             "events": [event.to_dict() for event in self._events],
         }
 
+    def _write(self, place: Path, events: tuple[Event, ...]) -> None:
+        """Have these events, and so has the file. If it cannot be written, they are not charged."""
+        before, self._events = self._events, events
+        try:
+            write_whole(place, json.dumps(self._to_dict(), indent=1, allow_nan=False).encode(), 0o600)
+        except BaseException:
+            self._events = before
+            raise
+        self._on_disk[place] = len(self)
+
+    def _same_book(self, other: "BudgetAccountant") -> bool:
+        """Whether both have the same limit, kind and unit."""
+        return (other._limit, other._filter, other._unit) == (self._limit, self._filter, self._unit)
+
+    def _take_in(self, place: Path) -> None:
+        """What others have charged to our file since we last had it counts before anything more is charged."""
+        there = BudgetAccountant._read_from(place)
+        if not self._same_book(there) or there._events[: len(self)] != self._events:
+            raise PrivacyError(
+                f"Expected path={str(place)!r} to hold all that was charged to it, got {there!r}, which lacks some of "
+                f"the {len(self)} events that this accountant knows of, or has other limits. What was spent stays "
+                "spent: put the newest file back."
+            )
+        self._events = there._events
+
     def _expect_forerunner(self, place: Path) -> None:
         """What lies there must be an earlier state of this accountant.
 
         It is not enough that its events are the first of ours: an equal event may have been charged by somebody else.
         """
-        there, known = BudgetAccountant.load(place), self._on_disk.get(place.resolve(), 0)
-        same = (there._limit, there._filter, there._unit) == (self._limit, self._filter, self._unit)
-        if not same or len(there) > known or there._events != self._events[: len(there)]:
+        there, known = BudgetAccountant._read_from(place), self._on_disk.get(place, 0)
+        if not self._same_book(there) or len(there) > known or there._events != self._events[: len(there)]:
             raise PrivacyError(
                 f"Expected path={str(place)!r} to hold an earlier state of this accountant, got {there!r}, with events "
                 "or limits that this one does not have. Somebody else has spent, or it is another data set's. Load "
                 "that file and spend from there, or save elsewhere."
             )
+
+
+@contextmanager
+def _changing(place: Path) -> Iterator[None]:
+    """Read, check and write a budget file in one, with nobody in between."""
+    try:
+        with taking_turns(place):
+            yield
+    except OSError as error:
+        raise InputError(f"Expected to write path={str(place)!r}, got {error}.") from error
 
 
 _INNERMOST: ContextVar[tuple[BudgetAccountant, ...]] = ContextVar("_INNERMOST", default=())
