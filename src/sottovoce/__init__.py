@@ -1,7 +1,8 @@
 """sottovoce: differentially private, decentralised convex learning.
 
-Sites on a graph hold private rows and learn one convex model together. Each tells its neighbours only noisy vectors,
-and all that it ever says is (epsilon, delta)-differentially private. There is no server to trust.
+Sites on a graph hold private rows and learn one convex model together, and all that anyone learns of a row is (epsilon,
+delta)-differentially private. There is no server to trust. With noise of its own, every message of a site is private by
+itself. With masked sums only the sums are: single messages rest on keys, and on how many sites collude.
 """
 
 from typing import Any

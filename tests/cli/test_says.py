@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +15,8 @@ from sklearn import metrics
 
 from cli.conftest import QUICK, SCHEMA, write
 from sottovoce import models
-from sottovoce.files.models.coefficients import coefficients
+from sottovoce.files.models.coefficients import NO_ERRORS, coefficients
+from sottovoce.files.models.inference import NUMBERS
 from sottovoce.files.schema import Schema, files
 from sottovoce.studies import run
 from sottovoce.studies.config import TrainConfig
@@ -223,6 +226,62 @@ def test_show_prints_a_model(given, tmp_path, cli, answer):
     assert said["privacy"]["epsilon"] == model.privacy.epsilon
     shown = {one["feature"]: one["per_unit"][0] for one in said["coefficients"]["features"]}
     assert shown["smoker"] == pytest.approx(model.weights[model.names.index("smoker"), 0] / np.sqrt(3))
+    # Without inference nobody knows how sure these are: that is said, and no digits pretend otherwise.
+    assert NO_ERRORS in text
+    assert (said["uncertainty"], said["inference"]) == (NO_ERRORS, None)
+    assert not [word for word in text.split("signed by")[0].split("Intercept:")[0].split() if FOUR_DIGITS.match(word)]
+
+
+FOUR_DIGITS = re.compile(r"^[+-]\d*\.\d{4,}$|^[+-][1-9]\d*\.\d{2,}$")
+COUNTED = SCHEMA.replace("classes = {classes}", "bounds = [0, 20]\ncounts = true").replace("[20, 40, 60, 80]", "[40]")
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """A file of counts, to be learnt with masked sums."""
+    (tmp_path / "schema.toml").write_text(COUNTED.replace("edges = [40]", "edges = [40]\nreference = 20"))
+    file = write(tmp_path / "rows.csv", lambda age, smoker: round(2 * (1 + smoker) * (1 + (age >= 40))), 4800)
+    return ("train", "--data", file, "--schema", tmp_path / "schema.toml", "--nodes", 3, "--algorithm", "masked",
+            "--epsilon", 4, "--delta", 1e-5, "--out", tmp_path / "run")  # fmt: skip
+
+
+def test_show_and_report_of_counts_have_rate_ratios(counted, tmp_path, cli):
+    assert cli(*counted)[0] == 0
+    text = words(cli("show", tmp_path / "run" / "model.safetensors")[1])
+    assert "rate ratio per unit" in text
+    assert "odds" not in text
+    assert NO_ERRORS in text
+    assert cli("report", tmp_path / "run")[0] == 0
+    page = words((tmp_path / "run" / "report.html").read_text())
+    assert NO_ERRORS in page
+    assert "odds" not in page
+
+
+def test_show_and_report_with_inference_say_nothing_that_it_withholds(counted, tmp_path, cli, answer):
+    assert cli(*counted, "--inference")[0] == 0
+    file = tmp_path / "run" / "model.safetensors"
+    model = models.load(file)
+    known, hidden = model.inference.lines[0], replace(model.inference.lines[1], **dict.fromkeys(NUMBERS))
+    table = replace(model.inference, lines=(known, hidden, *model.inference.lines[2:]))
+    models.save(replace(model, inference=table), tmp_path / "other.safetensors")
+    (tmp_path / "other.safetensors").replace(file)
+    bare = {one.feature: one.per_unit[0] for one in coefficients(model).features}[hidden.name]
+    text = words(cli("show", file)[1])
+    assert "std err" in text
+    assert "rate ratio" in text
+    assert f"nothing is said of them: {hidden.name}" in text
+    assert f"{known.estimate:.4g}" in text
+    assert f"{bare:+.4g}" not in text
+    assert NO_ERRORS not in text
+    said = answer("show", file)
+    assert (said["coefficients"], said["uncertainty"]) == (None, None)
+    assert [line["estimate"] for line in said["inference"]["lines"]][:2] == [known.estimate, None]
+    assert cli("report", tmp_path / "run")[0] == 0
+    page = words((tmp_path / "run" / "report.html").read_text())
+    assert "rate ratio" in page
+    assert f"{known.estimate:+.4g}" in page
+    assert f"{bare:+.4g}" not in page
+    assert "All coefficients" not in page
 
 
 def test_show_says_who_may_collude(given, tmp_path, cli):

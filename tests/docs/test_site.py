@@ -25,6 +25,15 @@ form input label button
 """
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "src/sottovoce/__init__.py", "src/sottovoce/cli/app.py"]
+)
+def test_nobody_says_that_masked_words_are_private_by_themselves(page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert not re.search(r"[Aa]ll that (it|a site) ever says is", text)
+    assert re.search(r"masked sums only the sums are|masked words are not, only their sums are", text)
+
+
 def name_of(page):
     return str(page.relative_to(ROOT))
 

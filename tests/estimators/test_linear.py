@@ -106,6 +106,20 @@ def test_without_noise_it_is_least_squares():
     assert table.figures[0].estimate == pytest.approx(1 - residuals[0] / len(y) / y.var(), rel=1e-6)
 
 
+def test_r_squared_without_an_intercept_says_that_it_is_uncentred():
+    x, y = rows(3000)
+    y = y + 40.0
+    model = fit(x, y, epsilon=math.inf, fit_intercept=False, y_bounds=(-100, 200))
+    (share,) = model.summary().figures
+    left = np.linalg.lstsq(x, y, rcond=None)[1][0]
+    assert share.name == "uncentred R^2"
+    assert share.estimate == pytest.approx(1 - left / np.sum(y**2), rel=1e-6)
+    assert share.estimate > model.score(x, y) + 0.2  # which is about the mean of the rows at hand
+    told = " ".join(str(model.summary()).split())
+    assert "R^2 is uncentred: it compares with a prediction of 0 for every row, since the mean of the labels" in told
+    assert "uncentred" not in str(fit(x, y, epsilon=math.inf, y_bounds=(-100, 200)).summary())
+
+
 def test_intervals_hold_as_often_as_they_say():
     held, known = 0, 0
     for seed in range(60):

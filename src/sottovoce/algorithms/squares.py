@@ -224,7 +224,8 @@ def _residuals(matrix: Floats, noise: float) -> tuple[float, float]:
 
 def explained(e: Evidence, constant: float) -> tuple[float, float]:
     """R^2 and its standard error, of the noise and of drawing rows; the error is infinite where the residuals drown in
-    noise. `constant` is the last feature of every row; 0 where there is none, and R^2 then compares with 0.
+    noise. `constant` is the last feature of every row; 0 where there is none, and R^2 is then uncentred: it
+    compares with a prediction of 0.
     """
     p = len(e.point)
     matrix = np.zeros((p + 1, p + 1))

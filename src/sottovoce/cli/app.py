@@ -122,5 +122,7 @@ def sottovoce(
 ) -> None:
     """Private learning without a server.
 
-    Sites on a graph learn one model together. All that a site ever says is differentially private.
+    Sites on a graph learn one model together, and all that anyone learns of a row is differentially private. With noise
+    of its own every message of a site is private by itself; with masked sums only the sums are, and single messages
+    rest on keys.
     """

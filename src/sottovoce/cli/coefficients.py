@@ -19,7 +19,7 @@ def coefficients(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print a CSV table instead of text.")] = False,
 ) -> None:
-    """Show every coefficient with its standard error, interval, z, p and odds ratio, in the units of the columns.
+    """Show every coefficient with standard error, interval, z, p and odds or rate ratio, in the units of the columns.
 
     Standard errors hold the privacy noise. What is not identified at the budget is named, without numbers. It must have
     been asked for before training: sottovoce train --algorithm masked --inference.
@@ -44,7 +44,7 @@ def _inference(model: "Model", path: Path) -> "Inference":
         raise InputError(
             f"Expected a model that was trained for inference, got {str(path)!r} without it. Standard errors need sums "
             "of their own, paid for beforehand: train with --algorithm masked --inference. `sottovoce show` has the "
-            "bare coefficients."
+            "coefficients without them."
         )
     return model.inference
 

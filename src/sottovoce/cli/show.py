@@ -33,12 +33,16 @@ def show(
 
 
 def _facts(model: "Model") -> dict[str, Any]:
-    from sottovoce.files.models.coefficients import coefficients
+    from sottovoce.files.models.coefficients import NO_ERRORS, coefficients
 
+    table = model.inference
     return {
         **model.to_dict(),
         "label": None if model.schema is None else model.schema.label.to_dict(),
-        "coefficients": coefficients(model).to_dict(),
+        # Where it is known how sure they are, they come with that, and what is not identified has no numbers.
+        "coefficients": coefficients(model).to_dict() if table is None else None,
+        "inference": None if table is None else table.to_dict(),
+        "uncertainty": NO_ERRORS if table is None else None,
         "privacy": model.privacy.to_dict(),
         "provenance": dict(model.provenance),
         "signed_by": model.signed_by,
@@ -48,6 +52,7 @@ def _facts(model: "Model") -> dict[str, Any]:
 def _show(model: "Model", every: bool) -> None:
     from sottovoce.cli.output import console, say
     from sottovoce.cli.results import observed
+    from sottovoce.files.models.coefficients import NO_ERRORS
 
     shown = console()
     say(shown, _predicts(model))
@@ -55,8 +60,14 @@ def _show(model: "Model", every: bool) -> None:
     say(shown, model.privacy.prose())
     if (table := observed(model.privacy.observers)) is not None:
         shown.print(table)
-    for output, name in enumerate(_outputs(model)):
-        _show_coefficients(model, output, name, every)
+    say(shown, "")
+    if model.inference is not None:
+        for line in model.inference.text().splitlines():
+            say(shown, line)
+    else:
+        say(shown, NO_ERRORS)
+        for output, name in enumerate(_outputs(model)):
+            _show_coefficients(model, output, name, every)
     say(shown, "")
     for name, value in model.provenance.items():
         say(shown, f"{name}: {_told(value)}")
@@ -87,27 +98,28 @@ def _outputs(model: "Model") -> list[str]:
 
 
 def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool) -> None:
+    """To two digits: nobody knows how many of them hold."""
     from math import exp
 
     from sottovoce.cli.output import console, plain, say, table
     from sottovoce.files.models.coefficients import coefficients
-    from sottovoce.problem.losses import Logistic
+    from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
 
     found, shown = coefficients(model), console()
     chosen = list(found.features) if every else found.largest(output, _MOST)
-    odds = isinstance(model.loss, Logistic)
-    lines = table("feature", "from lowest to highest", "per unit", *(["odds ratio per unit"] if odds else []))
+    kind = RATIOS.get(model.loss.name)
+    lines = table("feature", "from lowest to highest", "per unit", *([] if kind is None else [f"{kind} per unit"]))
     for one in chosen:
         effect, per_unit = one.effect[output], one.per_unit[output]
-        ratio = [f"{exp(per_unit):.4g}" if per_unit < 700 else "huge"] if odds else []
-        lines.add_row(plain(one.feature), f"{effect:+.4g}", f"{per_unit:+.4g}", *ratio)
+        ratio = [] if kind is None else [f"{exp(per_unit):.2g}" if per_unit < LARGEST_LOG else "huge"]
+        lines.add_row(plain(one.feature), f"{effect:+.2g}", f"{per_unit:+.2g}", *ratio)
     say(shown, "")
     which = (
         "All" if every or len(chosen) == len(found.features) else f"The {len(chosen)} largest of {len(found.features)}"
     )
     say(shown, f"{which} coefficients, in the units of the columns; above 0 speaks for {speaks_for}.")
     shown.print(lines)
-    say(shown, f"Intercept: {found.intercept[output]:+.4g}, where every number is 0 and nothing is said.")
+    say(shown, f"Intercept: {found.intercept[output]:+.2g}, where every number is 0 and nothing is said.")
 
 
 def _told(value: object) -> str:

@@ -329,6 +329,12 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         return tags
 
 
+_UNCENTRED = (
+    "R^2 is uncentred: it compares with a prediction of 0 for every row, since the mean of the labels was not released "
+    "without an intercept. The usual R^2, which compares with that mean, is smaller, often by far."
+)
+
+
 @final
 class PrivateLinearRegression(_PrivateRegressor):
     """Linear regression by least squares, private for every single row, from one release; with standard errors.
@@ -403,11 +409,13 @@ class PrivateLinearRegression(_PrivateRegressor):
         found = infer(evidence, matrix)
         found = moved(found, names, answers.offset if scale.constant else 0.0)
         if solved.problem.sites.factors.weights is None:
-            shares, variance = [line_of("R^2", *explained(evidence, scale.constant / scale.longest))], "of one variance"
+            name = "R^2" if scale.constant else "uncentred R^2"
+            shares, variance = [line_of(name, *explained(evidence, scale.constant / scale.longest))], "of one variance"
         else:
             # How sure R^2 is depends on how unequal weights are, which nobody has told.
             shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not told"
         notes = (ERRORS, f"Residuals are taken for independent and {variance}.", CUT, *of_people(evidence))
+        notes += (_UNCENTRED,) if shares and not scale.constant else ()
         return tabulate(
             found, names, "linear", evidence.rows, {"moments of rows and labels": 1.0}, tuple(shares), notes
         )

@@ -20,6 +20,11 @@ from sottovoce.files.models.model import Model
 from sottovoce.files.schema import Schema
 from sottovoce.files.schema.columns import Categorical, Ranged
 
+NO_ERRORS = (
+    "There are no standard errors: nothing was released that says how sure these coefficients are, and any of them may "
+    "be mostly noise, its sign too. Training with --algorithm masked --inference releases it."
+)
+
 
 @final
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from sottovoce.errors import UnsupportedError, expect
 LARGEST_LOG = 700.0  # of an odds ratio that can be written
 NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
 INTERCEPT = "intercept"
+RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}  # what exp of a coefficient is
 ERRORS = (
     "Standard errors and intervals hold the drawing of the rows and the privacy noise that was added. An interval of "
     "95 % misses what it is for once in twenty times."
@@ -198,7 +199,6 @@ def by_unit(restored: Callable[[Floats], tuple[Floats, Floats]], p: int) -> Floa
 
 _TITLES = {"logistic": "Private logistic regression", "linear": "Private linear regression",
            "poisson": "Private Poisson regression"}  # fmt: skip
-_RATIOS = {"logistic": "odds ratio", "poisson": "rate ratio"}
 
 
 def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
 
 def _numbers(table: Inference, wide: int) -> Iterator[str]:
     """The lines of what is identified, names `wide` letters wide."""
-    ratio = _RATIOS.get(table.family)
+    ratio = RATIOS.get(table.family)
     yield (
         f"{'':<{wide}}"
         + "".join(f"{x:>11}" for x in ("estimate", "std err", "z", "P>|z|", *_ends(table)))

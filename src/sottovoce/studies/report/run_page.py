@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from sottovoce.arrays import Floats
 from sottovoce.files.models import Model
-from sottovoce.files.models.coefficients import coefficients
-from sottovoce.files.models.inference import INTERCEPT, Inference
+from sottovoce.files.models.coefficients import NO_ERRORS, coefficients
+from sottovoce.files.models.inference import INTERCEPT, RATIOS, Inference
 from sottovoce.privacy.observers import Sight
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
@@ -234,7 +234,10 @@ def run_page(run: Run) -> str:
     """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
     summary, model = run.summary, run.model
     classes = model.classes if model.weights.shape[1] > 1 else None
-    outputs = [("coefficients" if i == 0 else f"coefficients-{i}") for i in range(model.weights.shape[1])]
+    # With inference a coefficient is shown with its interval, and what is not identified has no numbers; else all are
+    # shown, and that nobody knows how sure they are.
+    bare = range(model.weights.shape[1] if model.inference is None else 0)
+    outputs = ["coefficients" if i == 0 else f"coefficients-{i}" for i in bare]
     named, observers = summary.get("optimum", "pooled, no privacy"), model.privacy.observers
     figures = {
         "learning": learning(run.history, summary["optimum_risk"], named),
@@ -243,7 +246,7 @@ def run_page(run: Run) -> str:
         **({"colluding": colluding(observers)} if len(observers) > 1 else {}),
         **_evaluated(run.evaluation),
         **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
-        **({} if model.inference is None else {"forest": forest(model.inference)}),
+        **({} if model.inference is None else {"coefficients": forest(model.inference)}),
     }
     return render_page(
         "run.html.j2",
@@ -260,7 +263,8 @@ def run_page(run: Run) -> str:
         evaluated=None if run.evaluation is None else _evaluation_table(run.evaluation),
         private_words=PRIVATE,
         sites=None if run.sites is None else _all_sites(run.sites),
-        weights=_weights(model, classes),
+        weights=_weights(model, classes) if model.inference is None else None,
+        no_errors=NO_ERRORS,
         inferred=None if model.inference is None else _inferred(model.inference),
     )
 
@@ -332,21 +336,24 @@ def _cells(scores: Mapping[str, Any], output: str, shown: Sequence[str]) -> list
 
 
 def _weights(model: Model, classes: tuple[str, ...] | None) -> TextTable:
-    """Every coefficient of the model in the unit of its column, by the name of its feature."""
+    """Every coefficient of the model in the unit of its column, by the name of its feature; to two digits, since nobody
+    knows how many of them hold.
+    """
     found = coefficients(model)
     if classes is None:
-        rows = [(one.feature, f"{one.effect[0]:+.4g}", f"{one.per_unit[0]:+.4g}") for one in found.features]
-        rows.append(("intercept", _NOTHING, f"{found.intercept[0]:+.4g}"))
+        rows = [(one.feature, f"{one.effect[0]:+.2g}", f"{one.per_unit[0]:+.2g}") for one in found.features]
+        rows.append(("intercept", _NOTHING, f"{found.intercept[0]:+.2g}"))
         return TextTable(("feature", "from lowest to highest", "per unit of the column"), rows, frozenset((1, 2)))
-    lines = [(one.feature, *(f"{x:+.4g}" for x in one.per_unit)) for one in found.features]
-    lines.append(("intercept", *(f"{x:+.4g}" for x in found.intercept)))
+    lines = [(one.feature, *(f"{x:+.2g}" for x in one.per_unit)) for one in found.features]
+    lines.append(("intercept", *(f"{x:+.2g}" for x in found.intercept)))
     headings = ("feature, per unit of the column", *classes)
     return TextTable(headings, lines, frozenset(range(1, len(headings))))
 
 
 def _inferred(inference: Inference) -> TextTable:
     """Every coefficient that is identified, with its error and interval; the others by name."""
-    headings = ("feature", "estimate", "standard error", "95 % interval", "z", "p", "ratio")
+    ratios = RATIOS.get(inference.family, "ratio")
+    headings = ("feature", "estimate", "standard error", "95 % interval", "z", "p", ratios)
     rows = []
     for line in (*inference.lines, *inference.figures):
         if not line.identified:
