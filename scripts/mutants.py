@@ -1097,6 +1097,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "time.sleep(0 * self.answer_every)",
         "tests/estimators/test_search.py::test_an_answer_comes_at_a_multiple_of_a_public_time",
     ),
+    Mutant(
+        "all sums of a run have the same noise of the system",
+        "noise/sources.py",
+        "        return self._of(1)\n\n    def _of(self, nodes: int) -> Array:\n        s = self.shape\n        words",
+        "        return self.__dict__.setdefault('drawn', self._of(1))\n\n    def _of(self, nodes: int) -> Array:\n"
+        "        s = self.shape\n        words",
+        "tests/noise/test_sources.py::test_every_exchange_and_every_part_of_it_has_normals_of_its_own[shared]",
+    ),
+    Mutant(
+        "an estimator is evaluated at the price of rows",
+        "estimators/base.py",
+        "unit = self.privacy_.unit  # who was",
+        "unit = Unit()  # who was",
+        "tests/estimators/test_private_evaluation.py::test_people_who_were_protected_in_the_fit_are_protected_here",
+    ),
+    Mutant(
+        "a model's file is evaluated at the price of rows",
+        "files/models/apply.py",
+        "colluding=colluding, unit=model.privacy.unit)",
+        "colluding=colluding)",
+        "tests/cli/test_people_cli.py::test_an_evaluation_protects_the_people_of_the_model",
+    ),
 )
 # fmt: on
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from helpers.laws import noise_of_evaluations
 from sottovoce import models
 from sottovoce.privacy import Unit
 
@@ -70,6 +71,24 @@ def test_training_for_people_from_file_to_model(cli, rows, tmp_path):
     # Nor to be scored on.
     new.write_text("age,smoker,ill\n70,yes,yes\n10,no,no\n")
     assert cli("evaluate", out / "model.safetensors", new)[0] == 0
+
+
+def test_an_evaluation_protects_the_people_of_the_model(answer, rows, tmp_path, monkeypatch):
+    """Two rows each at up to two sites: the noise of both sums is four times as large as for single rows."""
+    found_noise, scored = noise_of_evaluations(monkeypatch), tmp_path / "scored.csv"
+    lines = rows.read_text().splitlines()
+    scored.write_text("\n".join(["patient,age,smoker,ill,clinic", *(f"{i}{line}" for i, line in enumerate(lines[1:]))]))
+    for name, more in (("people", ("--site-column", "clinic", "--sites-per-person", 2)), ("rows", ("--nodes", 2))):
+        if name == "rows":
+            schema = rows.parent / "schema.toml"
+            schema.write_text(SCHEMA.replace('[person]\ncolumn = "patient"\nrows = 2\n', ""))
+        answer(*given(rows, *more, "--out", tmp_path / name))
+        model = tmp_path / name / "model.safetensors"
+        said = answer("evaluate", model, scored, "--private", "--epsilon", 1, "--delta", 1e-5)
+        assert said["privacy"]["unit"] == (Unit(2, 2) if name == "people" else Unit()).words
+    first, second, *single = found_noise
+    assert first / single[0] == pytest.approx(4, rel=0.1)
+    assert second / single[1] == pytest.approx(4, rel=0.1)
 
 
 def test_people_with_more_rows_or_at_more_sites_are_refused(cli, rows, tmp_path):

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from helpers.laws import noise_of_evaluations
 from sottovoce.errors import BudgetError, InputError
 from sottovoce.estimators import PrivateLogisticRegression, PrivateRobustRegressor
-from sottovoce.privacy import BudgetAccountant
+from sottovoce.privacy import BudgetAccountant, Unit
 
 pytestmark = pytest.mark.filterwarnings("ignore::sottovoce.errors.PrivacyLeakWarning")
 
@@ -56,6 +57,22 @@ def test_it_is_charged(two):
         with pytest.raises(BudgetError, match="Nothing was computed"):
             model.evaluate_privately(*two, epsilon=1.0, delta=1e-5)
         assert len(small) == 0
+
+
+def test_people_who_were_protected_in_the_fit_are_protected_here(two, monkeypatch):
+    """Three rows each, at up to two sites: all six may be replaced, so the noise of both sums is six times as large."""
+    found_noise = noise_of_evaluations(monkeypatch)
+    people = {"rows_per_person": 3, "sites_per_person": 2, "sites": 2, "classes": ["no", "yes"]}
+    who = np.arange(len(two[1])) // 3
+    budget = BudgetAccountant(math.inf, 1e-5, unit=Unit(3, 2))
+    protected = PrivateLogisticRegression(5.0, data_norm=4.0, device="plain", accountant=budget, **people)
+    found = protected.fit(*two, groups=who).evaluate_privately(*two, epsilon=1.0, delta=1e-5)
+    assert found.privacy.unit == Unit(3, 2)
+    assert len(budget) == 2  # a budget for people takes no charge for rows
+    fitted(two, classes=["no", "yes"]).evaluate_privately(*two, epsilon=1.0, delta=1e-5)
+    first, second, *rows = found_noise
+    assert first / rows[0] == pytest.approx(6, rel=0.1)
+    assert second / rows[1] == pytest.approx(6, rel=0.1)
 
 
 def test_refusals(two):
