@@ -107,7 +107,7 @@ def _run(argv: list[str]) -> int:
     except typer.Abort:
         return _interrupted()
     except Stopped as stop:
-        return _interrupted(str(stop))
+        return _interrupted(_with_notes(stop, str(stop)))
     except parsing_error as error:
         return _refuse(_advised(error))
     return _interrupted() if code == INTERRUPTED else int(code or 0)

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import Finished
     from sottovoce.federation.site.seat import Seat
+    from sottovoce.files.models.from_site import Stop
     from sottovoce.tally import PrivateEvaluation
 
 _WHO, _DATA, _SERVER, _OUT = "Who", "Rows and their budget", "Message server", "Files and output"
@@ -111,12 +112,12 @@ def site_run(
             agreement=agreement, site=site, rows=rows, key=own_key, ledger=opened, journal=journal, heads=heads,
             data=known_by,
         )  # fmt: skip
-        seat.check_books()
-        seat.check_budget()
-        stack.enter_context(_logging(log))
-        watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
         place = folder if out is None else out
         with _keeping_what_was_learnt(seat, place):
+            seat.check_books()
+            seat.check_budget()
+            stack.enter_context(_logging(log))
+            watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
             finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
         evaluation = _write(seat, finished, place)
         spending = seat.spending()
@@ -292,22 +293,53 @@ def _logging(path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
-    """If others were lost, write the model of the sums that were read until then; the run can still be gone on with."""
+    """Whatever ends the run, write the model of what was learnt until then, which is paid for; the error says where."""
+    from sottovoce.cli.app import EXIT_CODES, INTERRUPTED, code_of
+    from sottovoce.cli.output import Stopped
     from sottovoce.federation.site.runner import so_far
-    from sottovoce.federation.site.stops import LostNeighbourError
+    from sottovoce.federation.site.stops import NotWrittenError
+    from sottovoce.files.models.from_site import Stop
 
     try:
         yield
-    except LostNeighbourError as error:
-        kept = so_far(seat)
-        if kept is not None:
-            _write(seat, kept, folder, done=kept.rounds)
-            error.add_note(f"The model of the first {kept.rounds} sums, with its statement, is in {folder}.")
+    except Exception as error:
+        kept = None
+        with suppress(SottovoceError, OSError):  # of a journal that cannot be read; what ended the run is told
+            kept = so_far(seat)
+        if kept is not None and _holds_more(folder, seat, kept.rounds):
+            error.add_note(f"{folder} keeps a model of this run, learnt from more than is in the journal.")
+        elif kept is not None:
+            sums = f"{kept.rounds} {'sums' if seat.masked else 'rounds'}"
+            why = f"an error that nobody has foreseen, {type(error).__name__}"
+            if isinstance(error, Stopped):
+                why = EXIT_CODES[INTERRUPTED]
+            elif isinstance(error, SottovoceError):
+                why = EXIT_CODES[code_of(error)]
+            try:
+                _write(seat, kept, folder, Stop(kept.rounds, why))
+                error.add_note(f"The model of the first {sums}, with its statement, is in {folder}.")
+            except NotWrittenError as unwritten:
+                error.add_note(f"The model of the first {sums} is in the journal. {unwritten}")
         raise
 
 
+def _holds_more(folder: Path, seat: "Seat", done: int) -> bool:
+    """Whether the folder has a model of this site and run, learnt from more than so many rounds: the journal was set
+    back since.
+    """
+    from sottovoce.files import models
+
+    try:
+        told = models.load(folder / "model.safetensors").provenance
+    except (SottovoceError, OSError):
+        return False
+    same = (told.get("agreement"), told.get("site")) == (seat.agreement.digest().hex(), seat.site)
+    # A finished run says nothing of a stop.
+    return same and int(told.get("stopped_after", seat.agreement.algorithm.rounds + 1)) > done
+
+
 def _write(
-    seat: "Seat", finished: "Finished", folder: Path, done: int | None = None
+    seat: "Seat", finished: "Finished", folder: Path, stop: "Stop | None" = None
 ) -> "PrivateEvaluation | None":  # fmt: skip
     """Model and statement, signed, into the folder, and the evaluation that was agreed on. If that fails nothing is
     lost: the journal holds all.
@@ -323,9 +355,9 @@ def _write(
     try:
         # The model is private as it is; the folder beside it may hold a journal.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        model = model_of(agreement, site, finished.model, finished.absent, done)
+        model = model_of(agreement, site, finished.model, finished.absent, stop)
         models.save(model, folder / "model.safetensors", seat.key)
-        statement = sign_text(statement_text(agreement, site, finished.absent, done), site, seat.key)
+        statement = sign_text(statement_text(agreement, site, finished.absent, stop), site, seat.key)
         with writable(folder / "statement.txt"):
             write_whole(folder / "statement.txt", statement.encode())
         if finished.tallied is None:

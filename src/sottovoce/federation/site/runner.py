@@ -86,11 +86,11 @@ def result_of(seat: Seat) -> Finished | None:
 
 
 def so_far(seat: Seat) -> Finished | None:
-    """What masked sums have shown until now, at a site that has stopped; None before there is a model. It is made of
-    sums that were paid for, and the run can still be gone on with.
+    """What a run has shown until now, at a site that has stopped; None before there is a model. It is made of messages
+    that were paid for: of masked sums the second is the first with a model, of other rounds every one has one.
     """
     done = seat.turn(seat.journal.round + 1).release - 1
-    return _result(seat, seat.last_snapshot()) if seat.masked and done >= 2 else None
+    return _result(seat, seat.last_snapshot()) if done >= (2 if seat.masked else 1) else None
 
 
 def no_probe(point: str, k: int) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import nextafter
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.observers import on_a_grid
 from sottovoce.problem.problem import Answers
 from sottovoce.tally.evaluation import PrivateEvaluation, Tallied
+
+
+class Stop(NamedTuple):
+    """Where a run has stopped before its end, and why."""
+
+    done: int  # rounds, of masked sums those that were read
+    why: str  # the words of the exit code
 
 
 def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
@@ -69,14 +76,14 @@ def _in_league(agreement: Agreement) -> str:
     return "" if alone else " to the site together with one of its neighbours"
 
 
-def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], done: int | None = None) -> str:
+def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], stop: Stop | None = None) -> str:
     """The statement with all that it belongs to, for people. It is signed as it stands (`signed`).
 
     Args:
         agreement: of the run.
         site: whose statement it is.
         absent: those that the run went on without, each with the first round without it.
-        done: how many sums were read, of a run that has stopped and can still be gone on with; None at its end.
+        stop: where the run has stopped, and why; None at its end.
     """
     gone = ", ".join(f"{name} (since round {k})" for name, k in sorted(absent.items())) or "none"
     about = {
@@ -87,20 +94,21 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], d
         "Neighbours": ", ".join(agreement.neighbours(site)),
         "Absent": gone,
     }
-    if done is not None:
+    if stop is not None:
+        rounds = "sums" if isinstance(agreement.algorithm, MaskedNewton) else "rounds"
         about["Stopped"] = (
-            f"after {done} of {agreement.algorithm.rounds} sums. The promise is that of the whole run, which can still "
-            "be gone on with"
+            f"after {stop.done} of {agreement.algorithm.rounds} {rounds}. The promise is that of the whole run"
         )
+        about["Why"] = stop.why
     lines = [f"{name + ':':<12}{text}" for name, text in about.items()]
     return "\n".join([*lines, "", fill(statement_of(agreement, site).prose(), 100), ""])
 
 
 def model_of(
-    agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], done: int | None = None
+    agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], stop: Stop | None = None
 ) -> Model:
-    """The model file's content. `weights` is the flat mean that the site's run ended with; `done`, after how many sums
-    it stopped, if it was not the end.
+    """The model file's content. `weights` is the flat mean that the site's run ended with; `stop`, where it did, unless
+    at its end.
     """
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
@@ -114,7 +122,8 @@ def model_of(
         classes=answers.classes_of(loss),
         privacy=statement_of(agreement, site),
         schema=schema,
-        provenance=_provenance(agreement, site, absent) | ({} if done is None else {"stopped_after": done}),
+        provenance=_provenance(agreement, site, absent)
+        | ({} if stop is None else {"stopped_after": stop.done, "stopped_why": stop.why}),
     )
 
 
