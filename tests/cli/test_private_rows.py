@@ -63,8 +63,9 @@ def test_what_a_row_says_does_not_decide_whose_it_is(given, tmp_path, cli, dealt
     assert "--site-column" in err
 
 
-def test_a_changed_row_moves_no_other(clinic, tmp_path):
+def test_a_changed_row_moves_no_other(clinic, tmp_path, monkeypatch):
     def dealt():
+        monkeypatch.setattr(noise_module, "_SYSTEM", Words(5))  # the same secret order
         config = TrainConfig(data=str(clinic), schema=str(tmp_path / "schema.toml"), nodes=4)
         sites = bind(config).problem.sites
         return sites.counts, sites.rows.matrix.toarray(), sites.labels
@@ -155,14 +156,16 @@ def test_noise_is_the_system_s(given, answer, monkeypatch, dealt):
     monkeypatch.setattr(noise_module, "_SYSTEM", words)
     options = [(f"--{name.replace('_', '-')}", value) for name, value in dealt.items()]
     said = answer(*given, "--runs", 2, *itertools.chain(*options))
-    assert [len(part) for part in words.given] == [3 * 7 * 2] * 100  # 20 rounds of 5 steps: nodes, coordinates, runs
+    order = 1 if "nodes" in dealt else 0  # rows that are dealt out take a word each, before all noise
+    drawn = words.given[order:]
+    assert [len(part) for part in drawn] == [3 * 7 * 2] * 100  # 20 rounds of 5 steps: nodes, coordinates, runs
 
     def noise(k):
-        steps = [norm.ppf(((part >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53) for part in words.given]
+        steps = [norm.ppf(((part >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53) for part in drawn]
         return np.stack([z.reshape(3, 7, 2).transpose(2, 0, 1) for z in steps[5 * (k - 1) : 5 * k]], axis=2)
 
-    built = built_from(given, **dealt)
-    again = simulate(*built, runs=2, noise=noise)
+    monkeypatch.setattr(noise_module, "_SYSTEM", Words(5))
+    again = simulate(*built_from(given, **dealt), runs=2, noise=noise)
     for name, value in again.risk().items():
         assert said["risk"][name] == pytest.approx(value, rel=1e-12)
     assert again.seed is None
@@ -176,10 +179,9 @@ def test_batches_are_the_system_s(given, answer, monkeypatch, sampling):
 
     more = {"batch_size": 30, "sampling": sampling}
     options = ["--nodes", 3, "--batch-size", 30, "--sampling", sampling, "--runs", 2]
-    built = built_from(given, nodes=3, **more)
     said = risk(5, lambda: answer(*given, *options)["risk"])
-    again = risk(5, lambda: simulate(*built, runs=2).risk())
-    other = risk(6, lambda: simulate(*built, runs=2).risk())
+    again = risk(5, lambda: simulate(*built_from(given, nodes=3, **more), runs=2).risk())
+    other = risk(6, lambda: simulate(*built_from(given, nodes=3, **more), runs=2).risk())
     assert said == pytest.approx(again, rel=1e-12)
     assert said != pytest.approx(other, rel=1e-6)
 

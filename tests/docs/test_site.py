@@ -137,3 +137,9 @@ def test_the_reference_names_all_that_is_public(site):
             word.split(".")[-1] for word in site[f"reference/{name}.html"].ids if word.startswith(f"sottovoce.{name}.")
         }
         assert {key for key in own if isroutine(getattr(module, key)) or isclass(getattr(module, key))} <= shown, name
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=name_of)
+def test_a_proof_that_replaces_rows_says_what_that_means_for_places(page):
+    text = page.read_text(encoding="utf-8")
+    assert "eplac" not in text or page.name == "places.md" or "](places.md)" in text

@@ -62,10 +62,11 @@ def test_the_surplus_is_refused_or_dropped():
     assert sum(model.site_rows_) == 400
 
 
-def test_people_stay_together_or_are_at_as_many_sites_as_is_said():
-    model = made(sites=4).fit(X, Y, groups=WHO)
-    assert len(model.site_rows_) == 4
-    assert all(rows % 3 == 0 for rows in model.site_rows_)
+def test_people_are_dealt_out_by_rows_or_are_at_as_many_sites_as_is_said():
+    model = made(sites=7).fit(X, Y, groups=WHO)
+    assert model.site_rows_ == (86, 86, 86, 86, 86, 85, 85)  # whoever the rows are of
+    with pytest.raises(InputError, match="at least 3 rows at every site, as many as a person may have, got fewest=2"):
+        made(sites=250).fit(X, Y, groups=WHO)
     sites = np.arange(600) % 3
     with pytest.raises(InputError, match="no more than sites=1 sites"):
         made(rows_per_person=1).fit(X, Y, sites=sites, groups=WHO)

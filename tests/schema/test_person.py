@@ -110,27 +110,13 @@ def test_nobody_s_presence_changes_what_is_kept_of_others(whose, most, seed):
             assert counts.max() <= most
 
 
-@given(st.lists(st.integers(0, 30), min_size=12, max_size=60), st.integers(1, 4), st.integers(0, 100))
-def test_people_stay_together_when_rows_are_dealt_out(whose, nodes, seed):
-    codes = people.numbered(whose)
-    count = int(codes.max()) + 1
-    if count < nodes:
-        with pytest.raises(InputError, match="as many people as nodes"):
-            people.dealt(codes, nodes, np.arange(count))
-        return
-    parts = people.dealt(codes, nodes, np.random.default_rng(seed).permutation(count))
-    assert len(parts) == nodes
-    assert min(map(len, parts)) >= 1
-    assert sorted(np.concatenate(parts).tolist()) == list(range(len(codes)))
-    people.expect_within(codes[np.concatenate(parts)], np.repeat(np.arange(nodes), list(map(len, parts))), Unit(60))
-
-
 def test_a_file_becomes_a_problem_for_people(written):
     schema, path = named(rows=4), written(table(*ROWS))
-    problem = Problem.from_file(str(path), schema, graphs.complete, nodes=2)
+    with pytest.raises(InputError, match="at least 4 rows at every site, as many as a person may have, got fewest=3"):
+        Problem.from_file(str(path), schema, graphs.complete, nodes=2)
+    problem = Problem.from_file(str(path), schema, graphs.complete, nodes=1)
     assert problem.unit == Unit(4)
-    assert problem.sites.counts.sum() == 6
-    assert problem.sites.counts.max() >= 4  # the four of ann stay together
+    assert problem.sites.counts.tolist() == [6]
     # She is at two clinics, which has to be said.
     with pytest.raises(InputError, match="no more than sites=1 sites, got one at more"):
         Problem.from_file(str(path), named(2), graphs.complete, site_column="clinic")

@@ -82,6 +82,18 @@ def test_the_command_line_says_the_same_under_mpirun(capfd):
     assert alike[0] == alike[1]
 
 
+def test_processes_deal_private_rows_alike(tmp_path):
+    """Each reads the file and deals it out by the key of the first: rows that differed would be refused."""
+    (tmp_path / "rows.csv").write_text("age,ill\n" + "".join(f"{i},{'yes' if i % 3 else 'no'}\n" for i in range(90)))
+    columns = '[[columns]]\nname = "age"\nkind = "numeric"\nbounds = [0, 100]\nscale = "unit"\n'
+    (tmp_path / "schema.toml").write_text(f'[label]\ncolumn = "ill"\nclasses = ["no", "yes"]\n{columns}')
+    given = ["train", "--data", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "schema.toml"), "--nodes", "4"]
+    steps = ["--rounds", "2", "--local-steps", "2", "--rho", "0.01", "--diameter", "5", "--weights", "equal"]
+    done = mpirun(2, "-m", "sottovoce.cli", *given, *steps, "--epsilon", "5", "--json", "--engine", "mpi")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["nodes"] == 4
+
+
 # -- without any process --------------------------------------------------------------------------------------------
 
 

@@ -202,16 +202,14 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             kept, sites = scaling.without_surplus(sites, people, unit, self.surplus)
             X, y, people, factors = X[kept], y[kept], people[kept], factors[kept]
         target, scale = self._target(y, leaks), self._scale(X, leaks)
-        parts = (
-            scaling.at_random(self.sites, len(y), draws, people) if sites is None else scaling.by_labels(sites, len(y))
-        )
+        parts = scaling.counted(self.sites, len(y)) if sites is None else scaling.by_labels(sites, len(y))
         delta = default_delta(len(y)) if self.delta is None else self.delta
         self._leaks_of_noise(leaks, delta, len(y))
         # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.
         problem = Problem.from_arrays(
             scale.bounded(X), target.labels, parts, partial(training.graph_of, self.graph),
-            private=self.random_state is None, answers=target.answers, notes=tuple(leak.note for leak in leaks),
-            unit=unit, people=people, factors=factors,
+            private=self.random_state is None, seed=draws.seed, answers=target.answers,
+            notes=tuple(leak.note for leak in leaks), unit=unit, people=people, factors=factors,
         )  # fmt: skip
         algorithm, plan = self._choose(target.loss, delta, problem)
         for leak in leaks:

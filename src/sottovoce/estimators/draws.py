@@ -1,6 +1,5 @@
 """Where the randomness of a fit comes from: the operating system, or a seed for tests."""
 
-import os
 import random
 import secrets
 from abc import ABC, abstractmethod
@@ -9,19 +8,13 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sottovoce.arrays import Ints
-
 RandomState: TypeAlias = "int | np.random.RandomState | None"
 
 
 class Draws(ABC):
-    """All that a fit draws. `seed` is that of its noise; None leaves it to the engine, which asks the system."""
+    """All that a fit draws. `seed` is that of dealing and noise; None leaves them to the operating system."""
 
     seed: int | None
-
-    @abstractmethod
-    def order(self, rows: int) -> Ints:
-        """The row numbers 0 .. rows - 1 in random order."""
 
     @abstractmethod
     def random(self) -> random.Random:
@@ -38,10 +31,6 @@ class SystemDraws(Draws):
 
     seed = None
 
-    def order(self, rows: int) -> Ints:
-        words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
-        return np.argsort(words, kind="stable").astype(np.int64)
-
     def random(self) -> random.Random:
         return secrets.SystemRandom()
 
@@ -56,9 +45,6 @@ class SeededDraws(Draws):
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self._children = np.random.default_rng(seed)
-
-    def order(self, rows: int) -> Ints:
-        return np.random.default_rng(self.seed).permutation(rows).astype(np.int64)
 
     def random(self) -> random.Random:
         return random.Random(self.seed)

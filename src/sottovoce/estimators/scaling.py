@@ -10,7 +10,6 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import expect
-from sottovoce.estimators.draws import Draws
 from sottovoce.privacy import Unit
 from sottovoce.problem import people as people_module
 from sottovoce.problem.people import Surplus
@@ -60,19 +59,12 @@ def without_surplus(sites: Any, people: Ints, unit: Unit, surplus: Surplus) -> t
     return kept, None if labels is None else labels[kept]
 
 
-def at_random(sites: Any, rows: int, draws: Draws, people: Ints | None = None) -> list[Ints]:
-    """All rows, evenly: the sizes differ by at most one, whatever the rows are. People stay together, if they are told:
-    sizes then differ by about as many rows as a person has.
-    """
+def counted(sites: Any, rows: int) -> int:
+    """To how many sites rows are dealt out, where nobody says which are whose."""
     whole = isinstance(sites, int | np.integer) and not isinstance(sites, bool)
     expect(whole and sites >= 1, "sites as a whole number >= 1 (labels of sites go to fit)", sites=sites)
     expect(sites <= rows, f"at most as many sites as rows, {rows}", sites=sites)
-    if sites == 1:
-        return [np.arange(rows)]
-    if people is not None:
-        whose = people_module.numbered(people)
-        return people_module.dealt(whose, sites, draws.order(int(whose.max()) + 1))
-    return [np.sort(part) for part in np.array_split(draws.order(rows), sites)]
+    return int(sites)
 
 
 # -- scaling ----------------------------------------------------------------------------------------------------------

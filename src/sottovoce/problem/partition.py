@@ -1,12 +1,14 @@
 """Ways to deal the rows of one data set out to nodes, for simulations.
 
 A partition is called as `partition(data, nodes, seed)` and gives one array of row numbers per node:
-disjoint, none empty, each in rising order. The same seed gives the same parts. Seeded NumPy draws are
-fine here: who gets which row in a simulation is no secret.
+disjoint, none empty, each in rising order. The same seed gives the same parts. Of rows that anyone may see,
+who gets which is no secret.
 
-That holds only if what a row says does not decide who gets it. The guarantee is for a row replaced at its
-site, with all row counts public; where one label sends many rows to other sites, it promises nothing. So
-every partition says whether it reads rows, and private ones are dealt out by their number alone.
+Of private rows it is. The guarantee is for rows replaced at their sites, with all row counts public; where one
+label sends many rows to other sites, it promises nothing. So every partition says whether it reads rows, and
+private ones are dealt out by their number alone. Nor may their places in a file decide, or the order of names: one
+row that sorts elsewhere moves all behind it. So private rows are put in a `secret_order` before they are dealt out
+(docs/proofs/places.md).
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +23,6 @@ import numpy as np
 from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.people import dealt, numbered
 from sottovoce.settings import check_choice, check_keys
 
 MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
@@ -46,17 +47,11 @@ class Partition(ABC):
 @final
 @dataclass(frozen=True)
 class Even(Partition, reads_rows=False):
-    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped). Where it is
-    known whose the rows are, people stay together: all rows are dealt out, to each node about as many.
-    """
+    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
         """The row numbers of every node."""
-        order = _shuffled(data, nodes, seed)
-        if data.people is not None:
-            whose = numbered(data.people)
-            return dealt(whose, nodes, np.random.default_rng(seed).permutation(int(whose.max()) + 1))
-        return _cut(order, np.full(nodes, len(data) // nodes))
+        return _cut(_shuffled(data, nodes, seed), np.full(nodes, len(data) // nodes))
 
 
 even = Even()
@@ -227,6 +222,17 @@ def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
             "move others to other sites, which no guarantee covers. Use the partition even, or give every site its own "
             "rows (train: --site-column)."
         )
+
+
+def secret_order(rows: int, key: bytes | None) -> Ints:
+    """The numbers of private rows in a uniform order that nobody is told: the operating system's, or that of a secret
+    key. Two tables dealt out by one key are not protected together, so a key is for one run.
+    """
+    from sottovoce.noise.sampler import encode_fields, keyed, shuffled  # heavy, and not needed to describe a partition
+    from sottovoce.noise.sources import SystemStream
+
+    label = encode_fields("sottovoce dealing of rows", 1, rows)
+    return shuffled(SystemStream() if key is None else keyed(key)(label), rows)
 
 
 def by_name(name: str, **options: Any) -> Partition:

@@ -59,23 +59,6 @@ def kept(people: Ints, unit: "Unit", surplus: Surplus, sites: Ints | None = None
     return found
 
 
-def dealt(people: Ints, nodes: int, order: Ints) -> list[Ints]:
-    """Rows dealt out to nodes, all of a person's to one: people in this order, cut into parts of about as many rows.
-
-    Who shares a node depends on whose rows belong together, and on nothing that a row says.
-    """
-    sizes = np.bincount(people)
-    count = len(sizes)
-    expect(count >= nodes, "at least as many people as nodes", people=count, nodes=nodes)
-    ends = np.cumsum(sizes[order])
-    cuts = np.searchsorted(ends, len(people) * np.arange(1, nodes) / nodes) + 1
-    # Every node gets somebody: each cut at least one person behind the last, and with enough people left.
-    cuts = np.minimum(np.maximum.accumulate(cuts - np.arange(1, nodes)), count - nodes) + np.arange(1, nodes)
-    node = np.empty(count, dtype=np.int64)
-    node[order] = np.searchsorted(cuts, np.arange(count), side="right")
-    return [np.flatnonzero(node[people] == i) for i in range(nodes)]
-
-
 def expect_within(people: Ints, sites: Ints, unit: "Unit") -> None:
     """Refuse rows of people who have more of them at a site, or are at more sites, than the unit says."""
     kept(people, unit, "refuse", sites)

@@ -20,7 +20,7 @@ from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Reals, Signs
-from sottovoce.problem.partition import Partition, even
+from sottovoce.problem.partition import ByShares, Partition, even
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
 
@@ -239,26 +239,26 @@ class Problem:
 
     @classmethod
     def dealt(
-        cls, data: Dataset, nodes: int, graph: GraphOf, *, seed: int = 0, partition: Partition = even,
-        held_out: bool = False, **about: Any,
+        cls, data: Dataset, nodes: int, graph: GraphOf, *, seed: int | None = None, partition: Partition = even,
+        key: bytes | None = None, held_out: bool = False, **about: Any,
     ) -> "Problem":  # fmt: skip
-        """A data set, dealt out to nodes. `held_out`: learn from its training rows, to be scored on the others.
-
-        Who gets which row is no secret, so the seed may be known: what private rows say does not decide it.
+        """A data set, dealt out to nodes as in `Sites.split`. `held_out`: learn from its training rows, to be scored on
+        the others.
         """
         if held_out:
-            return cls.dealt(data.train, nodes, graph, seed=seed, partition=partition, test=data.test, **about)
-        sites = Sites.split(data, nodes, seed, partition=partition)
+            about["test"] = data.test
+            return cls.dealt(data.train, nodes, graph, seed=seed, partition=partition, key=key, **about)
+        sites = Sites.split(data, nodes, seed, partition=partition, key=key)
         return cls(sites, graph(nodes), _numbered(nodes), data.names, title=data.name, **about)
 
     @classmethod
     def from_file(
         cls, path: Any, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
-        seed: int = 0, partition: Partition = even, test: Any = None, unreviewed: bool = False,
+        partition: Partition = even, key: bytes | None = None, test: Any = None, unreviewed: bool = False,
         sites_per_person: int | None = None,
     ) -> "Problem":  # fmt: skip
         """A file of private rows, or a table of them in memory (pandas, polars, Arrow): of the sites that its column
-        names, or dealt out to nodes.
+        names, or dealt out to nodes by a secret order; a `key` makes it the same in several processes.
 
         `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused. Where
         the schema names people, each may be at `sites_per_person` sites, 1 if it is not said; a file where somebody is
@@ -274,9 +274,9 @@ class Problem:
         # Nothing is learnt from test rows, so it does not matter whose they are.
         about["test"] = None if test is None else encoded(test, replace(schema, person=None))[0]
         if owners is None:
-            return cls.dealt(data, nodes, graph, seed=seed, partition=partition, **about)
+            return cls.dealt(data, nodes, graph, partition=partition, key=key, **about)
         names, parts = grouped(owners)
-        return cls(Sites.dealt(data, parts), graph(len(parts)), names, data.names, title=data.name, **about)
+        return cls(Sites.owned(data, parts), graph(len(parts)), names, data.names, title=data.name, **about)
 
     @classmethod
     def from_site_files(cls, paths: Mapping[str, Path], schema: "Schema", graph: Graph, test: Path) -> "Problem":
@@ -291,14 +291,19 @@ class Problem:
 
     @classmethod
     def from_arrays(
-        cls, features: Any, labels: Floats, parts: list[Ints], graph: GraphOf, *, private: bool, unit: Unit = ROW,
-        people: Ints | None = None, factors: Factors = ALIKE, **about: Any,
+        cls, features: Any, labels: Floats, parts: list[Ints] | int, graph: GraphOf, *, private: bool,
+        seed: int | None = None, unit: Unit = ROW, people: Ints | None = None, factors: Factors = ALIKE, **about: Any,
     ) -> "Problem":  # fmt: skip
-        """Rows in memory, cut to norm 1 where they are longer; part i holds the numbers of site i's."""
+        """Rows in memory, cut to norm 1 where they are longer. Part i holds the numbers of site i's; or all are dealt
+        out to so many sites, whose sizes then differ by at most one.
+        """
         names = tuple(f"x{i}" for i in range(features.shape[1]))
         data = Dataset(features, labels, names, len(labels), 1.0, "arrays", private, unit, people, factors)
-        sites, n = Sites.dealt(data, parts, clip=True), len(parts)
-        return cls(sites, graph(n), _numbered(n), names, title=data.name, **about)
+        if isinstance(parts, int):
+            sites = Sites.split(data, parts, seed, partition=ByShares([1.0] * parts), clip=True)
+        else:
+            sites = Sites.owned(data, parts, clip=True)
+        return cls(sites, graph(sites.n), _numbered(sites.n), names, title=data.name, **about)
 
     @property
     def private(self) -> bool:

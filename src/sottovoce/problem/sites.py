@@ -8,14 +8,14 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from sottovoce.arrays import Floats, Ints
-from sottovoce.errors import InputError, expect
+from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import people as people_module
 from sottovoce.problem import rows as rows_module
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.factors import stacked as below
-from sottovoce.problem.partition import Partition, even, refuse_reading
+from sottovoce.problem.partition import Partition, even, refuse_reading, secret_order
 from sottovoce.problem.rows import DenseRows, Matrix, Rows, RowsElsewhere
 
 # Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
@@ -102,7 +102,8 @@ class Sites:
         if people is not None:
             lengths = [len(part) for part in people]
             expect(lengths == stacked.counts.tolist(), "a person for every row of every site", people=lengths[:5])
-            self._expect_people(people_module.numbered(np.concatenate([np.asarray(part) for part in people])), stacked)
+            whose = people_module.numbered(np.concatenate([np.asarray(part) for part in people]))
+            self._expect_people(whose, np.repeat(np.arange(stacked.nodes), stacked.counts))
         if factors is not None:
             expect(len(factors) == stacked.nodes, "factors for every site", sites=stacked.nodes, factors=len(factors))
             for part, m in zip(factors, stacked.counts, strict=True):
@@ -114,29 +115,68 @@ class Sites:
         cls,
         data: Dataset,
         nodes: int,
-        seed: int = 0,
+        seed: int | None = None,
         *,
         partition: Partition = even,
         clip: bool = False,
+        key: bytes | None = None,
     ) -> "Sites":
-        """Deal one data set out to nodes; evenly and at random unless a partition says otherwise.
+        """Deal one data set out to nodes, row by row; evenly and at random unless a partition says otherwise.
 
-        Private rows are not dealt out by what they say: see `sottovoce.problem.partition`.
+        Args:
+            data: the rows. Where people are told, nobody may have more rows than the unit says, in all.
+            nodes: how many.
+            seed: of rows that anyone may see; None is 0. Refused with private ones.
+            partition: how many rows each gets, and of public rows which; see `sottovoce.problem.partition`.
+            clip: as for `Sites`.
+            key: 32 secret bytes, fresh for each run, where several processes must deal private rows alike. None: the
+                system draws the order, and nobody can draw it again.
+
+        Formal guarantees: private rows are dealt out by a uniform order that does not depend on them, on their places
+        or on whose they are. docs/proofs/places.md says what follows for a row, and for a person whose rows come to
+        lie at several sites.
         """
-        if data.private:
-            refuse_reading(partition)
-        return cls.dealt(data, partition(data, nodes, seed), clip=clip)
+        if not data.private:
+            expect(key is None, "no key where anyone may see the rows, but a seed", private=data.private)
+            return cls._of(data, partition(data, nodes, 0 if seed is None else seed), clip, dealt=True)
+        refuse_reading(partition)
+        if seed is not None:
+            raise PrivacyError(
+                f"Expected no seed to deal private rows out by, got seed={seed}. To whoever knows it, one row that "
+                "stands elsewhere in the file tells itself by all that it moves to other sites. Leave it out, or give "
+                "a secret key where several processes must deal alike."
+            )
+        order = secret_order(len(data), key)
+        # Within a site too they stay in that order: sums of floating-point numbers then do not depend on the file's.
+        return cls._of(data, [order[part] for part in partition(data, nodes, 0)], clip, dealt=True)
 
     @classmethod
-    def dealt(cls, data: Dataset, parts: list[Ints], *, clip: bool = False) -> "Sites":
-        """The rows of one data set, each with its owner: part i holds the numbers of node i's rows."""
+    def owned(cls, data: Dataset, parts: list[Ints], *, clip: bool = False) -> "Sites":
+        """The rows of one data set, each with its owner: part i holds the numbers of node i's rows. Who owns which row
+        is public.
+        """
+        return cls._of(data, parts, clip, dealt=False)
+
+    @classmethod
+    def _of(cls, data: Dataset, parts: list[Ints], clip: bool, dealt: bool) -> "Sites":
         sites = cls.__new__(cls)
         sites.private, sites.unit = data.private, data.unit
-        dealt = np.concatenate(parts)
-        labels, rows = np.asarray(data.labels, dtype=np.float64)[dealt], rows_module.take(data.features, parts)
+        taken = np.concatenate(parts)
+        labels, rows = np.asarray(data.labels, dtype=np.float64)[taken], rows_module.take(data.features, parts)
         if data.people is not None:
-            sites._expect_people(data.people[dealt], rows)
-        sites._hold(rows, labels, data.data_norm, clip, data.factors[dealt])
+            # A person's rows that are dealt out come to lie anywhere: there must be few enough of them in all.
+            whose, owners = (data.people, np.zeros(len(data), dtype=np.int64)) if dealt else (
+                data.people[taken], np.repeat(np.arange(rows.nodes), rows.counts)
+            )  # fmt: skip
+            sites._expect_people(whose, owners)
+        fewest = int(rows.counts.min())
+        if dealt and rows.nodes > 1 and fewest < data.unit.changed:
+            raise InputError(
+                f"Expected at least {data.unit.changed} rows at every site, as many as a person may have, got "
+                f"fewest={fewest}: noise at a smaller site is for its own rows, and a person may have all of several. "
+                "Deal the rows out to fewer sites."
+            )
+        sites._hold(rows, labels, data.data_norm, clip, data.factors[taken])
         return sites
 
     @classmethod
@@ -152,10 +192,10 @@ class Sites:
         sites._hold(DenseRows(features, offsets), labels, data_norm, clip=False, factors=ALIKE)
         return sites
 
-    def _expect_people(self, people: Ints, rows: Rows) -> None:
+    def _expect_people(self, people: Ints, owners: Ints) -> None:
         told = "a unit of privacy with the most rows of a person, where people are told"
         expect(self.unit.people, told, unit=self.unit.words)
-        people_module.expect_within(people, np.repeat(np.arange(rows.nodes), rows.counts), self.unit)
+        people_module.expect_within(people, owners, self.unit)
 
     def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool, factors: Factors) -> None:
         expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)

@@ -48,7 +48,7 @@ class TrainConfig:
         None, "Privacy", "Where the schema names people: sites that a person may have rows at. Left out: one."
     )
     unreviewed: str = option("refuse", "Data", "A schema with values read off the file: refuse it, or accept the leak.")
-    partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly.")
+    partition: str = option("even", "Data", "How the rows are dealt out to the nodes. With a file: evenly, in secret.")
     partition_alpha: float | None = option(None, "Data", "Label skew of the dirichlet partition; small is uneven.")
     partition_column: str | None = option(None, "Data", "Attribute that the column partition deals by, as in sex.")
 
@@ -120,9 +120,7 @@ class TrainConfig:
     radius: float | None = option(None, "Algorithm", "Project models onto this ball. Left out: no projection.")
 
     runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one; all count.")
-    seed: int | None = option(
-        None, "Simulation", "Of partition, graph and simulated noise. With a file noise is never seeded."
-    )
+    seed: int | None = option(None, "Simulation", "Of partition, graph and simulated noise. With a file it is refused.")
     record: int = option(10, "Simulation", "Rounds that the history of --out holds, evenly spaced.")
     device: str = option("cpu", "Simulation", "Where to compute; 'plain' is the slow reference, 'cuda' a GPU.")
     engine: str = option("local", "Simulation", "One process, or all that mpirun started, with the same result.")

@@ -1,6 +1,7 @@
 """One training experiment from configuration to figures."""
 
 import math
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from sottovoce.files.models import Model
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.coefficients import per_unit
 from sottovoce.files.models.inference import INTERCEPT, Inference, by_unit, inferred, of_people
+from sottovoce.noise.sampler import KEY_BYTES
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
@@ -39,7 +41,7 @@ from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
 from sottovoce.simulation.mpi import joined
 from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum, same_optimum
-from sottovoce.studies.choices import NODES, PLANNED, SEED, algorithm_of, graph_of, partition_of
+from sottovoce.studies.choices import NODES, PLANNED, algorithm_of, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
 from sottovoce.tally import PrivateEvaluation
@@ -150,9 +152,10 @@ def bind(
 def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
     """The rows and the network that a configuration describes."""
     where, nodes = graph_of(config), config.nodes or NODES
-    deal: dict[str, Any] = {"seed": config.seed or SEED, "partition": partition_of(config)}
+    deal: dict[str, Any] = {"partition": partition_of(config)}
     if config.data is None:
-        return Problem.dealt(BY_NAME[config.dataset](), nodes, where, held_out=config.split == "official", **deal)
+        held_out = config.split == "official"
+        return Problem.dealt(BY_NAME[config.dataset](), nodes, where, seed=config.seed, held_out=held_out, **deal)
     from sottovoce.files.schema import Schema
     from sottovoce.files.schema.inference import remarks, require_inferable
 
@@ -165,6 +168,9 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
         require_inferable(schema)
         for remark in remarks(schema):
             (tell or _nobody)(remark)
+    if config.engine == "mpi":
+        # All processes deal private rows out alike, by an order that nobody else learns.
+        deal["key"] = joined().bcast(secrets.token_bytes(KEY_BYTES), root=0)
     return Problem.from_file(
         config.data, schema, where, nodes=nodes, site_column=config.site_column,
         test=config.test_data, unreviewed=config.unreviewed == "accept",
