@@ -628,6 +628,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/federation/test_people_terms.py::test_the_grid_is_paid_for_in_every_sum_that_too_many_colluders_may_open",
     ),
     Mutant(
+        "a statement is silent on what a dropped surplus does not cover",
+        "files/schema/person.py",
+        'return (DROPPED,) if self.surplus == "drop" else ()',
+        "return ()",
+        "tests/schema/test_person.py::test_rows_under_others_names_push_theirs_out_and_the_statement_says_so",
+    ),
+    Mutant(
+        "an agreement is silent on what a dropped surplus does not cover",
+        "files/models/from_site.py",
+        "        *dropped,\n",
+        "        *dropped[1:],\n",
+        "tests/federation/test_people_terms.py::"
+        "test_terms_and_statement_say_what_dropping_a_surplus_does_not_cover",
+    ),
+    Mutant(
+        "an estimator is silent on what a dropped surplus does not cover",
+        "estimators/base.py",
+        'if self.surplus == "drop":  # said',
+        'if self.surplus == "hide":  # said',
+        "tests/estimators/test_people.py::test_the_surplus_is_refused_or_dropped",
+    ),
+    Mutant(
         "private rows are dealt out by their places in the file",
         "problem/sites.py",
         "[order[part] for part in partition(data, nodes, 0)]",

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_score
 
 from sottovoce.algorithms import DVP, IPADMM
-from sottovoce.errors import InputError, PrivacyError, UnsupportedError
+from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, UnsupportedError
 from sottovoce.estimators import (
     PrivateLinearRegression,
     PrivateLinearSVC,
@@ -20,6 +20,7 @@ from sottovoce.estimators import (
     scaling,
 )
 from sottovoce.privacy import ROW, BudgetAccountant, Unit
+from sottovoce.problem.people import DROPPED
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3)) / 4
@@ -58,8 +59,16 @@ def test_regression_and_other_kinds_of_names():
 def test_the_surplus_is_refused_or_dropped():
     with pytest.raises(InputError, match=r"at most rows=2 rows.*surplus='drop'"):
         made(rows_per_person=2).fit(X, Y, groups=WHO)
-    model = made(rows_per_person=2, surplus="drop").fit(X, Y, groups=WHO)
+    with pytest.warns(PrivacyLeakWarning, match=r"does not cover rows under other people's names.*surplus='refuse'"):
+        model = made(rows_per_person=2, surplus="drop").fit(X, Y, groups=WHO)
     assert sum(model.site_rows_) == 400
+    # What the names allow for is said whatever the rows are, and only there.
+    assert DROPPED in model.privacy_.notes
+    assert DROPPED in model.leaks_
+    with pytest.warns(PrivacyLeakWarning, match="other people's names"):
+        assert DROPPED in made(surplus="drop").fit(X, Y, groups=WHO).privacy_.notes
+    assert DROPPED not in made().fit(X, Y, groups=WHO).privacy_.notes
+    assert DROPPED not in PrivateLogisticRegression(**KNOWN, surplus="drop").fit(X, Y).privacy_.notes
 
 
 def test_people_are_dealt_out_by_rows_or_are_at_as_many_sites_as_is_said():

@@ -9,6 +9,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, members
+from sottovoce.cli import federation_view
 from sottovoce.cli.site import files
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
 from sottovoce.federation.agreement import signing
@@ -17,6 +18,7 @@ from sottovoce.files.models.from_site import statement_of
 from sottovoce.files.schema import Schema
 from sottovoce.privacy import ROW, BudgetAccountant, Gaussian, Unit
 from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.problem.people import DROPPED
 
 SCHEMA = """
 [label]
@@ -82,6 +84,15 @@ def test_the_grid_is_paid_for_at_every_site_of_a_person():
     assert statement_of(two, "berlin").unit == Unit(3, 2)
     everywhere = agreement(**(PEOPLE | {"sites_per_person": 3}))
     assert not any("assured" in note for note in statement_of(everywhere, "berlin").notes)
+
+
+def test_terms_and_statement_say_what_dropping_a_surplus_does_not_cover():
+    drop = Schema.loads(SCHEMA.replace("rows = 3", 'rows = 3\nsurplus = "drop"')).dumps()
+    for made in (agreement, masked_agreement):
+        cut, refusing = made(**PEOPLE | {"schema": drop}), made(**PEOPLE)
+        assert DROPPED in statement_of(cut, "berlin").notes
+        assert DROPPED in federation_view._people(cut)
+        assert DROPPED not in (*statement_of(refusing, "berlin").notes, *federation_view._people(refusing))
 
 
 def test_the_grid_is_paid_for_in_every_sum_that_too_many_colluders_may_open():

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 import sottovoce as sv
 from schema.samples import FILE, SCHEMA
 from sottovoce.errors import InputError
+from sottovoce.files.models import Model
 from sottovoce.files.schema import Person, Schema, files
 from sottovoce.files.schema.findings import Finding
 from sottovoce.privacy import ROW, Unit
 from sottovoce.problem import graphs, people
 from sottovoce.problem.problem import Problem
+from sottovoce.simulation.engine import solve
 
 TOML = """
 [label]
@@ -108,6 +110,37 @@ def test_nobody_s_presence_changes_what_is_kept_of_others(whose, most, seed):
                 np.stack([whose, 0 * sites if where is None else where])[:, kept], axis=1, return_counts=True
             )[1]
             assert counts.max() <= most
+
+
+def pushed_out():
+    """Two worlds: one person's 50 rows as they are, or 49 of them under the names of all 49 others, before theirs."""
+    others = [f"p{i},10,no,x" for i in range(49)]
+    own = ["eve,90,yes,x"] * 50
+    posing = [f"p{i},90,yes,x" for i in range(49)] + ["eve,90,yes,x"]
+    return table(*own, *others), table(*posing, *others)
+
+
+def test_rows_under_others_names_push_theirs_out_and_the_statement_says_so(written):
+    """No rule that goes by names can tell whose rows they are: with "drop" this is not covered, and is not promised."""
+    ours, theirs = pushed_out()
+    kept = [ages(files.encode(written(text), named(1, "drop"))) for text in (ours, theirs)]
+    assert [sorted(set(ages_)) for ages_ in kept] == [[10, 90], [90]]
+    assert len(kept[0]) == len(kept[1]) == 50
+    schema = named(1, "drop")
+    problem = Problem.from_file(str(written(ours)), schema, graphs.complete, nodes=2)
+    found = sv.simulate(sv.MaskedNewton(rounds=2), problem.sites, problem.graph)
+    assert people.DROPPED not in found.privacy.notes  # rows alone do not say it: the problem does
+    told = solve(problem, sv.MaskedNewton(rounds=2)).result.privacy
+    assert people.DROPPED in told.notes
+    assert "does not cover rows under other people's names" in told.prose()
+    # Whoever keeps the model keeps that with it.
+    model = Model(np.zeros((2, 1)), sv.losses.Logistic(), schema.feature_names, ("no", "yes"), found.privacy, schema)
+    assert people.DROPPED in model.privacy.notes
+    # By default such files are refused, both of them, and the promise has no such gap.
+    for text in (ours, theirs):
+        with pytest.raises(InputError, match=r"at most rows=1 rows.*which does not cover rows under others' names"):
+            files.encode(written(text), named(1))
+    assert named(1).person.notes == ()
 
 
 def test_a_file_becomes_a_problem_for_people(written):

@@ -113,7 +113,8 @@ def _people(agreement: Agreement) -> list[str]:
     return [
         f"People: column {schema.person.column!r} says whose a row is, and stays at its site. Whoever has more than "
         f"{schema.person.rows} rows at a site {surplus}. That nobody has rows at more than "
-        f"{agreement.sites_per_person} of the sites is what the sites assure each other: no site can check it."
+        f"{agreement.sites_per_person} of the sites is what the sites assure each other: no site can check it.",
+        *schema.person.notes,
     ]
 
 

@@ -169,7 +169,8 @@ def _show_schema(schema: "Schema") -> None:
     shown.print(lines)
     say(shown, f"Label: {schema.label.column}, {schema.label.meaning()}.")
     if schema.person is not None:
-        say(shown, f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.")
+        words = (f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.",)
+        say(shown, " ".join((*words, *schema.person.notes)))
     if schema.weight is not None:
         say(shown, f"Weights: column {schema.weight.column}, above 0 and at most {schema.weight.bound:g}.")
     if schema.exposure is not None:

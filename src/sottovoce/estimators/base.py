@@ -33,7 +33,7 @@ from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.people import Surplus
+from sottovoce.problem.people import DROPPED, Surplus
 from sottovoce.problem.problem import Answers, Problem
 from sottovoce.simulation.engine import Charge, DeviceName, Solved
 
@@ -201,6 +201,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         if people is not None:
             kept, sites = scaling.without_surplus(sites, people, unit, self.surplus)
             X, y, people, factors = X[kept], y[kept], people[kept], factors[kept]
+            if self.surplus == "drop":  # said whatever the rows are: that somebody had too many is private
+                leaks.append(Leak(DROPPED, "Say surplus='refuse' where somebody may enter rows under another's name."))
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = scaling.counted(self.sites, len(y)) if sites is None else scaling.by_labels(sites, len(y))
         delta = default_delta(len(y)) if self.delta is None else self.delta

@@ -146,7 +146,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         rows_per_person: the most rows of a person at a site, who then is protected with all of them: give `fit` groups.
             The noise grows with it. None: single rows are protected.
         sites_per_person: the most sites that a person has rows at.
-        surplus: people with more rows at a site: "refuse" them, or "drop" all but their first ones.
+        surplus: people with more rows at a site: "refuse" them, or "drop" all but their first ones. With "drop", rows
+            under other people's names are not covered: they push theirs out. A `PrivacyLeakWarning` says so.
         weight_bound: the most that a row may count, of sample_weight in `fit`: a public number. What is minimised is
             the sum of weights times losses over rows times weight_bound, beside lam: rows that count less than the
             bound say less, and the noise stays the same.

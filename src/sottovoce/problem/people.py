@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 Bools: TypeAlias = NDArray[np.bool_]
 Surplus: TypeAlias = Literal["refuse", "drop"]
 SURPLUS: tuple[Surplus, ...] = get_args(Surplus)
+# What a statement must say where a surplus may be dropped, whatever the rows are.
+DROPPED = (
+    "Of people with more rows than that, only the first ones are learnt from. The guarantee then covers whatever a "
+    "person's rows say under names that are theirs alone. It does not cover rows under other people's names: these "
+    "push rows of others out, as many as somebody enters, and nobody checks names."
+)
 
 
 def numbered(people: Any) -> Ints:
@@ -29,8 +35,8 @@ def numbered(people: Any) -> Ints:
 def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
     """For each row whether it is among the first `most` of its person, at its site if sites are told.
 
-    Whether a row of one person is kept depends on that person's rows alone: nobody's presence changes what is kept of
-    anybody else.
+    Whether a row is kept depends on the rows of the same name alone: nobody changes what is kept of anybody else, as
+    long as they leave others' names alone.
     """
     keys = (people,) if sites is None else (sites, people)
     # Stable, so that a person's rows stay in the order of the file.
@@ -54,7 +60,8 @@ def kept(people: Ints, unit: "Unit", surplus: Surplus, sites: Ints | None = None
         raise InputError(
             f"Expected at most rows={unit.changed} rows of a person at a site, got more of one, first at row "
             f"{int(np.argmin(found)) + 1} of those that are used. Declare more rows per person, which costs as much "
-            "more noise, or say surplus='drop' to learn from the first ones only."
+            "more noise, or say surplus='drop' to learn from the first ones only, which does not cover rows under "
+            "others' names."
         )
     return found
 

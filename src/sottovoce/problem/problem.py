@@ -270,7 +270,7 @@ class Problem:
         unit = unit_of(schema, sites_per_person)
         data, owners = encoded(path, schema, site_column)
         data = replace(data, unit=unit)
-        about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.note(schema)}
+        about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.notes(schema)}
         # Nothing is learnt from test rows, so it does not matter whose they are.
         about["test"] = None if test is None else encoded(test, replace(schema, person=None))[0]
         if owners is None:

@@ -186,8 +186,9 @@ def evaluate_privately(
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),
     )  # fmt: skip
-    privacy = found.privacy if schema.weight is None else found.privacy.noting(COUNTED_ALIKE)
-    return replace(found, model=weights_digest(model), privacy=privacy)
+    notes = [] if schema.weight is None else [COUNTED_ALIKE]
+    notes += [] if schema.person is None else schema.person.notes
+    return replace(found, model=weights_digest(model), privacy=found.privacy.noting(*notes))
 
 
 def _score_range(model: Model, schema: Schema) -> dict[str, float]:

@@ -60,11 +60,13 @@ def _notes(agreement: Agreement) -> tuple[str, ...]:
 
 
 def _on_people(agreement: Agreement) -> tuple[str, ...]:
-    """What nobody can check: a site does not see the others' rows."""
-    sites = agreement.unit.sites
+    """What is not covered if a surplus is dropped; and what nobody can check: a site does not see the others' rows."""
+    schema, sites = agreement.encoding, agreement.unit.sites
+    dropped = () if schema is None or schema.person is None else schema.person.notes
     if not agreement.unit.people or sites >= len(agreement.sites):
-        return ()
+        return dropped
     return (
+        *dropped,
         f"That nobody has rows at more than {sites} of the {len(agreement.sites)} sites is what the sites assured each "
         "other; none of them could check it.",
     )

@@ -224,7 +224,10 @@ class _People:
         tally.count(column, np.full(len(beyond), finding, dtype=np.uint8))
         for row in map(int, beyond[: tally.room(refused)]):
             expected = f"at most {self.person.rows} rows of a person, as the schema says"
-            advice = 'Raise person.rows, which costs as much more noise, or say person.surplus = "drop".'
+            advice = (
+                'Raise person.rows, which costs as much more noise, or say person.surplus = "drop", which does not '
+                "cover rows under others' names."
+            )
             message = f"Expected {expected}, got one more at row {row}. {advice}"
             noted = f"row {row}, column {brief(column)}: {finding.words}."
             tally.keep(Problem(row, column, finding, message if refused else noted))

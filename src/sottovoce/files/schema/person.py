@@ -8,7 +8,7 @@ import numpy as np
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells, check_word
 from sottovoce.files.schema.findings import Finding, Findings
-from sottovoce.problem.people import SURPLUS, Surplus
+from sottovoce.problem.people import DROPPED, SURPLUS, Surplus
 
 if TYPE_CHECKING:
     from sottovoce.privacy.unit import Unit
@@ -26,7 +26,8 @@ class Person:
             encoded, kept or sent. A row without one is refused: nobody could tell whose it is.
         rows: k, the most rows of a person that are learnt from, at each site. The noise grows with it.
         surplus: what becomes of a person with more: "refuse" the file, or "drop" all but their first k rows, in the
-            order of the file. Whose rows are kept depends on nobody else.
+            order of the file. What is kept of a name depends on no other name, so this covers people who leave others'
+            names alone, and no more: rows under others' names push theirs out. With "refuse" any rows are covered.
     """
 
     column: str
@@ -47,6 +48,11 @@ class Person:
         from sottovoce.privacy.unit import Unit  # heavy, and not needed to read a schema
 
         return Unit(self.rows, sites)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a statement must say of it."""
+        return (DROPPED,) if self.surplus == "drop" else ()
 
     def findings(self, cells: Cells) -> Findings:
         """Where it does not say whose the row is."""

@@ -24,6 +24,11 @@ def note(schema: Schema) -> tuple[str, ...]:
     return (f"The schema says {_listed(schema)} as read off a file, unreviewed. The guarantee does not cover this.",)
 
 
+def notes(schema: Schema) -> tuple[str, ...]:
+    """All that a privacy statement must say of a schema."""
+    return (*note(schema), *(() if schema.person is None else schema.person.notes))
+
+
 def require_reviewed(schema: Schema) -> None:
     """Refuse a schema that still has values read off a file. Call it before training."""
     if schema.unreviewed:
@@ -34,7 +39,7 @@ def require_reviewed(schema: Schema) -> None:
 
 
 def accept_unreviewed(schema: Schema) -> None:
-    """Warn instead, where the caller accepts the leak. Models say so for good: see `note`."""
+    """Warn instead, where the caller accepts the leak. Models say so for good: see `notes`."""
     for leak in note(schema):
         warnings.warn(leak, PrivacyLeakWarning, stacklevel=2)
 
