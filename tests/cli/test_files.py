@@ -134,9 +134,13 @@ def test_noise_is_never_the_same_twice(clinic, tmp_path, answer):
 
 REFUSED = {
     "a seed": (["--seed", "1", "--nodes", "3"], "Expected no seed with private rows, got seed=1"),
-    "nodes and sites": (["--nodes", "3", "--site-column", "clinic"], "either nodes or site_column"),
-    "neither": ([], "either nodes or site_column"),
-    "a split": (["--nodes", "3", "--split", "official"], "Give the test rows as test_data"),
+    "nodes and sites": (
+        ["--nodes", "3", "--site-column", "clinic"],
+        "either --nodes or --site-column with a file, got both",
+    ),
+    "neither": ([], "either --nodes or --site-column with a file, got neither. Say how many sites"),
+    "a split": (["--nodes", "3", "--split", "official"], "Give the test rows as a file: --test-data"),
+    "a delimiter of none": (["--nodes", "3", "--delimiter", "x"], "file.delimiter among"),
     "no such site column": (["--site-column", "ward"], "Expected a column 'ward'"),
     "the label as site": (["--site-column", "ill"], "neither a feature nor the label"),
     "softmax of two": (["--nodes", "3", "--loss", "softmax"], "Use logistic"),
@@ -191,7 +195,8 @@ def test_a_model_of_numbers_under_a_schema_of_classes_is_not_judged(clinic, tmp_
 
 def test_a_file_needs_a_schema_and_the_other_way_round(clinic, tmp_path, cli):
     assert "sottovoce schema draft" in cli("train", "--data", clinic, "--nodes", 3)[2]
-    assert "Expected data with schema" in cli("train", "--schema", tmp_path / "schema.toml")[2]
+    assert "Expected --data with --schema" in cli("train", "--schema", tmp_path / "schema.toml")[2]
+    assert "Expected --data with --delimiter ;" in cli("train", "--delimiter", ";")[2]
 
 
 def test_an_unreviewed_schema_is_refused_or_warned_of(clinic, tmp_path, cli):
@@ -217,6 +222,154 @@ def test_predictions_are_whole_or_not_there(clinic, tmp_path, cli, answer):
     out.write_text("mine")
     assert "which exists" in cli("predict", run / "model.safetensors", clinic, "--out", out)[2]
     assert out.read_text() == "mine"
+
+
+def test_a_file_with_semicolons_is_read_as_the_advice_says(clinic, tmp_path, cli, answer):
+    clinic.write_text(clinic.read_text().replace(",", ";"))
+    given = (
+        "train",
+        "--data",
+        clinic,
+        "--schema",
+        tmp_path / "schema.toml",
+        "--nodes",
+        3,
+        *QUICK,
+        "--test-data",
+        clinic,
+    )
+    code, _, err = cli(*given)
+    assert code == 2
+    assert "Its fields are separated by semicolons: say so with --delimiter" in err
+    said = answer(*given, "--delimiter", ";", "--out", tmp_path / "run")
+    assert said["test"]["accuracy"]["consensus"] > 0.85
+    # The schema that the model keeps is the one that was agreed on, whatever a file looks like.
+    model = models.load(tmp_path / "run" / "model.safetensors")
+    assert model.schema == Schema.load(tmp_path / "schema.toml")
+    assert answer(*given, "--delimiter", "semicolon")["nodes"] == 3
+
+
+WARDS = (
+    SCHEMA.format(classes='["no", "yes"]')
+    + """
+[[columns]]
+name = "ward"
+kind = "categorical"
+categories = ["a", "b"]
+
+[[columns]]
+name = "town"
+kind = "categorical"
+categories = ["x", "y"]
+other = true
+"""
+)
+
+
+@pytest.fixture
+def wards(clinic, tmp_path, answer):
+    """A model of a column that has no level for what is not listed, and of one that has; and a file with news."""
+    lines = clinic.read_text().splitlines()
+    more = [f"{line},{'ab'[i % 2]},{'xyz'[i % 3]}" for i, line in enumerate(lines[1:])]
+    clinic.write_text("\n".join([f"{lines[0]},ward,town", *more]) + "\n")
+    (tmp_path / "schema.toml").write_text(WARDS)
+    answer(
+        "train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", tmp_path / "run"
+    )
+    new = tmp_path / "new.csv"
+    new.write_text("age,smoker,ward,town\n20,yes,a,x\n70,no,c,x\n70,no,b,q\n30,no,dd,q\n70,no,a,y\n")
+    return tmp_path / "run" / "model.safetensors", new
+
+
+def predicted(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_new_category_refuses_a_file_and_says_in_how_many_rows(wards, tmp_path, cli):
+    code, out, err = cli("predict", *wards, "--out", tmp_path / "p.csv")
+    assert (code, out, err.count("\n"), (tmp_path / "p.csv").exists()) == (2, "", 1, False)
+    assert "Expected one of the categories a, b in row 2, column 'ward'" in err
+    assert "Rows with such a category: 2." in err
+    assert "--unknown skip" in err
+    assert "'c'" not in err
+    code, _, err = cli("predict", *wards, "--out", tmp_path / "p.csv", "--unknown", "drop")
+    assert code == 2
+    assert "unknown='drop'" in err
+
+
+def test_rows_with_a_new_category_are_skipped_and_listed(wards, tmp_path, cli):
+    code, out, _ = cli("predict", *wards, "--out", tmp_path / "p.csv", "--unknown", "skip")
+    assert code == 0
+    assert "3 predictions written" in out
+    assert "Categories that the schema does not list: 2 rows skipped, of the file's rows 2, 4." in out
+    assert 'Categories that count as "other", as the schema says: in 1 row.' in out
+    assert [line["row"] for line in predicted(tmp_path / "p.csv")] == ["1", "3", "5"]
+
+
+def test_a_new_category_may_say_nothing(wards, tmp_path, cli, answer):
+    model, new = wards
+    said = answer("predict", model, new, "--out", tmp_path / "p.csv", "--unknown", "other")
+    assert (said["rows"], said["other"]) == (5, 2)
+    assert said["unknown"] == {"how": "other", "count": 2, "rows": [2, 4]}
+    loaded = models.load(model)
+    w = dict(zip(loaded.names, loaded.weights[:, 0] / loaded.schema.encoded_norm, strict=True))
+    z = w["age=[60,80)"] + w["town=x"] + loaded.schema.intercept * w["intercept"]  # ward adds nothing, nor a smoker
+    found = [float(line["probability yes"]) for line in predicted(tmp_path / "p.csv")]
+    assert found[1] == pytest.approx(1 / (1 + math.exp(-z)), abs=2e-6)
+    assert "2 rows predicted as if that column said nothing" in cli(
+        "predict", model, new, "--out", tmp_path / "q.csv", "--unknown", "other"
+    )[1]  # fmt: skip
+
+
+def test_many_skipped_rows_are_listed_for_programs(wards, tmp_path, cli, answer):
+    model, new = wards
+    new.write_text("age,smoker,ward,town\n" + 30 * "70,no,c,x\n")
+    out = cli("predict", model, new, "--out", tmp_path / "p.csv", "--unknown", "skip")[1]
+    assert "30 rows skipped, of the file's rows 1, 2, 3" in out
+    assert "20, ...." in out
+    assert "All of them are listed with --json" in out
+    said = answer("predict", model, new, "--out", tmp_path / "q.csv", "--unknown", "skip")
+    assert said["unknown"]["rows"] == list(range(1, 31))
+
+
+@pytest.mark.parametrize("how", ["refuse", "skip", "other"])
+def test_what_is_no_new_category_is_refused_all_the_same(wards, tmp_path, cli, how):
+    model, new = wards
+    for text, told in (
+        ('20,yes,"a\nb",x\n', "column 'ward'"),
+        ("20,perhaps,a,x\n", "column 'smoker'"),
+        ("old,no,c,x\n", "age"),
+    ):
+        new.write_text("age,smoker,ward,town\n" + text)
+        code, _, err = cli("predict", model, new, "--out", tmp_path / "p.csv", "--unknown", how)
+        assert (code, (tmp_path / "p.csv").exists()) == (2, False)
+        assert told in err
+
+
+def test_what_is_no_model_file_is_told_in_words(clinic, tmp_path, cli, answer):
+    run, out = tmp_path / "run", tmp_path / "p.csv"
+    answer("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", run)
+    err = cli("predict", clinic, clinic, "--out", out)[2]
+    assert "it does not begin as a model file does, and may be another kind of file: the model comes first" in err
+    assert not re.search(r"\d{5}", err.replace(str(tmp_path), ""))
+    err = cli("predict", run, clinic, "--out", out)[2]
+    assert f"it is a folder; give the file in it, '{run / 'model.safetensors'}'" in err
+    assert "it is a folder." in cli("show", tmp_path)[2]
+    (tmp_path / "empty").write_bytes(b"")
+    assert "it does not begin as a model file does" in cli("show", tmp_path / "empty")[2]
+
+
+def test_a_site_column_in_latin_1_is_called_that(clinic, tmp_path, cli):
+    clinic.write_bytes(clinic.read_bytes().replace(b"north", b"n\xf6rd"))
+    given = ("train", "--data", clinic, "--schema", tmp_path / "schema.toml", *QUICK)
+    code, _, err = cli(*given, "--site-column", "clinic")
+    assert code == 2
+    assert "Expected a site as UTF-8 text in row" in err
+    assert "got other bytes, as of Latin-1. Save the file as UTF-8." in err
+    lines = clinic.read_bytes().replace(b"n\xf6rd", b"").splitlines()
+    clinic.write_bytes(b"\n".join(lines))
+    assert "got none. Fill it in." in cli(*given, "--site-column", "clinic")[2]
 
 
 def test_predictions_carry_ids_and_go_to_standard_output(clinic, tmp_path, cli, answer):

@@ -39,7 +39,7 @@ WRONG = {
     "unknown schedule": (["train", "--schedule", "slow"], "schedule='slow'"),
     "unknown calibration": (["train", "--calibration", "exakt"], "Did you mean 'exact'?"),
     "unknown column": (["train", "--partition", "column", "--partition-column", "colour"], "colour"),
-    "column not named": (["train", "--partition", "column"], "partition_column"),
+    "column not named": (["train", "--partition", "column"], "--partition-column"),
     "alpha of nothing": (["train", "--partition-alpha", "0.1"], "alpha"),
     "degree of a ring": (["train", "--graph", "ring", "--graph-degree", "4"], "degree"),
     "sampling without batch": (["train", "--sampling", "poisson"], "batch_size"),

@@ -284,6 +284,23 @@ def test_rows_can_be_committed_to_before_an_agreement_is_made(world, tmp_path, c
     files.open_journal(tmp_path, agreed, "berlin", rows).close()  # the journal keeps it
 
 
+def test_a_site_may_write_its_file_with_semicolons(world, tmp_path, capsys):
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    data = tmp_path / "berlin.csv"
+    data.write_text((world.folder / "berlin.csv").read_text().replace(",", ";"))
+    commit = ["site", "commit", f"--data={data}", f"--schema={tmp_path / 'schema.toml'}", f"--salt={tmp_path / 'salt'}"]
+    assert main(commit) == 2
+    assert "separated by semicolons: say so with --delimiter" in capsys.readouterr().err
+    assert main([*commit, "--delimiter=;"]) == 0
+    asked = options(
+        world, "berlin", tmp_path / "state", quiet=True, server="tls://127.0.0.1:1", patience=0.3, data=data
+    )
+    with pytest.raises(InputError, match="separated by semicolons: say so with --delimiter"):
+        site_run(**asked)
+    with pytest.raises(transport.UnreachableError):  # its rows are those that were agreed on
+        site_run(**asked, delimiter=";")
+
+
 def test_a_ledger_belongs_to_its_rows(world, tmp_path):
     state = tmp_path / "state"
     with pytest.raises(BudgetError):

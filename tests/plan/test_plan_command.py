@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.plan import plan
 from sottovoce.errors import InputError
+from sottovoce.privacy.strength import default_delta
 
 APP = typer.Typer()
 APP.command()(plan)
@@ -26,6 +27,13 @@ def test_json_and_plot(tmp_path):
     assert "--nodes 3 --graph complete --epsilon 1 --delta 1e-05" in found["train"]
     assert f"--diameter {found['settings']['diameter']:.6g}" in found["train"]
     assert "<svg" in drawn.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("rows", "delta"), [(300, "1e-05"), (30_000, "1e-07")])
+def test_delta_is_what_train_takes_by_default(rows, delta):
+    assert default_delta(3 * rows) == float(delta)
+    shape = ["--sites", "3", "--rows", str(rows), "--features", "2", "--max-rounds", "2", "--quiet", "--json"]
+    assert f"--delta {delta}" in json.loads(run(*shape).stdout)["train"]
 
 
 def test_tables():

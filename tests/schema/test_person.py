@@ -199,6 +199,21 @@ def test_what_does_not_fit_is_refused(written):
     assert sv.Sites([np.zeros((2, 1))], [[1, 1]], unit=Unit(2), people=[["a", "a"]]).unit == Unit(2)
 
 
+def test_a_person_in_latin_1_is_told_from_none(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(table("ann,10,no,x").encode() + "j\xf6rg,20,no,x\n".encode("latin-1"))
+    with pytest.raises(
+        InputError, match=r"a person as UTF-8 text in row 2, column 'patient' .* Save the file as UTF-8"
+    ):
+        files.encode(path, named())
+    (problem,) = files.check(path, named()).problems
+    assert (problem.row, problem.finding) == (2, Finding.NOT_TEXT)
+    assert "got other bytes, as of Latin-1" in problem.message
+    path.write_bytes(table("ann,10,no,x", ",20,no,x").encode())
+    (problem,) = files.check(path, named()).problems
+    assert problem.message == "Expected a person in row 2, column 'patient', got none. Fill it in."
+
+
 def test_a_check_tells_of_people(written):
     report = files.check(written(table(*ROWS, ",70,no,x")), named())
     assert not report.fits

@@ -1,12 +1,18 @@
 """`sottovoce predict` and `sottovoce evaluate`: a model file applied to a file of rows."""
 
 import json as json_module
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
 from sottovoce.errors import InputError
+
+if TYPE_CHECKING:
+    from sottovoce.files.models.apply import Written
+
+_LISTED = 20  # numbers of rows that are shown to people
 
 _MODEL = typer.Argument(help="Model file, as training leaves it: model.safetensors.", show_default=False)
 _FILE = typer.Argument(help="CSV or Parquet file with the columns of the model's schema.", show_default=False)
@@ -25,29 +31,52 @@ def predict(
         typer.Option("--id", help="Column of the file to pass on beside the predictions. May be repeated."),
     ] = None,
     delimiter: Annotated[str | None, _DELIMITER] = None,
+    unknown: Annotated[
+        str,
+        typer.Option(
+            help="A category that the schema neither lists nor has an 'other' level for: refuse the file, skip the row "
+            "and list it, or predict it as if the column said nothing (other)."
+        ),
+    ] = "refuse",
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Predict every row of a file."""
     from sottovoce.files import models
     from sottovoce.files.models import apply
+    from sottovoce.files.schema.files import Unknown
+    from sottovoce.settings import check_choice
     from sottovoce.settings.disk import STANDARD_OUTPUT, remarks
 
     if out != STANDARD_OUTPUT and out.exists():
         raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
     loaded = models.load(model)
-    rows = apply.write_predictions(loaded, file, out, tuple(passed or ()), _spelt(delimiter))
+    check_choice("unknown", unknown, get_args(Unknown))
+    written = apply.write_predictions(loaded, file, out, tuple(passed or ()), delimiter, cast("Unknown", unknown))
     said = remarks(out)
     if json:
-        print(json_module.dumps({"rows": rows, "out": str(out), **_promise(loaded)}), file=said)
+        told = {"rows": written.rows, "out": str(out), "other": written.other}
+        told["unknown"] = {"how": unknown, "count": len(written.unknown), "rows": list(written.unknown)}
+        print(json_module.dumps({**told, **_promise(loaded)}), file=said)
     else:
-        print(f"{rows} predictions written to {out}.", file=said)
+        print(f"{written.rows} predictions written to {out}.", file=said)
+        for line in _unlisted(written, skipped=unknown == "skip"):
+            print(line, file=said)
         _tell(loaded, said)
 
 
-def _spelt(delimiter: str | None) -> str | None:
-    from sottovoce.files.schema.form import spelt
+def _unlisted(written: "Written", *, skipped: bool) -> Iterator[str]:
+    """Of rows with categories that the schema does not list: how many, and what became of them."""
+    from sottovoce.cli.output import counted
 
-    return None if delimiter is None else spelt(delimiter)
+    if written.unknown:
+        which = ", ".join(map(str, written.unknown[:_LISTED])) + (", ..." if len(written.unknown) > _LISTED else "")
+        became = "skipped" if skipped else "predicted as if that column said nothing"
+        many = counted(len(written.unknown), "row")
+        yield f"Categories that the schema does not list: {many} {became}, of the file's rows {which}."
+        if len(written.unknown) > _LISTED:
+            yield "All of them are listed with --json."
+    if written.other:
+        yield f'Categories that count as "other", as the schema says: in {counted(written.other, "row")}.'
 
 
 _PANEL = "Private evaluation"
@@ -107,13 +136,13 @@ def evaluate(
         "budget": budget, "out": out,
     }  # fmt: skip
     if private:
-        _evaluate_privately(models.load(model), file, _spelt(delimiter), asked, json)
+        _evaluate_privately(models.load(model), file, delimiter, asked, json)
         return
     given = next((name for name, value in asked.items() if value is not None), None)
     if given is not None:
         raise InputError(f"Expected --private with --{given}, got no --private. Add it, or leave --{given} out.")
     loaded = models.load(model)
-    found = apply.evaluate(loaded, file, _spelt(delimiter))
+    found = apply.evaluate(loaded, file, delimiter)
     if json:
         marked = {"holder_only": {"why": HOLDER_ONLY, "fields": list(found.to_dict())}}
         print(json_module.dumps({**found.to_dict(), **marked, **_promise(loaded)}, allow_nan=False))

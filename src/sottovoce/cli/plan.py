@@ -38,7 +38,10 @@ def plan(
     graph: Annotated[str, _option("Who hears whom.", _NETWORK)] = "complete",
     max_rounds: Annotated[int, _option("Rounds of messages that the sites can afford.", _NETWORK)] = 200,
     epsilon: Annotated[float, _option("Total budget over all rounds.", _PRIVACY)] = 1.0,
-    delta: Annotated[float, _option("Chance of failure that the guarantee allows for.", _PRIVACY)] = 1e-5,
+    delta: Annotated[
+        float | None,
+        _option("Chance of failure that the guarantee allows for. Left out: at most 1/(100 rows).", _PRIVACY),
+    ] = None,
     max_grad_norm: Annotated[float | None, _option("Clip every record's gradient to this norm.", _PRIVACY)] = None,
     colluding: Annotated[
         int | None, _option("Sites that may tell each other all they know. Default: fewer than half.", _PRIVACY)
@@ -82,6 +85,7 @@ def plan(
     counts = _counts(sites, rows, sizes)
     from sottovoce.cli import output
     from sottovoce.plan import plan as make
+    from sottovoce.privacy.strength import default_delta
     from sottovoce.problem import graphs
 
     public = _stand_in(stand_in)
@@ -89,7 +93,8 @@ def plan(
     unit = _unit(rows_per_person, sites_per_person, shape)
     with output.progress(quiet or json) as bar:
         made = make(
-            sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon, delta=delta,
+            sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon,
+            delta=default_delta(sum(counts)) if delta is None else delta,
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
             max_grad_norm=max_grad_norm, max_rounds=max_rounds, base_rate=_rates(base_rate),
             predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,

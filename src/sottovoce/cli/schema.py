@@ -1,6 +1,5 @@
 """`sottovoce schema`: draft a schema from a file, review it, check a file against one, show what follows from one."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,14 +50,14 @@ def draft(
     and decimal sign are found out from the first lines if they are not said, and are written into the schema.
     """
     from sottovoce.files.schema.draft import draft as read_off
-    from sottovoce.files.schema.form import DELIMITERS
+    from sottovoce.files.schema.form import DELIMITERS, spelt
     from sottovoce.files.schema.reading import sniff
     from sottovoce.settings.disk import check_new, check_other, remarks, text_out
 
     check_other(out, file)
     if not force:
         check_new(out)
-    form = sniff(file, _spelt(delimiter), decimal, header=not no_header)
+    form = sniff(file, None if delimiter is None else spelt(delimiter), decimal, header=not no_header)
     made = read_off(file, label, bins, form, positive)
     text = made.text()
     with text_out(out) as written:
@@ -93,9 +92,7 @@ def check(
     from sottovoce.files.schema.files import check as compare
 
     agreed = Schema.load(schema)
-    if delimiter is not None:
-        agreed = replace(agreed, file=replace(agreed.file, delimiter=_spelt(delimiter)))
-    report = compare(file, agreed)
+    report = compare(file, agreed.separated(delimiter))
     if json:
         found = {"digest": agreed.digest(), "advice": _advice(agreed), **report.to_dict()}
         print_json({"file": str(file), "schema": str(schema), **found})
@@ -134,12 +131,6 @@ def _facts(schema: "Schema") -> dict[str, Any]:
         "classes": None if schema.classes is None else list(schema.classes),
         "unreviewed": list(schema.unreviewed),
     }
-
-
-def _spelt(delimiter: str | None) -> Any:
-    from sottovoce.files.schema.form import spelt
-
-    return None if delimiter is None else spelt(delimiter)
 
 
 def _show_report(report: "Report") -> None:

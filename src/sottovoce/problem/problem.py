@@ -255,24 +255,25 @@ class Problem:
     def from_file(
         cls, path: Any, schema: "Schema", graph: GraphOf, *, nodes: int = 1, site_column: str | None = None,
         partition: Partition = even, key: bytes | None = None, test: Any = None, unreviewed: bool = False,
-        sites_per_person: int | None = None,
+        sites_per_person: int | None = None, delimiter: str | None = None,
     ) -> "Problem":  # fmt: skip
         """A file of private rows, or a table of them in memory (pandas, polars, Arrow): of the sites that its column
         names, or dealt out to nodes by a secret order; a `key` makes it the same in several processes.
 
         `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused. Where
         the schema names people, each may be at `sites_per_person` sites, 1 if it is not said; a file where somebody is
-        at more is refused.
+        at more is refused. `delimiter` is of both files, if not the schema's.
         """
         from sottovoce.files.schema import accept_unreviewed, require_reviewed, review
 
         (accept_unreviewed if unreviewed else require_reviewed)(schema)
         unit = unit_of(schema, sites_per_person)
-        data, owners = encoded(path, schema, site_column)
+        written = schema.separated(delimiter)
+        data, owners = encoded(path, written, site_column)
         data = replace(data, unit=unit)
         about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.notes(schema)}
         # Nothing is learnt from test rows, so it does not matter whose they are.
-        about["test"] = None if test is None else encoded(test, replace(schema, person=None))[0]
+        about["test"] = None if test is None else encoded(test, replace(written, person=None))[0]
         if owners is None:
             return cls.dealt(data, nodes, graph, partition=partition, key=key, **about)
         names, parts = grouped(owners)

@@ -10,6 +10,7 @@ from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
+from sottovoce.files.schema.form import FileForm, spelt
 from sottovoce.oracle.kernels.spread import SENSITIVITIES
 from sottovoce.oracle.plain import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
@@ -60,7 +61,7 @@ def check(config: "TrainConfig") -> None:
             check_choice(name, getattr(config, name), known)
     _check_source(config)
     if config.partition == "column" and config.partition_column is None:
-        raise InputError("Expected partition_column with partition='column', got none. Name an attribute, such as sex.")
+        raise InputError("Expected --partition-column with --partition column, got none. Name an attribute: sex.")
     partition_of(config)
     if config.network is not None:
         Network.read(config.network)
@@ -94,25 +95,31 @@ def defaults(config: "TrainConfig", algorithm: Algorithm[Any] | None) -> dict[st
 
 
 def _check_source(config: "TrainConfig") -> None:
-    of_files = {name: getattr(config, name) for name in ("schema", "test_data", "site_column", "sites_per_person")}
+    only = ("schema", "test_data", "delimiter", "site_column", "sites_per_person")
     if config.data is None:
-        for name, value in of_files.items():
-            if value is not None:
-                raise InputError(f"Expected data with {name}={value!r}, got none. Name the file to learn from.")
+        for name in only:
+            if (value := getattr(config, name)) is not None:
+                flag = name.replace("_", "-")
+                raise InputError(f"Expected --data with --{flag} {value}, got none. Name the file to learn from.")
         return
     if config.schema is None:
         raise InputError(
-            f"Expected a schema with data={config.data!r}, got none. Draft one with: sottovoce schema draft "
+            f"Expected --schema with --data {config.data}, got none. Draft one with: sottovoce schema draft "
             f"{config.data}"
         )
     if config.split != "all":
-        raise InputError("Expected split='all' with a file, got split='official'. Give the test rows as test_data.")
+        raise InputError("Expected --split all with a file, got official. Give the test rows as a file: --test-data.")
+    if config.delimiter is not None:
+        FileForm(spelt(config.delimiter))
     refuse_seed(config.seed)
     partition.refuse_reading(partition_of(config))
     refuse_single(config.dtype)
     if (config.nodes is None) == (config.site_column is None):
-        came = f"nodes={config.nodes!r} and site_column={config.site_column!r}"
-        raise InputError(f"Expected either nodes or site_column with a file, got {came}. Give one of them.")
+        came = "neither" if config.nodes is None else "both"
+        raise InputError(
+            f"Expected either --nodes or --site-column with a file, got {came}. Say how many sites the rows are dealt "
+            "out to (--nodes), or which column says whose row it is (--site-column)."
+        )
 
 
 def partition_of(config: "TrainConfig") -> Partition:

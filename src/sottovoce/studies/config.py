@@ -41,6 +41,9 @@ class TrainConfig:
     data: str | None = option(None, "Data", "CSV or Parquet file to learn from, instead of a packaged data set.")
     schema: str | None = option(None, "Data", "Schema of that file; see sottovoce schema.")
     test_data: str | None = option(None, "Data", "File of the same schema to score the models on.")
+    delimiter: str | None = option(
+        None, "Data", "What separates the fields of these files: , ; | or tab. Left out: what the schema says."
+    )
     site_column: str | None = option(
         None, "Data", "Column of the file that says whose row it is. Left out: rows are dealt out to the nodes."
     )

@@ -174,7 +174,7 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
     return Problem.from_file(
         config.data, schema, where, nodes=nodes, site_column=config.site_column,
         test=config.test_data, unreviewed=config.unreviewed == "accept",
-        sites_per_person=config.sites_per_person, **deal,
+        sites_per_person=config.sites_per_person, delimiter=config.delimiter, **deal,
     )  # fmt: skip
 
 

@@ -65,10 +65,11 @@ class Cap:
         expect(not alone, "--cap-mixed together with --cap-epsilon and --cap-delta", cap_mixed=self.mixed)
 
 
-def rows_of(agreement: Agreement, path: Path) -> Sites:
-    """The rows of a file, by the agreed schema."""
+def rows_of(agreement: Agreement, path: Path, delimiter: str | None = None) -> Sites:
+    """The rows of a file, by the agreed schema. How this site writes its file is its own affair."""
     most = max(site.rows for site in agreement.sites)
-    return read_rows(path, agreement.encoding, agreement.data_norm, most, agreement.features, agreement.unit)
+    schema = None if agreement.encoding is None else agreement.encoding.separated(delimiter)
+    return read_rows(path, schema, agreement.data_norm, most, agreement.features, agreement.unit)
 
 
 def read_rows(

@@ -33,6 +33,9 @@ def _option(text: str, panel: str, metavar: str | None = None) -> object:
     return typer.Option(help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
+_DELIMITER = _option("What separates the fields of a CSV file: , ; | or tab. Left out: as the schema says.", _DATA)
+
+
 def site_run(
     federation: Annotated[Path, _option("The agreement, countersigned by all: federation.toml.", _WHO)],
     site: Annotated[str, _option("Which site this is.", _WHO, "NAME")],
@@ -40,6 +43,7 @@ def site_run(
     data: Annotated[Path, _option("Its rows: CSV or Parquet by the schema, or .npz arrays if there is none.", _DATA)],
     server: Annotated[str, _option("The message server, such as tls://nats.example.org:4222.", _SERVER, "URL")],
     state: Annotated[Path, _option("Folder for ledger and journal. Keep it, and keep it private.", _OUT)],
+    delimiter: Annotated[str | None, _DELIMITER] = None,
     signatures: Annotated[Path | None, _option("Folder of signatures. Left out: beside the agreement.", _WHO)] = None,
     ledger: Annotated[Path | None, _option("Ledger of these rows. Left out: rows.ledger in --state.", _DATA)] = None,
     cap_epsilon: Annotated[
@@ -98,7 +102,7 @@ def site_run(
     books = state / "rows.ledger" if ledger is None else ledger
     with ExitStack() as stack:
         with files.refusing_changes(data):
-            rows = files.rows_of(agreement, data)
+            rows = files.rows_of(agreement, data, delimiter)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = files.run_folder(state, agreement)
             # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
@@ -129,6 +133,7 @@ def site_commit(
     salt: Annotated[Path, _option("A new file for the secret salt. Keep it, and keep it secret.", _OUT)],
     schema: Annotated[Path | None, _option("The schema that will be agreed on; left out for arrays.", _DATA)] = None,
     data_norm: Annotated[float | None, _option("For arrays: the bound on the norm of every row.", _DATA)] = None,
+    delimiter: Annotated[str | None, _DELIMITER] = None,
 ) -> None:
     """Commit to rows before an agreement is made, without saying anything about them.
 
@@ -144,7 +149,9 @@ def site_commit(
 
     made = secrets.token_bytes(SALT_BYTES)
     # Rows are read and committed to before the salt is written: a salt without a commitment would confuse.
-    commitment = commit(made, read_rows(data, None if schema is None else Schema.load(schema), data_norm))
+    commitment = commit(
+        made, read_rows(data, None if schema is None else Schema.load(schema).separated(delimiter), data_norm)
+    )
     write_secret(salt, made)
     print(commitment)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms
 from sottovoce.tally.evaluation import COUNTED_ALIKE
+
+if TYPE_CHECKING:
+    from sottovoce.files.schema.files import Unknown
 
 ROW, PREDICTION = "row", "prediction"
 
@@ -71,24 +74,42 @@ class Predicted:
     passed: tuple[list[str], ...]  # columns that were asked to be passed on
     decided: Floats | Ints  # numbers of classes, or predicted values
     probabilities: Floats | None  # None where the loss has none
+    unknown: Ints  # numbers of rows with a category that the schema does not list, and has no "other" level for
+    other: int  # rows, with a category that the schema has an "other" level for
 
 
-def predict(model: Model, path: Any, passed: Sequence[str] = (), delimiter: str | None = None) -> Iterator[Predicted]:
-    """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them."""
+def predict(
+    model: Model, path: Any, passed: Sequence[str] = (), delimiter: str | None = None, unknown: "Unknown" = "refuse"
+) -> Iterator[Predicted]:
+    """Predictions for a file, or a table in memory, chunk by chunk, with the columns named in `passed` beside them.
+
+    With a category that the schema does not list, and has no "other" level for, the file is refused, the row is skipped
+    (`unknown="skip"`), or it is predicted as if that column said nothing (`unknown="other"`).
+    """
     from sottovoce.files.schema import files
 
-    for features, rows, beside, exposures in files.encode_features(path, schema_of(model, delimiter), passed):
-        probabilities = model.probabilities(features) if model.has_probabilities else None
-        yield Predicted(rows, beside, model.decide(features, exposures), probabilities)
+    for part in files.encode_features(path, schema_of(model, delimiter), passed, unknown):
+        probabilities = model.probabilities(part.features) if model.has_probabilities else None
+        decided = model.decide(part.features, part.exposures)
+        yield Predicted(part.rows, part.passed, decided, probabilities, part.unknown, part.other)
+
+
+class Written(NamedTuple):
+    """What of a file was predicted."""
+
+    rows: int
+    unknown: tuple[int, ...]  # numbers of rows with a category that the schema does not list, skipped or predicted
+    other: int  # rows with a category that counts as "other", as the schema says
 
 
 def write_predictions(
-    model: Model, path: Path, out: Path, passed: Sequence[str] = (), delimiter: str | None = None
-) -> int:
-    """Predictions as a CSV file, which appears when it is complete. Returns the number of rows.
+    model: Model, path: Path, out: Path, passed: Sequence[str] = (), delimiter: str | None = None,
+    unknown: "Unknown" = "refuse",
+) -> Written:  # fmt: skip
+    """Predictions as a CSV file, which appears when it is complete.
 
-    A row that the schema drops has no line. The first column is the number of the row in the file, then come those in
-    `passed` as they are.
+    A row that the schema drops, or that is skipped, has no line. The first column is the number of the row in the file,
+    then come those in `passed` as they are.
     """
     schema_of(model)  # refuses before anything is opened
     heading = _heading(model, passed)
@@ -97,7 +118,7 @@ def write_predictions(
     with text_out(out) as file:
         lines = csv.writer(file)
         lines.writerow(heading)
-        return _write(model, predict(model, path, passed, delimiter), lines)
+        return _write(model, predict(model, path, passed, delimiter, unknown), lines)
 
 
 def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluation:
@@ -221,9 +242,7 @@ def schema_of(model: Model, delimiter: str | None = None) -> Schema:
             "Expected a model with a schema, got one that was trained on ready-made features. Apply it in Python: "
             "sottovoce.files.models.load(path).decide(features)."
         )
-    if delimiter is None:
-        return model.schema
-    return replace(model.schema, file=replace(model.schema.file, delimiter=delimiter))
+    return model.schema.separated(delimiter)
 
 
 def _judged_by(model: Model, delimiter: str | None) -> Schema:
@@ -242,8 +261,8 @@ def _heading(model: Model, passed: Sequence[str]) -> list[str]:
     return [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
 
 
-def _write(model: Model, chunks: Iterator[Predicted], lines: Any) -> int:
-    written = 0
+def _write(model: Model, chunks: Iterator[Predicted], lines: Any) -> Written:
+    written, other, unknown = 0, 0, list[int]()
     for chunk in chunks:
         decided = chunk.decided
         said = decided.tolist() if model.classes is None else [model.classes[int(number)] for number in decided]
@@ -251,5 +270,6 @@ def _write(model: Model, chunks: Iterator[Predicted], lines: Any) -> int:
         beside = zip(*chunk.passed, strict=True) if chunk.passed else [()] * len(said)
         together = zip(chunk.rows.tolist(), beside, said, parts, strict=True)
         lines.writerows([row, *own, answer, *part] for row, own, answer, part in together)
-        written += len(said)
-    return written
+        written, other = written + len(said), other + chunk.other
+        unknown += chunk.unknown.tolist()
+    return Written(written, tuple(unknown), other)

@@ -236,12 +236,19 @@ def load(path: Path) -> Model:
 def _check_sizes(path: Path) -> None:
     """Before anything is mapped or parsed: an absurd length in a header must not cost memory."""
     size = path.stat().st_size
-    if not path.is_file() or not 8 < size <= MOST_BYTES:
-        _refuse(path, f"expected a file of at most {MOST_BYTES} bytes, got {size}")
+    if path.is_dir():
+        inside = path / "model.safetensors"
+        _refuse(path, "it is a folder" + (f"; give the file in it, {str(inside)!r}" if inside.is_file() else ""))
+    if not path.is_file():
+        _refuse(path, "it is no plain file")
+    if size > MOST_BYTES:
+        _refuse(path, f"expected at most {MOST_BYTES} bytes, got {size}")
     with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-    if length > min(MOST_HEADER_BYTES, size - 8):
-        _refuse(path, f"expected a header of at most {MOST_HEADER_BYTES} bytes, got {length}")
+        start = file.read(8)
+    # It begins with the length of its header. In another kind of file that is an absurd number, which tells nobody
+    # anything.
+    if len(start) < 8 or struct.unpack("<Q", start)[0] > min(MOST_HEADER_BYTES, size - 8):
+        _refuse(path, "it does not begin as a model file does, and may be another kind of file: the model comes first")
 
 
 def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Any]]:

@@ -10,19 +10,24 @@ from sottovoce.files.models.model import Model
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sottovoce.files.schema.files import Unknown
+
 T = TypeVar("T")
 
 
-def predict_table(model: Model, table: T) -> T:
+def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse") -> T:
     """Predictions for all rows of a table, as a table of the same kind, in the same order.
 
     Args:
         model: with a schema, by whose names the columns are found; others are left alone.
         table: a pandas or polars data frame, a pyarrow table, or anything that hands over its columns by Arrow's
             PyCapsule interface, which comes back as a pyarrow table.
+        unknown: what becomes of a category that the schema does not list, and has no "other" level for: refuse the
+            table, "skip" the row, or let the column say nothing there ("other").
 
     The column `prediction` holds the class or the number, `probability NAME` the probability of each class, where the
-    loss makes them. A row that the schema drops has nulls. A cell that it refuses is an error that names it.
+    loss makes them. A row that the schema drops, or that is skipped, has nulls. A cell that it refuses is an error that
+    names it.
     """
     import pyarrow as pa
 
@@ -34,7 +39,7 @@ def predict_table(model: Model, table: T) -> T:
     said: Any = np.full(rows, np.nan) if number else np.full(rows, None, dtype=object)
     likely = np.full((rows, len(model.classes or ())), np.nan)
     told = np.zeros(rows, dtype=bool)
-    for chunk in predict(model, table):
+    for chunk in predict(model, table, unknown=unknown):
         at = chunk.rows - 1
         told[at] = True
         said[at] = chunk.decided if number else np.array(model.classes)[chunk.decided.astype(np.int64)]

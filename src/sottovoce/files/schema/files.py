@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import EMPTY_WORDS, brief
-from sottovoce.files.schema.columns import Column
-from sottovoce.files.schema.encoding import Csr, encode_cells, stack
+from sottovoce.files.schema.columns import Categorical, Column
+from sottovoce.files.schema.encoding import Csr, Encoding, encode_cells, stack
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
 from sottovoce.files.schema.form import DELIMITERS
@@ -31,13 +31,20 @@ Texts: TypeAlias = NDArray[np.str_]
 Part: TypeAlias = Column | Label | Factor
 
 
+Unknown: TypeAlias = Literal["refuse", "skip", "other"]  # what to do with a category that a schema does not list
+
+
 class FeatureChunk(NamedTuple):
-    """Encoded rows and their numbers in the file. Rows that the schema drops are not among them."""
+    """Encoded rows and their numbers in the file. Rows that the schema drops, or that were to be skipped, are not among
+    them.
+    """
 
     features: Csr
     rows: Ints
     passed: tuple[list[str], ...]  # columns that were only asked to be passed on, as text
     exposures: Floats | None  # where the schema says them
+    unknown: Ints  # numbers of rows with a category that the schema does not list, and has no "other" level for
+    other: int  # rows, with a category that the schema has an "other" level for
 
 
 def encode(path: Source, schema: Schema) -> Dataset:
@@ -124,25 +131,64 @@ class _Numbers:
         return found
 
 
-def encode_features(path: Source, schema: Schema, passed: Sequence[str] = ()) -> Iterator[FeatureChunk]:
+def encode_features(
+    path: Source, schema: Schema, passed: Sequence[str] = (), unknown: Unknown = "refuse"
+) -> Iterator[FeatureChunk]:
     """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
     go with them as they are. Of counts, exposures are read too: a prediction is of its row's.
+
+    A category that the schema does not list goes to the column's "other" level, if it has one. If not, the file is
+    refused, the row is skipped, or the column says nothing in that row ("other"): its features are all 0, as those of
+    the reference level are.
     """
+    known = get_args(Unknown)
+    expect(unknown in known, f"unknown among {', '.join(known)}", unknown=unknown)
     table = open_table(path, schema.file)
     parts: list[Part] = [*schema.columns, *([] if schema.exposure is None else [schema.exposure])]
     names = [*map(_name, parts)]
     own = [name for name in passed if name not in names]  # a column is read once
     _require(table, [*names, *own])
+    first, many = list[Problem](), 0
     for chunk in table.chunks([*names, *own], schema.missing_values):
         encoding = encode_cells(schema, chunk.cells[: len(schema.columns)])
         exposed = None if schema.exposure is None else schema.exposure.encode(chunk.cells[len(schema.columns)])
-        findings = [encoding.finding, *([] if exposed is None else [exposed.finding])]
+        new = _new_categories(schema, encoding, chunk)
+        findings = [np.where(new, Finding.OTHER, encoding.finding), *([] if exposed is None else [exposed.finding])]
         _refuse(table, _Checked(chunk, parts, np.column_stack(findings)))
-        kept = np.flatnonzero(encoding.kept)
+        told: Bools = new.any(axis=1) & encoding.kept
+        if unknown == "refuse" and told.any():
+            first = first or _Checked(chunk, schema.columns, encoding.finding).first(
+                new & told[:, None], 1, quoted=False
+            )
+            many += int(told.sum())
+        if first:
+            continue  # nothing is predicted any more: the rest is read to say how many there are
+        encoding.value[:, : len(schema.columns)][new] = 0.0
+        kept = encoding.kept & ~told if unknown == "skip" else encoding.kept
         texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
-        rows = encoding.rows(encoding.kept)
-        beside = tuple([column[i] for i in kept] for column in texts)
-        yield FeatureChunk(rows, chunk.rows[kept], beside, None if exposed is None else exposed.value[kept])
+        beside = tuple([column[i] for i in np.flatnonzero(kept)] for column in texts)
+        other = int((kept & (encoding.finding == Finding.OTHER).any(axis=1)).sum())
+        exposures = None if exposed is None else exposed.value[kept]
+        yield FeatureChunk(encoding.rows(kept), chunk.rows[kept], beside, exposures, chunk.rows[told], other)
+    if first:
+        raise InputError(
+            f"{first[0].message} In file={str(table.path)!r}. Rows with such a category: {many}. To predict the "
+            "others, skip them (--unknown skip), or let the column say nothing there (--unknown other)."
+        )
+
+
+def _new_categories(schema: Schema, encoding: Encoding, chunk: Chunk) -> Bools:
+    """Which cells hold a category that the schema does not list, where it has no level for such: (rows, columns).
+
+    A text over several lines is none: it is a broken file, and may have swallowed rows.
+    """
+    new: Bools = encoding.finding == Finding.UNKNOWN
+    for place, column in enumerate(schema.columns):
+        if not isinstance(column, Categorical):
+            new[:, place] = False
+        elif new[:, place].any():
+            new[:, place] &= ~chunk.cells[place].multiline()
+    return new
 
 
 def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
@@ -150,7 +196,7 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
     bad = np.flatnonzero(cells.unreadable())
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(table.path)!r}"
-        raise InputError(f"Expected UTF-8 text in {where}, got other bytes. Correct them.")
+        raise InputError(f"Expected UTF-8 text in {where}, got other bytes, as of Latin-1. Save the file as UTF-8.")
     return cells.texts()
 
 
@@ -207,8 +253,8 @@ class _People:
         tally.count(self.person.column, findings)
         for row in np.flatnonzero(findings)[: tally.room(True)]:
             number, finding = int(chunk.rows[row]), Finding(findings[row])
-            message = f"Expected a person in row {number}, column {brief(self.person.column)}, got none, or no text."
-            tally.keep(Problem(number, self.person.column, finding, f"{message} Fill it in."))
+            where = f"row {number}, column {brief(self.person.column)}"
+            tally.keep(Problem(number, self.person.column, finding, _nameless("person", where, finding)))
         told = used & (findings == Finding.FITS)
         if told.any():
             self._whose.append(self._numbers.of(np.array(names)[cells.places(names)[told]]))
@@ -324,12 +370,20 @@ def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Fl
 def _named(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Texts:
     """A column of the chunk that names something in every row, as texts."""
     cells = chunk.cells[place]
-    bad = np.flatnonzero(cells.missing() | cells.unreadable())
+    missing, unreadable = cells.missing(), cells.unreadable()
+    bad = np.flatnonzero(missing | unreadable)
     if len(bad):
         where = f"row {chunk.rows[bad[0]]}, column {brief(column)} of file={str(table.path)!r}"
-        raise InputError(f"Expected a {what} in {where}, got none, or no text. Fill it in.")
+        raise InputError(_nameless(what, where, Finding.NOT_TEXT if unreadable[bad[0]] else Finding.MISSING))
     names = cells.distinct()
     return np.array(names)[cells.places(names)]
+
+
+def _nameless(what: str, where: str, finding: Finding) -> str:
+    """A cell that should name something, and does not."""
+    if finding is Finding.NOT_TEXT:
+        return f"Expected a {what} as UTF-8 text in {where}, got other bytes, as of Latin-1. Save the file as UTF-8."
+    return f"Expected a {what} in {where}, got none. Fill it in."
 
 
 def _refuse(table: Table, checked: _Checked) -> None:

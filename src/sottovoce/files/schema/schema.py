@@ -11,7 +11,7 @@ The intercept is a constant feature, it comes last, and it counts in the norm li
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from math import inf, sqrt
@@ -24,7 +24,7 @@ from sottovoce.files.schema import parse
 from sottovoce.files.schema.cells import brief, check_word
 from sottovoce.files.schema.columns import Column
 from sottovoce.files.schema.factor import Factor
-from sottovoce.files.schema.form import USUAL, FileForm
+from sottovoce.files.schema.form import USUAL, FileForm, spelt
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 
@@ -127,6 +127,10 @@ class Schema:
     def _paths(self) -> frozenset[str]:
         paths = {f"label.{key}" for key in self.label.to_dict()}
         return frozenset(paths.union(*({column.path(key) for key in column.to_dict()} for column in self.columns)))
+
+    def separated(self, delimiter: str | None) -> "Schema":
+        """The same for a file whose fields are separated otherwise, as people spell it; None: as the schema says."""
+        return self if delimiter is None else replace(self, file=replace(self.file, delimiter=spelt(delimiter)))
 
     @property
     def counts(self) -> bool:
