@@ -1183,6 +1183,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "colluding=colluding)",
         "tests/cli/test_people_cli.py::test_an_evaluation_protects_the_people_of_the_model",
     ),
+    Mutant(
+        "second moments have 15 % less noise",
+        "algorithms/masked.py",
+        "            return np.full((1, 1, 1), site.moments_sensitivity(rows))",
+        "            return np.full((1, 1, 1), 0.85 * site.moments_sensitivity(rows))",
+        "tests/auditing/test_releases.py::"
+        "test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed[shared noise, second moments]",
+    ),
+    Mutant(
+        "a run's evaluation has two thirds of its noise",
+        "algorithms/masked.py",
+        "            return np.full((1, 1, 1), site.changed_in_sum(self._judged(site)) * moved)",
+        "            return np.full((1, 1, 1), 0.67 * site.changed_in_sum(self._judged(site)) * moved)",
+        "tests/auditing/test_releases.py::"
+        "test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed[evaluation in a run]",
+    ),
+    Mutant(
+        "least squares have 15 % less noise",
+        "algorithms/squares.py",
+        "return self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share",
+        "return 0.85 * self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share",
+        "tests/auditing/test_releases.py::"
+        "test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed[least squares]",
+    ),
 )
 # fmt: on
 

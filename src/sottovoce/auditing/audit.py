@@ -22,11 +22,11 @@ from sottovoce.algorithms.base import Algorithm
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import (
-    ASSUMPTION,
     Claim,
     Counts,
     Distance,
     NoiseSize,
+    Verdict,
     by_normal_law,
     counted,
     counted_for_any,
@@ -57,13 +57,10 @@ class Stated(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What an attack has shown of a claim.
-
-    `lower` and `lower_any` assume nothing of the scores; `lower_gaussian` assumes what `assumption` says, and is None
-    for a pure claim. `noise` assumes that noise is normal and fresh. `alarm`: the claim is wrong, or something happened
-    that happens once in a million audits. It rests on `lower`, on `noise` and on `stated`, not on `lower_gaussian`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Audit(Verdict):
+    """What an attack has shown of an algorithm's claim. The alarm rests on `lower`, on `noise` and on `stated`, not on
+    `lower_gaussian`; its tests are one by counting, and one of every round's noise.
     """
 
     algorithm: Algorithm[Any]
@@ -71,66 +68,26 @@ class Audit:
     colluding: int | None
     pair: Pair
     stated: Stated
-    claim: Claim  # what was asked for, which is what is attacked
-    confidence: float
-    lower: float
-    lower_gaussian: float | None
-    lower_any: float
-    distance: float  # of the scores, in standard deviations
-    counts: Counts
-    noise: NoiseSize | None  # of the round where it looks smallest; None where it cannot be solved for
-    tests: int  # that could raise the alarm: one by counting, and one of every round's noise
-    alarm: bool
-    runs: int
-    seed: int | None
-    seconds: float
-    first: Floats  # scores, (runs,), in the first world
-    second: Floats
-    threshold: float
-    assumption: str = ASSUMPTION
 
     @property
-    def ratio(self) -> float:
-        """The bound by counting, over the claim."""
-        return self.lower / self.claim.epsilon
-
-    @property
-    def ratio_gaussian(self) -> float | None:
-        """The bound by the normal law, over the claim."""
-        return None if self.lower_gaussian is None else self.lower_gaussian / self.claim.epsilon
+    def watched(self) -> str:
+        return self.view if self.colluding is None else f"{self.view}, {self.colluding} collude"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the scores."""
-        n, p = self.counts.runs, self.pair.worlds.features
-        return {
+        p = self.pair.worlds.features
+        return self.told() | {
             "algorithm": type(self.algorithm).__name__,
             "loss": self.algorithm.loss.name,
             "view": self.view,
             "colluding": self.colluding,
-            "claimed": self.claim.epsilon,
             "stated": self.stated.epsilon,
-            "delta": self.claim.delta,
-            "lower": self.lower,
-            "lower_gaussian": self.lower_gaussian,
-            "lower_any": self.lower_any,
-            "ratio": self.ratio,
-            "ratio_gaussian": self.ratio_gaussian,
-            "confidence": self.confidence,
-            "assumption": self.assumption,
-            "alarm": self.alarm,
-            "tests": self.tests,
-            "mu": {"claimed": self.claim.mu, "estimated": self.distance},
-            "rates": {"false_positives": self.counts.first / n, "true_positives": self.counts.second / n},
-            "noise": None if self.noise is None else self.noise._asdict(),
             "rows": {
                 "around": self.pair.worlds.around,
                 "first": place(self.pair.rows[0], p).tolist(),
                 "second": place(self.pair.rows[1], p).tolist(),
                 "labels": [row.label for row in self.pair.rows],
             },
-            "runs": self.runs,
-            "seed": self.seed,
-            "seconds": self.seconds,
         }
 
     def prose(self) -> str:

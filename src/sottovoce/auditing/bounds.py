@@ -23,9 +23,9 @@ good as that assumption: signs of normal numbers, say, lie farther apart than th
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, inf, log, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -199,6 +199,80 @@ def noise_size(k: int, noise: Floats, moved: Floats, mu: float) -> NoiseSize:
     along = mu * np.sum(noise * moved, axis=0)[there] / squared[there]
     squares, n = float(along @ along), int(there.sum())
     return NoiseSize(k, sqrt(squares / n), float(chdtr(n, squares)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Verdict:
+    """What an attack has shown of a claim, whatever it was on.
+
+    `lower` and `lower_any` assume nothing of the scores; `lower_gaussian` assumes what `assumption` says, and is None
+    for a pure claim. `noise` assumes that noise is normal and fresh. `alarm`: the claim is wrong, or something happened
+    that happens once in a million audits.
+    """
+
+    claim: Claim  # what was asked for, which is what is attacked
+    confidence: float
+    lower: float
+    lower_gaussian: float | None
+    lower_any: float
+    distance: float  # of the scores, in standard deviations
+    counts: Counts
+    noise: NoiseSize | None  # of the round where it looks smallest; None where it cannot be solved for
+    tests: int  # that could raise the alarm
+    alarm: bool
+    runs: int
+    seed: int | None
+    seconds: float
+    first: Floats  # scores, (runs,), in the first world
+    second: Floats
+    threshold: float
+    assumption: str = ASSUMPTION
+
+    @property
+    def watched(self) -> str:
+        """What the observer sees, in short."""
+        raise NotImplementedError
+
+    @property
+    def ratio(self) -> float:
+        """The bound by counting, over the claim."""
+        return self.lower / self.claim.epsilon
+
+    @property
+    def ratio_gaussian(self) -> float | None:
+        """The bound by the normal law, over the claim."""
+        return None if self.lower_gaussian is None else self.lower_gaussian / self.claim.epsilon
+
+    def prose(self) -> str:
+        """It in words."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the scores."""
+        raise NotImplementedError
+
+    def told(self) -> dict[str, Any]:
+        """What all attacks say, as plain data."""
+        n = self.counts.runs
+        return {
+            "claimed": self.claim.epsilon,
+            "delta": self.claim.delta,
+            "lower": self.lower,
+            "lower_gaussian": self.lower_gaussian,
+            "lower_any": self.lower_any,
+            "ratio": self.ratio,
+            "ratio_gaussian": self.ratio_gaussian,
+            "confidence": self.confidence,
+            "assumption": self.assumption,
+            "alarm": self.alarm,
+            "tests": self.tests,
+            "mu": {"claimed": self.claim.mu, "estimated": self.distance},
+            "rates": {"false_positives": self.counts.first / n, "true_positives": self.counts.second / n},
+            "noise": None if self.noise is None else self.noise._asdict(),
+            "runs": self.runs,
+            "seed": self.seed,
+            "seconds": self.seconds,
+        }
 
 
 def claimed_curve(claim: Claim, grid: Floats) -> Floats:

@@ -1,7 +1,9 @@
 """`sottovoce audit`: attack a claim of epsilon, and say how much of it the attack shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -14,6 +16,8 @@ from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
     from sottovoce.auditing.audit import Audit
+    from sottovoce.auditing.bounds import Verdict
+    from sottovoce.auditing.releases import Release
     from sottovoce.auditing.views import View
     from sottovoce.simulation.engine import DeviceName, Precision
 
@@ -103,7 +107,9 @@ def audit(
                 f"Expected settings that all algorithms share with --all, got --{given_too[0].replace('_', '-')}. "
                 "Leave it out, or name one --algorithm."
             )
-    found = _all(question, out, quiet) if everything else {str(question.algorithm): _one(question, quiet)}
+    found: Mapping[str, Verdict] = (
+        _all(question, out, quiet) if everything else {str(question.algorithm): _one(question, quiet)}
+    )
     if out is not None:
         from sottovoce.studies.report.audit_page import write_audits
 
@@ -118,7 +124,7 @@ def audit(
 
 audit.__signature__ = signature_of(  # type: ignore[attr-defined]
     Question,
-    everything=Annotated[bool, typer.Option("--all", help="Every algorithm, view and way of drawing.")],
+    everything=Annotated[bool, typer.Option("--all", help="Every algorithm, view, way of drawing and release.")],
     site_folder=Annotated[
         Path | None,
         typer.Option(
@@ -144,24 +150,28 @@ def _one(q: Question, quiet: bool) -> "Audit":
 def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
     from sottovoce.auditing.audit import audit as attack
 
-    try:
-        with progress(quiet, name) as told:
-            return attack(
-                algorithm, runs=q.runs, sites=q.sites, rows=q.rows, confidence=q.confidence, seed=q.seed,
-                device=cast("DeviceName", q.device), dtype=cast("Precision", q.dtype), progress=told,
-                **{"system_noise": q.noise == "system", "view": cast("View | None", q.view)} | more,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        raise Stopped("interrupted; nothing is kept of an audit that is not finished") from None
+    with _kept_whole(), progress(quiet, name) as told:
+        return attack(
+            algorithm, runs=q.runs, sites=q.sites, rows=q.rows, confidence=q.confidence, seed=q.seed,
+            device=cast("DeviceName", q.device), dtype=cast("Precision", q.dtype), progress=told,
+            **{"system_noise": q.noise == "system", "view": cast("View | None", q.view)} | more,
+        )  # fmt: skip
 
 
-def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Audit]":
-    """Every algorithm, and what else there is to be attacked. Each is told, and its data are written, as it ends."""
+def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
+    """Every algorithm and every release. Each is told, and its data are written, as it ends."""
+    from sottovoce.auditing import releases
     from sottovoce.auditing.subjects import everything
 
-    found: dict[str, Audit] = {}
-    for name, (algorithm, more) in everything({} if q.epsilon is None else {"epsilon": q.epsilon}).items():
-        one = found[name] = _audited(name, algorithm, q, quiet, **more)
+    found: dict[str, Verdict] = {}
+    epsilon = {} if q.epsilon is None else {"epsilon": q.epsilon}
+    attacks: dict[str, Callable[[], Verdict]] = {
+        name: partial(_audited, name, one, q, quiet, **more) for name, (one, more) in everything(epsilon).items()
+    }
+    for name, release in releases.everything(**epsilon).items():
+        attacks[name] = partial(_played, name, release, q, quiet)
+    for name, attack in attacks.items():
+        one = found[name] = attack()
         if out is not None:
             from sottovoce.studies.report.audit_page import write_data
 
@@ -170,6 +180,21 @@ def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Audit]":
             note(f"{name}: claimed {one.claim.epsilon:.4g}, at least {one.lower:.3f} shown by counting, "
                  f"{'REFUTED' if one.alarm else 'not refuted'}, seed {one.seed}")  # fmt: skip
     return found
+
+
+def _played(name: str, release: "Release", q: Question, quiet: bool) -> "Verdict":
+    from sottovoce.auditing.releases import played
+
+    with _kept_whole(), progress(quiet, name) as told:
+        return played(release, q.runs, q.confidence, told)
+
+
+@contextmanager
+def _kept_whole() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped("interrupted; nothing is kept of an audit that is not finished") from None
 
 
 def _wire(
@@ -208,7 +233,7 @@ def _rows_file(folder: Path) -> Path:
     return known[0]
 
 
-def _show(found: "Mapping[str, Audit]", out: Path | None) -> None:
+def _show(found: "Mapping[str, Verdict]", out: Path | None) -> None:
     shown = console()
     if len(found) == 1:
         say(shown, next(iter(found.values())).prose())

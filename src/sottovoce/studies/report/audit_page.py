@@ -10,8 +10,7 @@ from scipy.special import ndtri
 
 from sottovoce import __version__
 from sottovoce.arrays import Floats
-from sottovoce.auditing.audit import Audit
-from sottovoce.auditing.bounds import claimed_curve
+from sottovoce.auditing.bounds import Verdict, claimed_curve
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report.page import inline, picture
 from sottovoce.studies.report.rendering import TextTable, render_page
@@ -22,7 +21,7 @@ _POINTS = 400  # of a curve
 _NOTHING = "–"
 
 
-def drawn(audit: Audit) -> Figure:
+def drawn(audit: Verdict) -> Figure:
     """Both distributions of scores, and the trade-off curve."""
     with style():
         figure = Figure(figsize=(7.2, 2.9))
@@ -76,7 +75,7 @@ def _spread(chance: Floats) -> Floats:
     return found
 
 
-def audit_page(audits: Mapping[str, Audit]) -> str:
+def audit_page(audits: Mapping[str, Verdict]) -> str:
     """The page as HTML, by what was attacked."""
     any_one = next(iter(audits.values()))
     ids = {name: f"audit-{number}" for number, name in enumerate(audits)}
@@ -94,13 +93,13 @@ def audit_page(audits: Mapping[str, Audit]) -> str:
     )
 
 
-def _lines(audits: Mapping[str, Audit]) -> TextTable:
+def _lines(audits: Mapping[str, Verdict]) -> TextTable:
     headings = ("attacked", "view", "claimed ε", "shown, by counting", "of claim", "shown, normal", "of claim", "noise",
                 "runs", "seconds", "verdict")  # fmt: skip
     rows = [
         (
             name,
-            one.view if one.colluding is None else f"{one.view}, {one.colluding} collude",
+            one.watched,
             f"{one.claim.epsilon:.4g}",
             f"{one.lower:.3f}",
             f"{one.ratio:.2f}",
@@ -116,13 +115,13 @@ def _lines(audits: Mapping[str, Audit]) -> TextTable:
     return TextTable(headings, rows, frozenset(range(2, 10)))
 
 
-def write_audits(audits: Mapping[str, Audit], out: Path) -> None:
+def write_audits(audits: Mapping[str, Verdict], out: Path) -> None:
     """The page and the data, into a folder that is made if it is not there."""
     write_data(audits, out)
     write_whole(out / PAGE, audit_page(audits).encode())
 
 
-def write_data(audits: Mapping[str, Audit], out: Path) -> None:
+def write_data(audits: Mapping[str, Verdict], out: Path) -> None:
     """The data alone: audits take minutes, and those that have ended are kept if a later one is interrupted."""
     out.mkdir(parents=True, exist_ok=True)
     data = {name: one.to_dict() for name, one in audits.items()}
