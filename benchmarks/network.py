@@ -139,7 +139,7 @@ class Synced(Signed):
 class Full(Synced):
     def __init__(self, federation, stack):
         super().__init__(federation, stack)
-        self.seat.check_budget()  # once a run, as a site does
+        assert self.seat.refused() is None  # once a run, as a site does
         self.books, self.steps = self.seat.books.statement, {}
 
     def lap(self, step, since):

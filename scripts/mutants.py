@@ -883,9 +883,25 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a run that does not fit begins",
         "federation/site/runner.py",
-        "        seat.check_budget()\n",
-        "        pass\n",
+        "        refused = seat.refused()\n",
+        "        refused = None\n",
         "tests/federation/test_runner.py::test_a_run_that_does_not_fit_does_not_begin",
+    ),
+    Mutant(
+        "nobody is asked at the end of a run",
+        "federation/site/runner.py",
+        "if k == seat.last_number and said is held is None and self.last_asked < k:",
+        "if False:",
+        "tests/federation/test_heads.py::"
+        "test_two_folders_that_begin_at_the_same_time_are_found_out_at_their_end[own noise]",
+    ),
+    Mutant(
+        "nobody is asked before a run is refused for its cost",
+        "federation/site/runner.py",
+        "            raise await self._told_before(refused)\n",
+        "            raise refused\n",
+        "tests/federation/test_heads.py::"
+        "test_a_ledger_that_is_full_hears_of_another_before_the_run_is_refused[own noise]",
     ),
     Mutant(
         "books that differ are not noticed",

@@ -299,6 +299,80 @@ def test_another_data_set_of_the_same_site_has_books_of_its_own(federation):
     assert play(federation.finish(LyingWorld()))["berlin"].rounds == ROUNDS
 
 
+class OtherFolder(Federation):
+    """Another run of the same sites, from other state folders: berlin with the same rows, the others with rows of
+    another file. What they hear of others they keep in one place.
+    """
+
+    def __init__(self, first):
+        self.__dict__ |= first.__dict__
+        next_run(self)
+
+    def ledger(self, name, cap=None):
+        path = self.folder / f"other-{name}.ledger"
+        return Ledger.open(path) if path.exists() else Ledger.create(path, name, cap or self.cap, 1e-3)
+
+    def journal(self, name):
+        return super().journal(name, f"other-{name}.journal")
+
+    def seat(self, name, stack, noise=None, **changes):
+        return super().seat(name, stack, noise, **({} if name == "berlin" else {"data": bytes(32)}), **changes)
+
+
+def test_two_folders_that_begin_at_the_same_time_are_found_out_at_their_end(federation):
+    """Neither can know of the other when it begins. Both together would pass the cap that each keeps to."""
+    alone = made("masked sums" if federation.masked else "own noise")
+    with alone:
+        play(alone.finish(LyingWorld()))
+        federation.cap = 1.05 * total(alone)
+    other, worlds = OtherFolder(federation), (LyingWorld(), LyingWorld())
+
+    async def scene():
+        return await asyncio.gather(federation.all(worlds[0]), other.all(worlds[1]))
+
+    for ends in play(scene()):
+        assert isinstance(ends["berlin"], BehindError), ends
+        assert "of 1 run(s)" in str(ends["berlin"])
+        assert all(isinstance(ends[name], LostNeighbourError) for name in NAMES[1:])
+    for world in worlds:  # the last words were not said, and not paid for
+        assert set(words_of(world)) == set(range(1, ROUNDS))
+    for one in (federation, other):
+        assert len(caught_up(one)) == 1
+        assert total(one) > federation.cap
+        with pytest.raises(BudgetError):
+            play(one.site("berlin", LyingWorld()))
+
+
+def test_a_ledger_that_is_full_hears_of_another_before_the_run_is_refused(federation, monkeypatch):
+    play(federation.finish(LyingWorld()))
+    other = OtherFolder(federation)
+    with monkeypatch.context() as patch:
+        patch.setattr(Heads, "last", lambda *_: ())  # as if both had begun, and ended, at the same time
+        play(other.finish(LyingWorld()))
+    spent = total(federation)
+    next_run(federation)
+    federation.cap, whole = 1.1 * spent, Ledger.check_rounds
+
+    def full(ledger, run, costs, **options):
+        return whole(ledger, run, costs * (40 if "berlin" in run else 1), **options)
+
+    monkeypatch.setattr(Ledger, "check_rounds", full)
+    with pytest.raises(BudgetError) as refused:
+        play(federation.site("berlin", LyingWorld()))
+    assert refused.value.__notes__[0].startswith("Not asked whether more was spent on these rows from another folder: "
+                                                 "oslo, paris.")  # fmt: skip
+    world = LyingWorld()
+    ends = play(federation.all(world))
+    assert isinstance(ends["berlin"], BehindError), ends
+    assert code_of(ends["berlin"]) == 13
+    assert words_of(world) == {}
+    assert len(caught_up(federation)) == 1
+    assert total(federation) > 1.3 * spent
+    ends = play(federation.all(LyingWorld()))  # now they know nothing more
+    assert isinstance(ends["berlin"], BudgetError)
+    assert not hasattr(ends["berlin"], "__notes__")
+
+
 # -- bad neighbours, and a bad relay ----------------------------------------------------------------------------------
 
 

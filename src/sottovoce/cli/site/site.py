@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sottovoce.tally import PrivateEvaluation
 
 _WHO, _DATA, _SERVER, _OUT = "Who", "Rows and their budget", "Message server", "Files and output"
+_ASKING = 10.0  # seconds for a server that is only asked why a run is refused
 _AGAIN = "interrupted; run the same command again to go on"
 
 
@@ -119,7 +120,6 @@ def site_run(
         place = folder if out is None else out
         with _keeping_what_was_learnt(seat, place):
             seat.check_books()
-            seat.check_budget()
             stack.enter_context(_logging(log))
             watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
             finished = result_of(seat) or _finish(seat, server, tls, watcher, pace)
@@ -255,17 +255,27 @@ def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace
 
 
 async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
-    """Connect, and take part."""
-    from sottovoce.federation.site.runner import run_site
+    """Connect, and take part. A run that does not fit under the cap is refused, with a server or without; others are
+    asked about it if there is one.
+    """
+    from sottovoce.federation.site.runner import not_asked, run_site
     from sottovoce.federation.site.seat import room_for
     from sottovoce.federation.transport.jetstream import JetStreamTransport
+    from sottovoce.federation.transport.transport import UnreachableError
 
     _end_gently()
-    a = seat.agreement
-    transport = await JetStreamTransport.connect(
-        server, a.run, seat.site, seat.neighbours, room_for(a).size, tls=tls.context(), timeout=pace.server,
-        told=watcher.server_away,
-    )  # fmt: skip
+    a, refused = seat.agreement, seat.refused()
+    timeout = pace.server if refused is None else min(pace.server, _ASKING)
+    try:
+        transport = await JetStreamTransport.connect(
+            server, a.run, seat.site, seat.neighbours, room_for(a).size, tls=tls.context(), timeout=timeout,
+            told=watcher.server_away,
+        )  # fmt: skip
+    except UnreachableError:
+        if refused is None:
+            raise
+        refused.add_note(not_asked(seat.neighbours))
+        raise refused from None
     async with transport:
         return await run_site(seat, transport, watcher=watcher, pace=pace)
 

@@ -14,6 +14,10 @@ says anything that is not in its outbox, it looks into its own mailbox: what is 
 there is nothing, it asks its neighbours what they last heard of it, and waits for their signed answers (`_ask`). A
 server that has forgotten our words, or hides them, can then only stop us. With their answers comes what this site has
 told them of its books (`heads`), in this run and in others: what its ledger lacks of that must be booked first.
+
+Two folders that begin at the same time for the same rows are told nothing of each other at their start. So neighbours
+are asked again before the last words of a run, while all of them still wait for these, and before a run is refused for
+its cost: otherwise a ledger that is full would never hear of the other one.
 """
 
 import asyncio
@@ -24,18 +28,24 @@ from typing import Any, TypeAlias, TypeVar, cast, final
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import UnsupportedError
+from sottovoce.errors import BudgetError, SottovoceError, UnsupportedError
 from sottovoce.federation.site.absent import Board, Policy, Silence, policy_for
 from sottovoce.federation.site.commitment import one_thread
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
-from sottovoce.federation.site.letters import Heading, Sighting, SumWords, Words, norm_of
+from sottovoce.federation.site.letters import Heading, Heard, Sighting, SumWords, Words, norm_of
 from sottovoce.federation.site.lost import Gathering, Hands, Hearing, Outcome, confirm, open_end, refuse_left_behind
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
 from sottovoce.federation.site.masks import Context, Past
 from sottovoce.federation.site.seat import Seat, as_message
 from sottovoce.federation.site.shown import taken
-from sottovoce.federation.site.stops import DivergedError, ForkedError, LostNeighbourError, UsedTwiceError
+from sottovoce.federation.site.stops import (
+    BehindError,
+    DivergedError,
+    ForkedError,
+    LostNeighbourError,
+    UsedTwiceError,
+)
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
 from sottovoce.federation.transport.wire import BadMessageError, Slot, books_of, digest_of
@@ -93,6 +103,14 @@ def so_far(seat: Seat) -> Finished | None:
     return _result(seat, seat.last_snapshot()) if done >= (2 if seat.masked else 1) else None
 
 
+def not_asked(names: Iterable[str]) -> str:
+    """What goes with a refusal that not everybody was asked about."""
+    return (
+        f"Not asked whether more was spent on these rows from another folder: {', '.join(names)}. Run the same command "
+        "again while they run, to find out."
+    )
+
+
 def no_probe(point: str, k: int) -> None:
     """The probe of a real site: it does nothing."""
 
@@ -116,6 +134,7 @@ async def run_site(
 
     Raises:
         BudgetError: the run does not fit under the ledger's cap. Nothing was drawn.
+        BehindError: the ledger lacks what was spent on these rows.
         DamagedError: ledger and journal cannot be used, or do not belong together.
         LostNeighbourError, LeftBehindError, UsedTwiceError, ForkedError, DivergedError, UnreachableError: see there.
             The site has stopped cleanly.
@@ -142,12 +161,15 @@ class _Run:
         self.heard: dict[str, Sighting] = {}  # the last good message of each neighbour, for whoever asks
         self.board = Board(self.mail, self.heard, seat.heads)
         self.asked = False  # whether the neighbours have told this process what they heard of it
+        self.last_asked = 0  # the round in which they were last asked
 
     async def finish(self) -> Finished:
         """Check, catch up, and run all rounds that are left."""
         seat = self.seat
         seat.check_books()
-        seat.check_budget()
+        refused = seat.refused()
+        if refused is not None:
+            raise await self._told_before(refused)
         after = seat.last_snapshot()
         self.watcher.began(seat.facts(), seat.spending())
         if not seat.over:
@@ -196,6 +218,8 @@ class _Run:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
         seat, said = self.seat, self.journal.said(k)
         held = None if said is not None or self.asked else await self._look_back(k, policy)
+        if k == seat.last_number and said is held is None and self.last_asked < k:
+            await self._ask_at_the_end(k, policy)
         # In this order: rows are hashed, the round is paid for, and only then is a row used.
         seat.check_rows()
         seat.reserve(k)
@@ -286,11 +310,56 @@ class _Run:
 
     async def _ask(self, k: int, policy: Policy, but: frozenset[str] = frozenset()) -> None:
         """Ask all neighbours `but` some what they last heard of us and of our books, and stop if any of it is news."""
+        answers = await self._gather(k, policy, await self._question(k), self._refuse_unasked, but)
+        self._refuse_news(answers)
+        # Once a process: from now on everything that is said passes through its own outbox. Whoever was left out may
+        # still know more, and is asked before the next new words if it takes part in them.
+        self.asked = not but
+
+    async def _ask_at_the_end(self, k: int, policy: Policy) -> None:
+        """Ask again, before the last words: another folder may have spent on the same rows all the while.
+
+        Where a silent neighbour can be dropped, it is not waited for here: those who wait for our words would drop us.
+        """
+        if self.seat.drops:
+            self._refuse_news(await self._answers(k, self.agreement.lost_neighbour.wait_seconds / _SLICES))
+        else:
+            await self._ask(k, policy)
+
+    async def _told_before(self, refused: BudgetError) -> SottovoceError:
+        """Why the run does not begin: its cost, unless neighbours tell that the ledger lacks what was spent elsewhere.
+
+        They may not be there yet, and nothing is spent either way, so that they are not waited for much longer than an
+        answer takes.
+        """
+        k, seconds = self.journal.round + 1, _SLICES * self._slice
+        try:
+            answers = await asyncio.wait_for(self._answers(k, seconds), 2 * seconds)
+            self._refuse_news(answers)
+        except (TimeoutError, UnreachableError):
+            answers = {}
+        except (BehindError, UsedTwiceError) as news:
+            return news
+        silent = [name for name in self.seat.neighbours if name not in answers]
+        if silent:
+            refused.add_note(not_asked(silent))
+        return refused
+
+    async def _question(self, k: int) -> Callable[[str, float], Awaitable[Answer[Heard]]]:
+        """Ask all neighbours; how to hear one's answer, within so many seconds."""
         number, nonce = await self.board.ask(k, self.seat.books.data_set)
-        answers = await self._gather(
-            k, policy, lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds), self._refuse_unasked,
-            but,
-        )  # fmt: skip
+        self.last_asked = k
+        return lambda name, seconds: self.board.hear_answer(name, number, nonce, seconds)
+
+    async def _answers(self, k: int, seconds: float) -> dict[str, Heard]:
+        """What those neighbours answer who do so within that time."""
+        hear = await self._question(k)
+        names = [name for name in self.seat.neighbours if self.seat.takes_part(name, k)]
+        found = zip(names, await _all(hear(name, seconds) for name in names), strict=True)
+        return {name: answer.content for name, answer in found if answer.content is not None}
+
+    def _refuse_news(self, answers: Mapping[str, Heard]) -> None:
+        """Stop if others have heard of us, or of our books, what is not on this disk."""
         # First of all, since this writes down what is to be booked: a folder that was set back lacks both.
         behind = self.seat.books.lacking({name: heard.books for name, heard in answers.items()})
         last, path = self.journal.last_said(), self.seat.ledger.path
@@ -315,9 +384,6 @@ class _Run:
                 )
         if behind is not None:
             raise behind
-        # Once a process: from now on everything that is said passes through its own outbox. Whoever was left out may
-        # still know more, and is asked before the next new words if it takes part in them.
-        self.asked = not but
 
     async def _refuse_unasked(self, k: int, name: str) -> None:
         """Stop: whoever does not answer may be the one who knows more of us than we do."""

@@ -387,11 +387,15 @@ class Seat:
         """What others are told of the ledger."""
         return Books(self.ledger, self.key, rows_digest(self.rows) if self.data is None else self.data)
 
-    def check_budget(self) -> None:
-        """`BudgetError` if not all rounds fit under the cap. Nothing has been drawn then."""
-        with damage_from_ledger():
-            costs = [self.cost(k) for k in range(1, self.last_number + 1)]
-            self.ledger.check_rounds(self.booked, costs + self._spare_costs(), unit=self.agreement.unit)
+    def refused(self) -> BudgetError | None:
+        """Why the run may not go on, if not all its rounds fit under the cap. Nothing more is drawn then."""
+        try:
+            with damage_from_ledger():
+                costs = [self.cost(k) for k in range(1, self.last_number + 1)]
+                self.ledger.check_rounds(self.booked, costs + self._spare_costs(), unit=self.agreement.unit)
+        except BudgetError as error:
+            return error
+        return None
 
     def check_books(self) -> None:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
