@@ -516,6 +516,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/privacy/test_budget.py::test_what_is_charged_to_a_loaded_accountant_is_in_its_file_before_the_work_begins",
     ),
     Mutant(
+        "a list of runs is known without their rounds",
+        "privacy/books/account.py",
+        "+ run + last.to_bytes(4)).digest()",
+        "+ run).digest()",
+        "tests/privacy/test_account.py::test_a_list_of_other_rounds_is_never_taken_for_ones_own",
+    ),
+    Mutant(
+        "a ledger does not know what it has said of itself",
+        "privacy/books/account.py",
+        "                if total % _MODULUS == wanted:",
+        "                if total % _MODULUS == wanted and last == self.records[0].rounds:",
+        "tests/privacy/test_account.py::"
+        "test_a_ledger_of_many_runs_goes_on_with_an_early_one_and_knows_its_own_word[3]",
+    ),
+    Mutant(
         "a book takes more than its epsilon",
         "privacy/books/filter.py",
         "return self._listed(charges) <= self.epsilon",

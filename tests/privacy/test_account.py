@@ -159,6 +159,71 @@ def test_more_runs_than_fit_are_added_up_and_never_lost(make):
     assert part.total() > whole.total()
 
 
+@pytest.mark.parametrize("early", [0, 3, 9])
+def test_a_ledger_of_many_runs_goes_on_with_an_early_one_and_knows_its_own_word(make, early):
+    """Whatever it has ever said of itself, it lacks nothing of; nor does a copy of it book an old run twice."""
+    ledger, said = make("whole", 5.0), []
+    for i in range(MOST_RECORDS + 8):
+        book(ledger, f"run {i}", 2, 60.0 + i)
+        said.append(through_bytes(ledger.account()))
+    for k in range(3, 7):
+        book(ledger, f"run {early}", k, 60.0 + early, first=k)
+        said.append(through_bytes(ledger.account()))
+    book(ledger, "one more", 2, 50.0)
+    total = ledger.total()
+    for account in said:
+        assert ledger.account().lacking(account) == ()
+        assert ledger.catch_up(account, 0) == ()
+    assert ledger.total() == total
+    ledger.close()
+    again = make("whole", 5.0)
+    assert all(again.account().lacking(account) == () for account in said)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_two_copies_that_both_went_on_each_counts_the_old_runs_once(make, seed):
+    """More runs than fit, and either copy goes on with old ones and begins new ones, in any order."""
+    r = random.Random(seed)
+    both = here, there, union = make("here", 9.0), make("there", 9.0), make("union", 9.0)
+    last, sigma = {}, {}
+    for i in range(MOST_RECORDS + 8):
+        run = f"run {i}"
+        last[run], sigma[run] = 2, r.uniform(50, 90)
+        for ledger in both:
+            book(ledger, run, 2, sigma[run])
+    mine, theirs = r.sample(sorted(last), 6), [f"there {i}" for i in range(3)]
+    for run in mine[:3]:  # each goes on with others: what is in both stays a part of the one or the other
+        for ledger in (here, union):
+            book(ledger, run, 4, sigma[run], first=3)
+    for run in mine[3:]:
+        for ledger in (there, union):
+            book(ledger, run, 5, sigma[run], first=3)
+    for run in theirs:
+        for ledger in (there, union):
+            book(ledger, run, 1, 40.0)
+    missing = here.catch_up(through_bytes(there.account()), there.height)
+    assert {record.run for record in missing} == {mark_of(run) for run in (*mine[3:], *theirs)}
+    assert here.total() == pytest.approx(union.total(), rel=1e-9)
+    # And back: what was caught up is known again, also where it is added up with other runs.
+    book(here, "here", 2, 40.0)
+    book(union, "here", 2, 40.0)
+    there.catch_up(through_bytes(here.account()), here.height)
+    assert there.total() >= union.total() * (1 - 1e-12)
+    assert there.account().lacking(through_bytes(here.account())) == ()
+
+
+def test_a_list_of_other_rounds_is_never_taken_for_ones_own(make):
+    """The same runs, as many rounds in all, and the same weight: but not the same rounds."""
+    here, there = make("here", 9.0), make("there", 9.0)
+    for ledger, (one, other) in ((here, (2, 4)), (there, (4, 2))):
+        book(ledger, "one", one, 60.0)
+        book(ledger, "other", other, 60.0)
+        for i in range(MOST_RECORDS - 1):
+            book(ledger, f"run {i}", 1, 60.0)
+    (listed,) = here.account().lacking(through_bytes(there.account()))
+    assert listed.rounds == 0
+
+
 def test_rounds_of_any_kind_count_in_a_book_of_the_same_kind_and_elsewhere_as_everything(make):
     whole, old = make("whole", mixed=True), make("old", mixed=True)
     for ledger in (whole, old):

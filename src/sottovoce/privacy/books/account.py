@@ -5,13 +5,19 @@ exact book only the sum of mu^2 counts, in a mixed one the log-moment at its ord
 plain Gaussian, so nothing is lost (docs/proofs/books.md). A round of any other kind has a weight in the book that it
 was booked in, and no other: elsewhere it counts as everything.
 
-The size is fixed, so that it tells nobody how many runs there were. If they are more than fit, the oldest are added up.
+The size is fixed, so that it tells nobody how many runs there were. If they are more than fit, those that were touched
+longest ago are added up, and so are their marks:
+
+    mark of a list    sum over its runs of SHA-256( run, last round ), mod 2^128
+
+It does not depend on the order of booking, and a list within a list counts as its runs. A ledger knows a list again by
+its own history: the runs that it had at some moment, less those that stand beside the list by themselves.
 """
 
 import hashlib
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum, inf, isnan
 from typing import NamedTuple, Self, final
@@ -25,6 +31,7 @@ MOST_RECORDS, MARK_BYTES = 16, 16
 _UP = 1 + 1e-15  # what a few roundings may have taken off
 _SAME = 1 - 1e-9  # weights that are as close as this are of the same rounds
 _BOOK, _RECORD = struct.Struct("<ddddIII"), struct.Struct(f"<{MARK_BYTES}sIIdd")
+_MODULUS = 2 ** (8 * MARK_BYTES)
 _OTHERWISE = 2**31  # in the number of rounds: not all of them were plain
 _EVERYBODY = 2**32 - 1  # in place of a number of colluding sites
 ACCOUNT_BYTES = _BOOK.size + MOST_RECORDS * _RECORD.size
@@ -34,7 +41,7 @@ ACCOUNT_BYTES = _BOOK.size + MOST_RECORDS * _RECORD.size
 class Record(NamedTuple):
     """What one run has taken, or several that were added up."""
 
-    run: bytes  # see `mark_of`; of several, of their list
+    run: bytes  # see `mark_of`; of several, the mark of their list
     rounds: int  # the last that was reserved; 0 where several runs were added up
     weight: float  # mu^2, rounded up
     divergence: float  # of all its rounds, in nats
@@ -65,6 +72,7 @@ class Account:
         first: the divergence of its first round, which fixes how much of delta is kept for noise on a grid.
         records: of its runs, those last that were last booked. As bytes they are at most `MOST_RECORDS`.
         unit: what its prices protect.
+        history: run and round of all that was ever booked, in order; of a ledger's own account. It stays there.
     """
 
     epsilon: float
@@ -73,6 +81,7 @@ class Account:
     first: float
     records: tuple[Record, ...]
     unit: Unit = ROW
+    history: Sequence[tuple[bytes, int]] = field(default=(), compare=False, repr=False)
 
     def to_bytes(self) -> bytes:
         """Always `ACCOUNT_BYTES`."""
@@ -95,12 +104,27 @@ class Account:
 
     def lacking(self, other: "Account") -> tuple[Record, ...]:
         """What the other has spent and this has not: the records of theirs that are to be booked here."""
-        own, lists = {record.run: record for record in self.records}, set(_lists(self.records))
+        own, beside = {record.run: record for record in self.records}, {r.run for r in other.records if r.rounds}
 
         def is_here(record: Record) -> bool:
-            return own[record.run].covers(record) if record.run in own else not record.rounds and record.run in lists
+            return own[record.run].covers(record) if record.run in own else self._had(record, beside)
 
         return tuple(record for record in other.records if not is_here(record))
+
+    def _had(self, listed: Record, beside: set[bytes]) -> bool:
+        """Whether a list is of just the runs that this book had at some moment, but for those `beside` it."""
+        weight = fsum(record.weight for record in self.records if record.run not in beside)
+        if listed.rounds or not weight >= _SAME * listed.weight:
+            return False
+        wanted, total, terms = int.from_bytes(listed.run), 0, dict[bytes, int]()
+        for run, last in self.history:
+            if run not in beside:
+                total -= terms.get(run, 0)
+                terms[run] = _term(run, last)
+                total += terms[run]
+                if total % _MODULUS == wanted:
+                    return True
+        return False
 
 
 @lru_cache(maxsize=4096)
@@ -165,14 +189,13 @@ def _merged(records: tuple[Record, ...]) -> tuple[Record, ...]:
         return records
     old = records[: extra + 1]
     weight, divergence = fsum(r.weight for r in old) * _UP, fsum(r.divergence for r in old) * _UP
-    merged = Record(_lists(old)[-1], 0, weight, divergence, all(r.plain for r in old), fewest(r.colluding for r in old))
+    mark = (sum(_term(r.run, r.rounds) for r in old) % _MODULUS).to_bytes(MARK_BYTES)
+    merged = Record(mark, 0, weight, divergence, all(r.plain for r in old), fewest(r.colluding for r in old))
     return (merged, *records[extra + 1 :])
 
 
-def _lists(records: tuple[Record, ...]) -> list[bytes]:
-    """The marks of the first one, of the first two, and so on: of what `_merged` may have added up."""
-    marks, last = [], bytes(MARK_BYTES)
-    for record in records:
-        last = hashlib.sha256(b"sottovoce runs v1\0" + last + record.to_bytes()).digest()[:MARK_BYTES]
-        marks.append(last)
-    return marks
+def _term(run: bytes, last: int) -> int:
+    """What a run adds to the mark of a list; a list in it adds its own runs."""
+    if last == 0:
+        return int.from_bytes(run)
+    return int.from_bytes(hashlib.sha256(b"sottovoce runs v2\0" + run + last.to_bytes(4)).digest()[:MARK_BYTES])

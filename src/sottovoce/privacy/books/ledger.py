@@ -134,6 +134,7 @@ class Ledger:
         self._runs: defaultdict[str, Counter[Cost]] = defaultdict(Counter)
         self._last: dict[str, int] = {}  # round of each run
         self._touched: dict[bytes, int] = {}  # the last entry of each run, or of what was caught up of it
+        self._history: list[tuple[bytes, int]] = []  # runs and rounds, as they were booked or caught up
         self._caught: dict[bytes, tuple[Record, Header]] = {}  # by run, with the book that it is of
         self._first_cost: Cost | None = None
         self._raises: list[Raise] = []
@@ -365,17 +366,21 @@ class Ledger:
             first = 0.0 if self._first_cost is None else self._first_cost.divergence
             # Those last that were last booked: what is added up first are runs that are over.
             records = sorted(found.values(), key=lambda record: self._touched[record.run])
-            return Account(h.epsilon, h.delta, h.order or 0.0, first, tuple(records), self.unit)
+            return Account(h.epsilon, h.delta, h.order or 0.0, first, tuple(records), self.unit, self._history)
 
     def _expect_next(self, run: str, round_: int) -> None:
         """Refuse a round that leaves others out: prices of a run are told apart by its last round alone."""
-        caught = self._caught.get(mark_of(run))
-        last = max(self._last.get(run, 0), 0 if caught is None else caught[0].rounds)
+        last = self._last_known(run)
         if round_ > last + 1:
             raise PrivacyError(
                 f"Expected rounds of a run one after the other, got run={run!r}, round={round_} after {last}. This is "
                 "another ledger than the one that the run began with: put that one back."
             )
+
+    def _last_known(self, run: str) -> int:
+        """The last round of a run that was booked here, or elsewhere and caught up."""
+        caught = self._caught.get(mark_of(run))
+        return max(self._last.get(run, 0), 0 if caught is None else caught[0].rounds)
 
     def _expect_unit(self, unit: Unit) -> None:
         """Refuse a price for less than what the cap protects: it is not what the round costs."""
@@ -530,6 +535,7 @@ class Ledger:
             self._runs[entry.run][cost] += 1
             self._last[entry.run] = max(entry.round, self._last.get(entry.run, 0))
             self._touched[mark_of(entry.run)] = entry.index
+            self._history.append((mark_of(entry.run), self._last_known(entry.run)))
             self._first_cost = self._first_cost or cost
         elif entry.kind == RELEASED:
             self._rounds[place] = replace(self._rounds[place], message=json.loads(entry.body)["message"])
@@ -558,6 +564,8 @@ class Ledger:
             known = self._caught.get(record.run)
             self._caught[record.run] = (record if known is None else larger(record, self._read(*known, book)), book)
             self._touched[record.run] = entry.index
+            own = max((k for name, k in self._last.items() if mark_of(name) == record.run), default=0)
+            self._history.append((record.run, max(own, self._caught[record.run][0].rounds)))
         self._ahead = max(self._ahead, int(data["height"]) + 1 - entry.index)
         self._first_cost = self._first_cost or Cost(Gaussian(1.0), float(data["first"]))
         self._fits = Counter()
