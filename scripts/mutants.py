@@ -905,7 +905,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "nobody is asked at the end of a run",
         "federation/site/runner.py",
-        "if k == seat.last_number and said is held is None and self.last_asked < k:",
+        "if k == seat.last_number and said is None and held is None and self.last_asked < k:",
         "if False:",
         "tests/federation/test_heads.py::"
         "test_two_folders_that_begin_at_the_same_time_are_found_out_at_their_end[own noise]",

@@ -218,7 +218,7 @@ class _Run:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
         seat, said = self.seat, self.journal.said(k)
         held = None if said is not None or self.asked else await self._look_back(k, policy)
-        if k == seat.last_number and said is held is None and self.last_asked < k:
+        if k == seat.last_number and said is None and held is None and self.last_asked < k:
             await self._ask_at_the_end(k, policy)
         # In this order: rows are hashed, the round is paid for, and only then is a row used.
         seat.check_rows()
