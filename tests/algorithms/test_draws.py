@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from algorithms import harness
-from sottovoce.algorithms.rival import LAPLACE_NORMALS, NORM_LAPLACE_NORMALS, laplace, norm_laplace
+from sottovoce.algorithms.laplace import LAPLACE_NORMALS, NORM_LAPLACE_NORMALS, laplace, norm_laplace
 from sottovoce.noise.sources import SeededNoise, Shape
 
 LEVEL = 1e-6

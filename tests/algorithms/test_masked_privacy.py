@@ -9,8 +9,8 @@ from algorithms.harness import given, hockey_stick
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, Repeated, Sequence, delta
-from sottovoce.privacy.events import leaves
 from sottovoce.privacy.observers import Observer, weakened
+from sottovoce.privacy.releases import leaves
 from sottovoce.problem.graphs import Exchanged
 
 LEVEL = 1e-6

@@ -7,10 +7,10 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import algorithms as al
-from sottovoce.algorithms.rival import NORM_LAPLACE_NORMALS
+from sottovoce.algorithms.laplace import NORM_LAPLACE_NORMALS
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
 from sottovoce.privacy import Gaussian, GaussianObjective
-from sottovoce.privacy.events import leaves
+from sottovoce.privacy.releases import leaves
 
 # A node with many neighbours and few rows, and others, so that no one node is worst in everything.
 GRAPH = sv.graphs.from_edges(5, [(0, 1), (0, 2), (0, 3), (3, 4)])

@@ -20,7 +20,7 @@ from sottovoce.noise import sources as noise_module
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import HOLDER_ONLY
-from sottovoce.simulation import engine
+from sottovoce.simulation import devices
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.run import bind, train
 
@@ -299,7 +299,7 @@ def test_a_device_that_refuses_costs_nothing(given, tmp_path, cli, answer, monke
 
     budget = tmp_path / "budget.json"
     cli("budget", "new", budget, "--epsilon", 20)
-    monkeypatch.setattr(engine.Cpu, "oracle", refuse)
+    monkeypatch.setattr(devices.Cpu, "oracle", refuse)
     code, out, err = cli(*given, "--nodes", 3, "--budget", budget, "--out", tmp_path / "run")
     assert (code, out, err.count("\n"), (tmp_path / "run").exists()) == (2, "", 1, False)
     assert answer("budget", "show", budget)["spent"] == 0

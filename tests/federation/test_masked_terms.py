@@ -24,7 +24,7 @@ from sottovoce.federation.site.letters import sum_size
 from sottovoce.federation.transport import server
 from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Kind, Slot, sealed_size
 from sottovoce.files.models.from_site import statement_of
-from sottovoce.privacy.accounting.gaussian import shared_delta
+from sottovoce.privacy.accounting.discrete import shared_delta
 from sottovoce.privacy.observers import Observer, seen
 
 GO_ON = LostNeighbour(policy="go-on", wait_seconds=60, go_on_after_round=0)

@@ -6,12 +6,8 @@ import pytest
 
 from sottovoce.errors import InputError
 from sottovoce.noise.secure import GRID_BITS, SecureNoise
-from sottovoce.privacy.accounting.gaussian import (
-    delta_of_divergence,
-    delta_of_mu,
-    discretisation_delta,
-    discretisation_divergence,
-)
+from sottovoce.privacy.accounting.discrete import delta_of_divergence, discretisation_delta, discretisation_divergence
+from sottovoce.privacy.accounting.gaussian import delta_of_mu
 
 
 def pmfs(scale, reach=14):

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from sottovoce.errors import InputError
-from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergence_within
+from sottovoce.privacy.accounting.discrete import delta_of_divergence, divergence_within
 
 
 def kl(r, p):

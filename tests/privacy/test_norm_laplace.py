@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.privacy import Laplace, NormLaplace, Repeated, epsilon, pure_epsilon
-from sottovoce.privacy.accounting.pure import MARGIN, log_moment, log_moment_of_positive
+from sottovoce.privacy.accounting.norm_laplace import MARGIN, log_moment, log_moment_of_positive
 from sottovoce.privacy.accounting.renyi import leaf_curve
 
 LAMBDAS = np.array([1e-3, 0.3, 2.0, 15.0, 200.0, 5000.0])

@@ -23,7 +23,7 @@ from sottovoce.privacy import (
     epsilon,
     observers,
 )
-from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
+from sottovoce.privacy.accounting.discrete import discretisation_delta, shared_delta
 from sottovoce.privacy.observers import Sight, on_a_grid, seen, smallest_part, table_of, weakened
 from sottovoce.privacy.statement import milestones
 

@@ -26,7 +26,7 @@ from sottovoce.privacy import (
     Sequence,
     event_from_dict,
 )
-from sottovoce.privacy.events import DEEPEST, MOST_PARTS, MOST_RELEASES
+from sottovoce.privacy.parsing import DEEPEST, MOST_PARTS, MOST_RELEASES
 
 POSITIVE = st.floats(1e-300, 1e300)
 COUNT = st.integers(1, 10**9)

@@ -24,7 +24,8 @@ from sottovoce.privacy import (
     epsilon_of_mu,
     profile,
 )
-from sottovoce.privacy.accounting.sampled import Losses, Step, discretise, multiplicities
+from sottovoce.privacy.accounting.losses import Losses
+from sottovoce.privacy.accounting.sampled import Step, discretise, multiplicities
 
 REPLACE = NeighboringRelation.REPLACE_ONE
 SAMPLINGS = [

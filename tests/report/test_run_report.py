@@ -16,7 +16,8 @@ from sottovoce.errors import InputError
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.studies import folder
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.report.run_page import run_page, spending
+from sottovoce.studies.report.run_figures import spending
+from sottovoce.studies.report.run_page import run_page
 from sottovoce.studies.run import train
 from sottovoce.tally import Terms, evaluate_privately
 

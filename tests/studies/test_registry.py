@@ -12,7 +12,7 @@ from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.errors import InputError
 from sottovoce.studies import cells
 from sottovoce.studies.cells import ProblemSpec, cell
-from sottovoce.studies.suite import QUICK, Panel, add_point
+from sottovoce.studies.panels import QUICK, Panel, add_point
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from pyarrow import parquet
 
-from sottovoce.studies import cells
+from sottovoce.studies import measured
 from sottovoce.studies.reproduce import NAMES
 
 FIGURES = [name for name in NAMES if name != "table"]
@@ -114,13 +114,13 @@ def test_the_verdict_is_data(folder):
 
 def test_a_rerun_computes_nothing_and_says_the_same(folder, monkeypatch, answer):
     before, verdict = files(folder), json.loads((folder / "verdict.json").read_text())
-    monkeypatch.setattr(cells, "run", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(measured, "run", lambda *_: pytest.fail("computed again"))
     assert answer("reproduce", "--quick", "--out", folder) == verdict
     assert files(folder) == before
 
 
 def test_after_an_interruption_only_the_rest_is_computed(tmp_path, monkeypatch, cli):
-    real, done = cells.run, []
+    real, done = measured.run, []
 
     def run(cell, progress):
         if len(done) == 2 and not stopped:
@@ -130,7 +130,7 @@ def test_after_an_interruption_only_the_rest_is_computed(tmp_path, monkeypatch, 
         return real(cell, progress)
 
     stopped = []
-    monkeypatch.setattr(cells, "run", run)
+    monkeypatch.setattr(measured, "run", run)
     out = tmp_path / "new" / "reproduction"
     arguments = ("reproduce", "--quick", "--only", "fig1,diameter", "--out", out)
     code, stdout, err = cli(*arguments)

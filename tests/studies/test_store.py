@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import UnsupportedError
-from sottovoce.studies import cells, store
+from sottovoce.studies import measured, store
 from sottovoce.studies.cells import ProblemSpec, cell
 from sottovoce.studies.store import CellStore, ProgressWatcher, Runner
 
@@ -60,7 +60,7 @@ def test_side_by_side_and_alone_are_the_same_bit_by_bit(tmp_path):
     assert sorted(watcher.finished, key=repr) == sorted(wanted, key=repr)
     assert {one for one, share in watcher.told if share == 1.0} == set(wanted)
     for one in wanted:
-        alone, beside = cells.run(one), runner.get(one)
+        alone, beside = measured.run(one), runner.get(one)
         assert set(alone.columns) == set(beside.columns)
         for name in set(alone.columns) - {"seconds"}:
             np.testing.assert_array_equal(alone.columns[name], beside.columns[name], err_msg=f"{one.algorithm} {name}")
@@ -86,7 +86,7 @@ def test_cells_share_the_cores_and_the_last_one_gets_all(tmp_path, monkeypatch):
             seen[one, 2] = numba.get_num_threads()
         raise UnsupportedError("enough")
 
-    monkeypatch.setattr(cells, "run", run)
+    monkeypatch.setattr(measured, "run", run)
     runner = runner_of(tmp_path, Told())
     runner.fill([short, long])
     assert seen == {(short, 1): 1, (long, 1): 1, (long, 2): CORES}
@@ -109,7 +109,7 @@ def test_an_interruption_abandons_what_is_under_way_and_begins_nothing_more(tmp_
         both.wait()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cells, "run", run)
+    monkeypatch.setattr(measured, "run", run)
     monkeypatch.setattr(store, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         runner_of(tmp_path).fill(wanted)
@@ -133,7 +133,7 @@ def test_what_is_under_way_when_another_fails_is_kept(tmp_path, monkeypatch):
         assert one == wanted[0] or failed.wait(30)
         raise UnsupportedError("enough")
 
-    monkeypatch.setattr(cells, "run", run)
+    monkeypatch.setattr(measured, "run", run)
     runner = Runner(Full(tmp_path), Watcher(), {})
     with pytest.raises(OSError, match="no space left"):
         runner.fill(wanted)
@@ -144,5 +144,5 @@ def test_what_is_under_way_when_another_fails_is_kept(tmp_path, monkeypatch):
 def test_what_is_there_is_not_computed_again(tmp_path, monkeypatch):
     wanted = some("ipadmm", "dp-dsgd")
     runner_of(tmp_path).fill(wanted)
-    monkeypatch.setattr(cells, "run", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(measured, "run", lambda *_: pytest.fail("computed again"))
     runner_of(tmp_path).fill(wanted)

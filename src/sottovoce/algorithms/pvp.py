@@ -25,15 +25,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from sottovoce.algorithms.rival import (
-    NORM_LAPLACE_NORMALS,
-    TOLERANCE,
-    Consensus,
-    ConsensusRival,
-    convexity,
-    expect_argmin,
-    norm_laplace,
-)
+from sottovoce.algorithms.laplace import NORM_LAPLACE_NORMALS, norm_laplace
+from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, expect_argmin
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise

@@ -1,11 +1,13 @@
-"""Laplace laws out of standard normals, which are the only noise that an algorithm is given.
+"""What the rivals share: two honest forms, public numbers of the nodes, and the consensus part of decentralised ADMM.
 
-    l2-Laplace      density proportional to exp(-||x||) on R^d: a uniform direction z0 / ||z0|| times a radius of law
-                    Gamma(d, 1), which is (||z1||^2 + ||z2||^2) / 2, since a squared normal is half of an exponential
-    i.i.d. Laplace  density exp(-|x|) / 2 in every coordinate: (z1^2 + z2^2) / 2 - (z3^2 + z4^2) / 2, the difference of
-                    two exponentials
+Every rival exists in two forms.
 
-The l2 law is not a product of Laplace laws, and its radius is not exponential. Models are axis 1, as everywhere.
+    "fair"       the same total (epsilon, delta) as everyone else, by the best accountant we know for its mechanism
+    "published"  the noise law of its paper and the total that its paper's proof gives; refused where there is none
+
+Most of the gap between published rivals is accounting. Whoever compares should show both.
+
+The papers were not at hand in full. Each rival's file says what of its definition is certain, and what we chose.
 """
 
 import math
@@ -18,48 +20,10 @@ import numpy as np
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import UnsupportedError, expect
-from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon, pure_epsilon
 from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.problem.graphs import Inbox
-
-NORM_LAPLACE_NORMALS = 3  # normal vectors that one l2-Laplace vector takes
-LAPLACE_NORMALS = 4  # and one i.i.d. Laplace vector
-
-
-def norm_laplace(noise: Noise, k: int, r: int) -> Array:
-    """A vector of l2-Laplace law with scale 1 for every node and run, from the normals r, r + 1, r + 2 of round k."""
-    z0, z1, z2 = (noise.normals(k, r + q) for q in range(NORM_LAPLACE_NORMALS))
-    length = np.sqrt(_squared_norm(z0))
-    radius = (_squared_norm(z1) + _squared_norm(z2)) / 2
-    x: Array = z0 * (radius / length)
-    return x
-
-
-def laplace(noise: Noise, k: int, r: int) -> Array:
-    """Independent Laplace coordinates of scale 1 for every node and run, from the normals r .. r + 3 of round k."""
-    z1, z2, z3, z4 = (noise.normals(k, r + q) for q in range(LAPLACE_NORMALS))
-    x: Array = (z1 * z1 + z2 * z2 - z3 * z3 - z4 * z4) / 2
-    return x
-
-
-def _squared_norm(z: Array) -> Array:
-    total: Array = np.sum(z * z, axis=1, keepdims=True)
-    return total
-
-
-# -- rival ------------------------------------------------------------------------------------------------------------
-# What the rivals share: two honest forms, public numbers of the nodes, and the consensus part of decentralised ADMM.
-#
-# Every rival exists in two forms.
-#
-#     "fair"       the same total (epsilon, delta) as everyone else, by the best accountant we know for its mechanism
-#     "published"  the noise law of its paper and the total that its paper's proof gives; refused where there is none
-#
-# Most of the gap between published rivals is accounting. Whoever compares should show both.
-#
-# The papers were not at hand in full. Each rival's file says what of its definition is certain, and what we chose.
 
 Form: TypeAlias = Literal["fair", "published"]
 FORMS: tuple[Form, ...] = get_args(Form)

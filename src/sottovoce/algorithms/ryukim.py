@@ -29,7 +29,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from sottovoce.algorithms.rival import LAPLACE_NORMALS, Consensus, ConsensusRival, laplace
+from sottovoce.algorithms.laplace import LAPLACE_NORMALS, laplace
+from sottovoce.algorithms.rival import Consensus, ConsensusRival
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import expect

@@ -40,7 +40,7 @@ from sottovoce.auditing.worlds import NoiseMaker, Worlds, place
 from sottovoce.errors import expect
 from sottovoce.privacy.observers import Observer
 from sottovoce.problem.graphs import Graph, complete
-from sottovoce.simulation.engine import DeviceName, Precision
+from sottovoce.simulation.devices import DeviceName, Precision
 
 Progress: TypeAlias = Callable[[int, int], None]
 ALARM = 1e-6  # how rarely an audit may call a right claim wrong, all of its tests together

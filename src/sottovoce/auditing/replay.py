@@ -29,7 +29,7 @@ from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Inbox
-from sottovoce.simulation.engine import by_name
+from sottovoce.simulation.devices import by_name
 
 _FAR = 8.0  # standard deviations, within which a message must be linear in its noise
 

@@ -21,10 +21,11 @@ from sottovoce.auditing.views import View, Watched
 from sottovoce.noise.sources import NoiseFunction, Shape
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.losses.base import Classes, Signs
+from sottovoce.problem.losses.labels import Classes, Signs
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.sites import Sites
-from sottovoce.simulation.engine import DeviceName, Precision, by_name, solve
+from sottovoce.simulation.devices import DeviceName, Precision, by_name
+from sottovoce.simulation.engine import solve
 
 # Made for the shape of a block of runs; it must bring fresh noise every time.
 NoiseMaker: TypeAlias = Callable[[Shape], NoiseFunction]

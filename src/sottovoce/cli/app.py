@@ -14,10 +14,11 @@ from sottovoce.cli.export import export
 from sottovoce.cli.federation import federation_app, site_keygen, site_seed
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.plan import plan
+from sottovoce.cli.report import report
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.show import show
 from sottovoce.cli.site.site import site_commit, site_run, site_status, site_verify
-from sottovoce.cli.study import compare, report, reproduce
+from sottovoce.cli.study import compare, reproduce
 from sottovoce.cli.train import TrainCommand, train
 from sottovoce.cli.watch.command import federation_watch, site_watch
 from sottovoce.errors import BudgetError, SottovoceError

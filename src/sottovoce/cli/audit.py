@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sottovoce.auditing.bounds import Verdict
     from sottovoce.auditing.releases import Release
     from sottovoce.auditing.views import View
-    from sottovoce.simulation.engine import DeviceName, Precision
+    from sottovoce.simulation.devices import DeviceName, Precision
 
 _WHAT, _WHO, _HOW = "What is attacked", "Who looks on", "How"
 _OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling")

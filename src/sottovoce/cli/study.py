@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from sottovoce.studies.reproduce import Study
     from sottovoce.studies.store import ProgressWatcher
 
-
 _Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar and no table.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object instead of a table.")]
 
@@ -40,7 +39,7 @@ def reproduce(
     number = None if runs is None else _whole(runs)
 
     from sottovoce.studies import reproduce as experiment
-    from sottovoce.studies.report.study_page import write_study
+    from sottovoce.studies.report.study_files import write_study
 
     experiment.chosen_panels(only)
     with _watched(quiet) as watcher:
@@ -66,7 +65,7 @@ def compare(
     with naming(config=config):
         comparison = experiment.read_comparison(settings)
 
-    from sottovoce.studies.report.study_page import write_study
+    from sottovoce.studies.report.study_files import write_study
 
     with _watched(quiet) as watcher:
         study = experiment.run_comparison(
@@ -96,7 +95,7 @@ def _watched(quiet: bool) -> Iterator["ProgressWatcher"]:
 
 
 def _tell(study: "Study", out: Path, json: bool, quiet: bool) -> None:
-    from sottovoce.studies.report.study_page import verdict
+    from sottovoce.studies.report.study_files import verdict
 
     if json:
         print(json_module.dumps(verdict(study), indent=2, allow_nan=False))
@@ -104,20 +103,3 @@ def _tell(study: "Study", out: Path, json: bool, quiet: bool) -> None:
         from sottovoce.cli.study_view import show_study
 
         show_study(study, out)
-
-
-# -- report -----------------------------------------------------------------------------------------------------------
-# `sottovoce report`: a page about one run.
-
-
-def report(
-    run: Annotated[Path, typer.Argument(help="Folder that sottovoce train --out has left.", metavar="RUN")],
-    out: Annotated[Path | None, typer.Option(help="The page. Left out: report.html in the folder.")] = None,
-) -> None:
-    """Write a web page about a run: one file, which works offline."""
-    from sottovoce.studies import folder
-    from sottovoce.studies.report import run_page
-
-    page = run / run_page.PAGE if out is None else out
-    run_page.write_run_page(folder.read(run), page)
-    print(f"Written to {page}.")

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.studies.cells import Cell
-from sottovoce.studies.report import page
-from sottovoce.studies.report.study_page import PAGE
+from sottovoce.studies.report import tables
+from sottovoce.studies.report.study_files import PAGE
 from sottovoce.studies.reproduce import Study
 from sottovoce.studies.store import ProgressWatcher
 
@@ -65,11 +65,11 @@ def show_study(study: Study, out: Path) -> None:
     if study.claims:
         # A terminal is narrow: the verdicts by other outputs are in the report.
         rows = [[Text(claim), _coloured(verdict), Text("-".join(counts))]
-                for claim, _, verdict, *counts in (row[:6] for row in page.verdicts(study.claims).rows)]  # fmt: skip
+                for claim, _, verdict, *counts in (row[:6] for row in tables.verdicts(study.claims).rows)]  # fmt: skip
         console.print(_table(("claim", "verdict, by last broadcast", "won-tied-lost"), rows))
     elif "compare" in study.panels:
         points = study.panels["compare"].measured()
-        scores = page.scores(points, tested=False, shown=("facet", "epsilon", "picked"))
+        scores = tables.scores(points, tested=False, shown=("facet", "epsilon", "picked"))
         kept = [0, *range(2, 8)]
         rows = [[Text(row[i]) for i in kept] for row in scores.rows]
         console.print(_table([scores.headings[i] for i in kept], rows))

@@ -35,7 +35,8 @@ from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.people import DROPPED, Surplus
 from sottovoce.problem.problem import Answers, Problem
-from sottovoce.simulation.engine import Charge, DeviceName, Solved
+from sottovoce.simulation.devices import DeviceName
+from sottovoce.simulation.engine import Charge, Solved
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model

@@ -29,7 +29,7 @@ from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss, Signs
 from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers
-from sottovoce.simulation.engine import DeviceName
+from sottovoce.simulation.devices import DeviceName
 
 HingeLoss: TypeAlias = Literal["hinge", "smoothed-hinge"]
 HINGES: tuple[HingeLoss, ...] = ("hinge", "smoothed-hinge")

@@ -19,7 +19,8 @@ from sottovoce.problem import graphs
 from sottovoce.problem.graphs import CompleteGraph, Graph
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Problem
-from sottovoce.simulation.engine import Charge, DeviceName, Solved, solve
+from sottovoce.simulation.devices import DeviceName
+from sottovoce.simulation.engine import Charge, Solved, solve
 
 AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
 PLANNED = ("rounds", "local_steps", "rho", "diameter")  # settings of IPADMM

@@ -27,7 +27,8 @@ from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise.sampler import VERSION, Stream, discrete_gaussian, encode_fields, keyed, uniform_below
 from sottovoce.noise.sources import Noise
-from sottovoce.privacy.accounting.gaussian import UNIT, discretisation_divergence
+from sottovoce.privacy.accounting.discrete import discretisation_divergence
+from sottovoce.privacy.accounting.gaussian import UNIT
 
 GRID_BITS = 30  # the noise is at least 2^30 grid units wide: 1e7 draws differ from the ideal with chance 2e-16
 _CLAMP = 2.0**52  # grid units; below it, floating-point numbers are finer than half the grid

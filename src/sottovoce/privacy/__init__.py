@@ -23,20 +23,16 @@ from sottovoce.privacy.accounting.calibration import (
     steps_for,
 )
 from sottovoce.privacy.accounting.gaussian import delta_of_mu, epsilon_of_mu, mu_for
-from sottovoce.privacy.accounting.sampled import Composed, profile
+from sottovoce.privacy.accounting.losses import Composed
+from sottovoce.privacy.accounting.sampled import profile
 from sottovoce.privacy.accounting.selection import gamma_for, repetitions, scored
 from sottovoce.privacy.books.budget import Budget, BudgetAccountant
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
-    GaussianObjective,
-    Laplace,
     NegativeBinomialRuns,
     NonPrivate,
-    NormLaplace,
-    NormLaplaceObjective,
     PoissonRuns,
-    PureRelease,
     RepeatAndSelect,
     Repeated,
     Runs,
@@ -44,8 +40,9 @@ from sottovoce.privacy.events import (
     Sampling,
     Scheme,
     Sequence,
-    event_from_dict,
 )
+from sottovoce.privacy.parsing import event_from_dict
+from sottovoce.privacy.releases import GaussianObjective, Laplace, NormLaplace, NormLaplaceObjective, PureRelease
 from sottovoce.privacy.statement import HOLDER_ONLY, PrivacyStatement
 from sottovoce.privacy.unit import ROW, Unit
 

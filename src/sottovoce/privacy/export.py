@@ -12,7 +12,6 @@ from sottovoce.errors import UnsupportedError
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
-    Laplace,
     NegativeBinomialRuns,
     NonPrivate,
     PoissonRuns,
@@ -21,6 +20,7 @@ from sottovoce.privacy.events import (
     SampledGaussian,
     Sequence,
 )
+from sottovoce.privacy.releases import Laplace
 
 try:
     import dp_accounting as google

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 from sottovoce.errors import expect
 from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
 from sottovoce.privacy.accounting.calibration import Calibration
-from sottovoce.privacy.events import Event, Repeated, event_from_dict
+from sottovoce.privacy.events import Event, Repeated
 from sottovoce.privacy.observers import MOST_LINES, NONE, Sight, check_table, seen
+from sottovoce.privacy.parsing import event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.settings import check_keys, typed
 

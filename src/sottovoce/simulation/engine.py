@@ -1,12 +1,15 @@
-"""Where a simulation runs: what may only change its speed."""
+"""The simulator: a whole network, many runs at once, in one process.
+
+There is one way from a problem and an algorithm to a result, and it is `solve`: it binds the rows to the objective,
+states what the runs cost, has them paid for, and makes them. `simulate` is the same for sites and a graph in hand.
+"""
 
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -15,105 +18,16 @@ from sottovoce.algorithms.inference import Evidence
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
-from sottovoce.oracle.cpu import CompiledOracle
-from sottovoce.oracle.plain import DOUBLE, Oracle
+from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import PrivacyStatement
-from sottovoce.problem.graphs import CompleteGraph, EdgeGraph, Exchanged, Graph, Inbox, complete
+from sottovoce.problem.graphs import Graph, complete
 from sottovoce.problem.problem import Problem
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import Sites
+from sottovoce.simulation.devices import Device, DeviceName, Precision, by_name
 from sottovoce.simulation.exchange import EngineName, Exchange, Local, public_layout
 from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
 from sottovoce.tally.evaluation import Tallied
-
-DeviceName: TypeAlias = Literal["cpu", "plain", "cuda"]
-Precision: TypeAlias = Literal["float64", "float32"]
-
-
-class Device(ABC):
-    """An oracle, the exchange, and the way back to host memory."""
-
-    @abstractmethod
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
-        """The rows, bound to the algorithm's objective, on this device; `apart` is the share and the total of
-        `Algorithm.oracle`, where other processes hold other nodes.
-        """
-
-    def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
-        """From everyone's messages to what the nodes hear."""
-        return graph.exchange
-
-    def to_host(self, array: Array) -> Array:
-        """The array in host memory."""
-        return array
-
-
-@final
-class Plain(Device):
-    """NumPy, line by line: the reference that the others are tested against. Double precision only."""
-
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
-        expect(dtype == "float64", "dtype='float64' with device='plain'", dtype=dtype)
-        return algorithm.oracle(sites, graph, Oracle, DOUBLE, *apart)
-
-
-@final
-class Cpu(Device):
-    """Compiled kernels on all cores."""
-
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
-        return algorithm.oracle(sites, graph, CompiledOracle, np.dtype(dtype), *apart)
-
-
-@final
-class Cuda(Device):
-    """A GPU, through CuPy. Everything stays on the card until the end."""
-
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
-        from sottovoce.oracle.cuda import CudaOracle, cupy
-
-        expect(not apart, "device='cpu' or 'plain' with engine='mpi'", device="cuda")
-        cupy()  # refuses, with a reason, where there is no GPU
-        return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
-
-    def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
-        from sottovoce.oracle.cuda import cupy
-
-        cupy()  # refuses, with a reason, where there is no GPU
-        if isinstance(graph, CompleteGraph):
-            return graph.exchange
-        assert isinstance(graph, EdgeGraph)
-        from cupyx.scipy.sparse import csr_matrix
-
-        matrices = {dtype: csr_matrix(graph.adjacency.astype(dtype)) for dtype in (np.float32, np.float64)}
-
-        def neighbour_sum(messages: Array) -> Array:
-            heard: Array = matrices[messages.dtype.type] @ messages.reshape(graph.n, -1)
-            return heard.reshape(messages.shape)
-
-        return lambda messages: Exchanged(messages, neighbour_sum)
-
-    def to_host(self, array: Array) -> Array:
-        from sottovoce.oracle.cuda import cupy
-
-        host: Array = cupy().asnumpy(array)
-        return host
-
-
-_DEVICES: dict[str, Device] = {"cpu": Cpu(), "plain": Plain(), "cuda": Cuda()}
-
-
-def by_name(name: DeviceName) -> Device:
-    """The device of that name."""
-    expect(name in _DEVICES, f"a device among {', '.join(_DEVICES)}", device=name)
-    return _DEVICES[name]
-
-
-# -- simulate ---------------------------------------------------------------------------------------------------------
-# The simulator: a whole network, many runs at once, in one process.
-#
-# There is one way from a problem and an algorithm to a result, and it is `solve`: it binds the rows to the objective,
-# states what the runs cost, has them paid for, and makes them. `simulate` is the same for sites and a graph in hand.
 
 Progress: TypeAlias = Callable[[int, int], None]
 # Told what all runs together cost, before a row is looked at; raises where that does not fit into a budget.

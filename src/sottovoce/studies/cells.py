@@ -3,7 +3,7 @@ content hash is the name of its result.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -14,14 +14,13 @@ import numpy as np
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.registry import Settings, Value
-from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.problem import graphs, partition
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.problem import Problem
-from sottovoce.simulation.engine import Precision, Progress, Solved, solve
-from sottovoce.simulation.history import COLUMNS, NODES_SCORED
+from sottovoce.simulation.devices import Precision
+from sottovoce.simulation.history import NODES_SCORED
 from sottovoce.studies.fingerprint import fingerprint
 
 # Raised when stored results would no longer mean the same.
@@ -147,68 +146,3 @@ def _build(spec: ProblemSpec, data: Dataset) -> Problem:
     options: dict[str, Any] = dict(spec.graph_options)
     graph = partial(graphs.by_name, spec.graph, seed=spec.seed, **options)
     return Problem.dealt(data, spec.nodes, graph, seed=spec.seed, partition=deal, held_out=spec.split != "all")
-
-
-# -- measured ---------------------------------------------------------------------------------------------------------
-# What a cell's runs came to: one line per recorded round and run, as it is stored.
-
-TESTED = ("test_accuracy_last", "test_accuracy_consensus", "test_risk_last", "test_risk_consensus")
-CONSTANT = ("seconds", "messages", "sigma", "epsilon_target")
-ALL_COLUMNS = (*COLUMNS, *TESTED, *CONSTANT)
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A table, column by column; see `History` for the first columns.
-
-    `seconds` is of the whole block of runs, `messages` are vectors sent in one run by all nodes, `sigma` is the
-    noise of one private step over its sensitivity, and `test_...` are scores on the held-out rows: nan where there are
-    none, and before the last round.
-    """
-
-    columns: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
-
-    def final(self, name: str) -> Floats:
-        """A column after the last round, one entry per run."""
-        rounds = self.columns["round"]
-        values: Floats = self.columns[name][rounds == rounds.max()].astype(np.float64)
-        return values
-
-    def curve(self, name: str) -> tuple[Floats, Floats]:
-        """The recorded rounds, and the column as (rounds, runs)."""
-        rounds = np.unique(self.columns["round"]).astype(np.float64)
-        return rounds, self.columns[name].astype(np.float64).reshape(len(rounds), -1)
-
-
-def run(cell: Cell, progress: Progress | None = None) -> Measured:
-    """Do the work of a cell."""
-    solved = solve(
-        cell.problem.build(),
-        registry.make(cell.algorithm, dict(cell.settings)),
-        runs=cell.runs,
-        seed=cell.seed,
-        record=cell.record or 1,
-        scored=cell.scored,
-        progress=progress,
-        dtype=cell.dtype,
-    )
-    history = solved.result.history
-    last = history["round"] == solved.algorithm.rounds
-    columns: dict[str, Any] = {name: history[name] for name in COLUMNS}
-    tested: Mapping[str, Any] = {} if solved.problem.test is None else solved.tested()
-    for name in TESTED:
-        columns[name] = np.full(len(last), np.nan)
-        columns[name][last] = tested.get(name.removeprefix("test_"), np.nan)
-    for name, value in _constants(solved).items():
-        columns[name] = np.full(len(last), value)
-    return Measured(columns)
-
-
-def _constants(solved: Solved) -> dict[str, float]:
-    privacy, degrees = solved.result.privacy, solved.problem.graph.degrees
-    return {
-        "seconds": solved.result.seconds,
-        "messages": float(solved.algorithm.rounds * int(degrees.sum())),
-        "sigma": np.nan if privacy.sigma is None else privacy.sigma,
-        "epsilon_target": privacy.target_epsilon,
-    }

@@ -20,7 +20,8 @@ from sottovoce.problem.losses import Logistic, Loss, Poisson, Softmax, WeightedL
 from sottovoce.problem.partition import Partition
 from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
-from sottovoce.simulation.engine import DeviceName, Precision, refuse_seed
+from sottovoce.simulation.devices import DeviceName, Precision
+from sottovoce.simulation.engine import refuse_seed
 from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.network import Network
 

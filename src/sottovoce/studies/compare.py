@@ -22,9 +22,9 @@ from sottovoce.simulation.optimum import pooled_optimum
 from sottovoce.studies import tuning
 from sottovoce.studies.cells import ProblemSpec
 from sottovoce.studies.choices import CHOICES
+from sottovoce.studies.panels import Panel, StudySize, add_point
 from sottovoce.studies.reproduce import Study
 from sottovoce.studies.store import CellStore, ProgressWatcher, Runner
-from sottovoce.studies.suite import Panel, StudySize, add_point
 from sottovoce.studies.tuning import NOT_PRIVATE, Contestant
 
 _FRESH = 1000  # how far the seed of the judged runs is from that of the tuning

@@ -13,9 +13,11 @@ from sottovoce.settings import check_choice
 from sottovoce.simulation.optimum import pooled_optimum
 from sottovoce.studies import tuning
 from sottovoce.studies.cells import Cell
+from sottovoce.studies.claims import all_claims
+from sottovoce.studies.panels import FULL, QUICK, Panel, StudySize
 from sottovoce.studies.store import CellStore, ProgressWatcher, Runner
-from sottovoce.studies.suite import FULL, PANELS, QUICK, Panel, StudySize
-from sottovoce.studies.verdict import Claim, all_claims
+from sottovoce.studies.suite import PANELS
+from sottovoce.studies.verdict import Claim
 
 TUNED = "fig3b"
 # In the order of the report.

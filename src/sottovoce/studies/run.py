@@ -35,7 +35,8 @@ from sottovoce.problem.graphs import CompleteGraph
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
 from sottovoce.problem.problem import Answers, Problem
 from sottovoce.problem.sites import Sites
-from sottovoce.simulation.engine import Charge, DeviceName, Precision, Progress, Result, Solved, by_name, solve
+from sottovoce.simulation.devices import DeviceName, Precision, by_name
+from sottovoce.simulation.engine import Charge, Progress, Result, Solved, solve
 from sottovoce.simulation.exchange import EngineName
 from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
 from sottovoce.simulation.mpi import joined

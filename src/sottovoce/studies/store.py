@@ -16,8 +16,9 @@ from pyarrow import parquet
 
 from sottovoce.errors import InputError, SottovoceError
 from sottovoce.settings.disk import replacing
-from sottovoce.studies import cells, folder
-from sottovoce.studies.cells import ALL_COLUMNS, Cell, Measured
+from sottovoce.studies import folder, measured
+from sottovoce.studies.cells import Cell
+from sottovoce.studies.measured import ALL_COLUMNS, Measured
 
 CELLS = "cells"
 _ABOUT, _REFUSED = b"sottovoce.cell", b"sottovoce.refused"
@@ -168,7 +169,7 @@ class Runner:
             self._running.add(cell)
         try:
             self._take_share(cores)
-            return cells.run(cell, self._progress(cell, cores))
+            return measured.run(cell, self._progress(cell, cores))
         except SottovoceError as error:
             return str(error)
         finally:

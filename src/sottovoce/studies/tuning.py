@@ -13,8 +13,9 @@ import numpy as np
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.studies.cells import Cell, ProblemSpec
+from sottovoce.studies.panels import Panel, Point, StudySize, add_point, in_group
 from sottovoce.studies.store import Runner
-from sottovoce.studies.suite import EPSILONS, Panel, Point, StudySize, add_point, in_group, setting
+from sottovoce.studies.suite import EPSILONS, setting
 
 NOT_PRIVATE = "The settings were chosen by looking at private rows, without paying for it: this tuning is not private."
 

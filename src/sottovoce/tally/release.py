@@ -20,7 +20,8 @@ from sottovoce.noise.sampler import WordStream, discrete_gaussian
 from sottovoce.noise.secure import GRID_BITS, Grid, grid_for
 from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsilon
-from sottovoce.privacy.accounting.gaussian import mu_for, shared_delta
+from sottovoce.privacy.accounting.discrete import shared_delta
+from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import Sight, assumed, expect_members, shares_left, table_of
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
 from sottovoce.privacy.unit import ROW, Unit

@@ -30,7 +30,7 @@ from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_revi
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import observers
-from sottovoce.privacy.accounting.gaussian import discretisation_delta, shared_delta
+from sottovoce.privacy.accounting.discrete import discretisation_delta, shared_delta
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
 from sottovoce.problem.factors import Factors

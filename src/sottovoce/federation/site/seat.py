@@ -35,7 +35,7 @@ from sottovoce.noise.secure import SecureNoise, require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event
-from sottovoce.privacy.accounting.gaussian import discretisation_divergence
+from sottovoce.privacy.accounting.discrete import discretisation_divergence
 from sottovoce.privacy.books.ledger import Assumed, Cost, Ledger
 from sottovoce.problem.sites import Sites
 

@@ -19,7 +19,7 @@ from numba.extending import NativeValue, models, overload, register_model, unbox
 
 from sottovoce.oracle.kernels.compiling import PIECE, piece
 from sottovoce.oracle.kernels.simd import Vector, bits, convert, defined_by, fma, from_bits, teach, where
-from sottovoce.problem.losses import Loss, base
+from sottovoce.problem.losses import Loss, labels
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
@@ -171,7 +171,7 @@ class FormulasType(types.Opaque):
 
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
-        compiled = (loss.value, loss.parts, loss.slope, loss.curvature, base.sign)
+        compiled = (loss.value, loss.parts, loss.slope, loss.curvature, labels.sign)
         # The name of the class alone would find a kernel that was compiled for an older formula.
         digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
@@ -218,7 +218,7 @@ def _compiled(formula: FunctionType) -> Callable[..., Any]:
 
 
 # The predicted label of a margin loss, the same for all of them.
-sign = piece(base.sign)
+sign = piece(labels.sign)
 
 
 def slope(of: Any, z: Any, b: Any, theta: Any) -> Any:

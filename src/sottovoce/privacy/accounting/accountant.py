@@ -19,9 +19,10 @@ import numpy as np
 
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.privacy.accounting.gaussian import UNIT, delta_of_mu, epsilon_of_mu
+from sottovoce.privacy.accounting.losses import NEGLIGIBLE, Composed, Losses
 from sottovoce.privacy.accounting.pure import optimal_delta, optimal_epsilon, pure_cost, pure_sum
 from sottovoce.privacy.accounting.renyi import leaf_curve, renyi_epsilon, renyi_log_delta, renyi_profile
-from sottovoce.privacy.accounting.sampled import NEGLIGIBLE, Composed, Losses, Step
+from sottovoce.privacy.accounting.sampled import Step
 from sottovoce.privacy.accounting.selection import (
     Profile,
     gamma_for,
@@ -33,15 +34,14 @@ from sottovoce.privacy.accounting.selection import (
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
-    GaussianObjective,
     NegativeBinomialRuns,
     NonPrivate,
     PoissonRuns,
-    PureRelease,
     RepeatAndSelect,
     SampledGaussian,
 )
-from sottovoce.privacy.events import leaves as leaves
+from sottovoce.privacy.releases import GaussianObjective, PureRelease
+from sottovoce.privacy.releases import leaves as leaves
 
 _CUTS = (1e-4, 1e-7, 1e-10)  # shares of delta that may be cut off the losses of one release to tame their moments
 

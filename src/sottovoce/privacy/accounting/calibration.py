@@ -22,15 +22,8 @@ from sottovoce.errors import PrivacyError, UnsupportedError, expect
 from sottovoce.privacy.accounting.accountant import epsilon as epsilon_of
 from sottovoce.privacy.accounting.accountant import leaves, pure_epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
-from sottovoce.privacy.events import (
-    Event,
-    Gaussian,
-    GaussianObjective,
-    NormLaplaceObjective,
-    Repeated,
-    SampledGaussian,
-    Sampling,
-)
+from sottovoce.privacy.events import Event, Gaussian, Repeated, SampledGaussian, Sampling
+from sottovoce.privacy.releases import GaussianObjective, NormLaplaceObjective
 
 Calibration = Literal["exact", "moments", "paper"]
 CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)

@@ -22,18 +22,15 @@ from scipy.special import log_ndtr
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError
 from sottovoce.privacy.accounting.gaussian import UNIT
-from sottovoce.privacy.accounting.pure import log_moment, log_moment_of_positive, pure_cost, response_log_moment
-from sottovoce.privacy.events import (
-    Event,
-    Gaussian,
+from sottovoce.privacy.accounting.norm_laplace import log_moment, log_moment_of_positive
+from sottovoce.privacy.accounting.pure import pure_cost, response_log_moment
+from sottovoce.privacy.events import Event, Gaussian, NegativeBinomialRuns, PoissonRuns, RepeatAndSelect
+from sottovoce.privacy.releases import (
     GaussianObjective,
     Laplace,
-    NegativeBinomialRuns,
     NormLaplace,
     NormLaplaceObjective,
-    PoissonRuns,
     PureRelease,
-    RepeatAndSelect,
     leaves,
 )
 

@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.privacy.accounting.gaussian import UNIT
-from sottovoce.privacy.accounting.sampled import Losses
+from sottovoce.privacy.accounting.losses import Losses
 from sottovoce.privacy.events import Event, Gaussian, NegativeBinomialRuns, PoissonRuns, Runs, Sequence
 
 Profile = Callable[[float], float]  # an upper bound on delta for every epsilon >= 0, in both directions

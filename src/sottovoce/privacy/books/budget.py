@@ -30,7 +30,8 @@ from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.accounting.calibration import sigma_for
 from sottovoce.privacy.accounting.gaussian import epsilon_of_mu
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
-from sottovoce.privacy.events import Event, Gaussian, Sequence, event_from_dict
+from sottovoce.privacy.events import Event, Gaussian, Sequence
+from sottovoce.privacy.parsing import event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.settings import typed
 from sottovoce.settings.disk import taking_turns, write_whole

@@ -30,12 +30,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from sottovoce.errors import BudgetError, PrivacyError, expect
-from sottovoce.privacy.accounting.gaussian import delta_of_divergence, divergence_within, epsilon_of_mu
+from sottovoce.privacy.accounting.discrete import delta_of_divergence, divergence_within
+from sottovoce.privacy.accounting.gaussian import epsilon_of_mu
 from sottovoce.privacy.books.account import Account, Record, fewest, larger, mark_of, record_of
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.books.store import FORMAT, Head, Header, LedgerEntry, LedgerStore
-from sottovoce.privacy.events import Event, Gaussian, NonPrivate, event_from_dict
+from sottovoce.privacy.events import Event, Gaussian, NonPrivate
 from sottovoce.privacy.observers import against
+from sottovoce.privacy.parsing import event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
 
 RESERVE, RELEASED, NOTE, CAP, CAUGHT_UP = "reserve", "released", "note", "cap", "caught up"

@@ -5,7 +5,8 @@ whose bound is wrong is a privacy fault, not a numerical one.
 """
 
 from sottovoce import settings
-from sottovoce.problem.losses.base import Classes, Counts, LabelSet, Loss, Reals, Signs, expect_one_output
+from sottovoce.problem.losses.base import Loss, expect_one_output
+from sottovoce.problem.losses.labels import Classes, Counts, LabelSet, Reals, Signs
 from sottovoce.problem.losses.scalar import (
     Absolute,
     Hinge,

@@ -19,7 +19,8 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, expect
-from sottovoce.problem.losses.base import Counts, Loss, Reals, Signs
+from sottovoce.problem.losses.base import Loss
+from sottovoce.problem.losses.labels import Counts, Reals, Signs
 
 LEAST_WEIGHT = 1e-6  # of a class beside the other
 LEAST_COUNT, MOST_COUNT = 1.0, 1e6  # that the largest count may be

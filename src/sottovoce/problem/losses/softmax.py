@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
-from sottovoce.problem.losses.base import Classes, Loss
+from sottovoce.problem.losses.base import Loss
+from sottovoce.problem.losses.labels import Classes
 
 
 @final

@@ -12,9 +12,9 @@ from sottovoce import __version__
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import Verdict, claimed_curve
 from sottovoce.settings.disk import write_whole
-from sottovoce.studies.report.page import inline, picture
 from sottovoce.studies.report.rendering import TextTable, render_page
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
+from sottovoce.studies.report.svg import inline, picture
 
 PAGE, DATA = "audit.html", "audit.json"
 _POINTS = 400  # of a curve

@@ -1,80 +1,17 @@
-"""The page of a study, and figures as parts of a page."""
+"""Tables, as rows of text for the page and as columns of numbers for files."""
 
-import io
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from sottovoce import __version__
 from sottovoce.algorithms import registry
-from sottovoce.studies.cells import ALL_COLUMNS
-from sottovoce.studies.report.rendering import TextTable, render_page
-from sottovoce.studies.report.style import GRID, INK, PAPER, style
-from sottovoce.studies.reproduce import Study
+from sottovoce.studies.measured import ALL_COLUMNS
+from sottovoce.studies.panels import FORM_WORDS, Panel, Point
+from sottovoce.studies.report.rendering import TextTable
 from sottovoce.studies.statistics import interval
-from sottovoce.studies.suite import FORM_WORDS, Panel, Point
-from sottovoce.studies.verdict import LEVEL, RULE, Claim
-
-
-def inline(svg: str, name: str) -> Markup:
-    """An SVG file as part of a page: ids made unique, addresses dropped, ink and paper taken from the page."""
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body).replace("xlink:href", "href")
-    body = re.sub(r'\bid="', f'id="{name}-', body)
-    body = re.sub(r'href="#', f'href="#{name}-', body).replace("url(#", f"url(#{name}-")
-    for colour, variable in ((INK, "var(--ink)"), (GRID, "var(--grid)"), (PAPER, "var(--paper)")):
-        body = body.replace(colour, variable)
-    return Markup(body.replace("<svg", '<svg role="img"', 1))
-
-
-def picture(figure: Figure, kind: str) -> bytes:
-    """The figure as the bytes of a file; `kind` is "svg" or "png"."""
-    buffer = io.BytesIO()
-    with style():
-        # No date and no version: the same results give the same file.
-        figure.savefig(buffer, format=kind, metadata={"Date": None, "Creator": None} if kind == "svg" else None)
-    return buffer.getvalue()
-
-
-# -- page -------------------------------------------------------------------------------------------------------------
-# The page of a study: its figures, tables and verdicts, as HTML. What is in them was computed before.
-
-# What the tables under some figures show besides scores.
-_BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
-
-
-def study_page(study: Study, figures: Mapping[str, str]) -> str:
-    """The page as HTML; `figures` are SVG texts by the name of their panel."""
-    shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
-    return render_page(
-        "study.html.j2",
-        title=study.title,
-        study=study,
-        shown=shown,
-        figures={name: inline(svg, name) for name, svg in figures.items()},
-        scores={panel.name: _scores(panel) for panel in shown if panel.name in ("table", *_BESIDE)},
-        verdicts=verdicts,
-        comparisons=comparisons,
-        level=LEVEL,
-        rule=RULE,
-        version=__version__,
-    )
-
-
-def _scores(panel: Panel) -> TextTable:
-    """The table under a figure, with test scores where test rows were kept apart."""
-    tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
-    return scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ()))
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
-# Tables, as rows of text for the page and as columns of numbers for files.
+from sottovoce.studies.verdict import Claim
 
 NOTHING = "–"
 # Attributes of a point that a table may show, and what they are called there.
