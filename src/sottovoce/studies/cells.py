@@ -26,7 +26,7 @@ from sottovoce.studies.fingerprint import fingerprint
 # Raised when stored results would no longer mean the same.
 FORMAT = 1
 # Where the work of a cell begins. It knows of cells, and so cannot be imported here.
-_COMPUTES = "sottovoce.studies.cells"
+_COMPUTES = "sottovoce.studies.measured"
 
 Pairs: TypeAlias = tuple[tuple[str, Value], ...]
 

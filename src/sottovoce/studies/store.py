@@ -59,7 +59,7 @@ class CellStore:
         return Measured({name: table[name].to_numpy() for name in ALL_COLUMNS})
 
     def write(self, cell: Cell, result: Measured | str) -> None:
-        """CellStore a result, or why there is none. The cell goes into the file too, so that a file explains itself."""
+        """Store a result, or why there is none. The cell goes into the file too, so that a file explains itself."""
         about = {_ABOUT: json.dumps(asdict(cell), sort_keys=True)}
         if isinstance(result, str):
             table, about = pa.table({}), {**about, _REFUSED: result}

@@ -6,7 +6,7 @@ profiles are tabulated and composed. Anything without noise: infinity. An event 
 guessed.
 
 This module chooses between accountants and combines their results; the mathematics is in `gaussian`, `sampled`,
-`composition`, `pure`, `renyi` and `selection`. It prices a list of events that was fixed beforehand. Whoever chooses
+`losses`, `pure`, `renyi` and `selection`. It prices a list of events that was fixed beforehand. Whoever chooses
 the next event by earlier results needs `filter`, which is built on this.
 """
 
