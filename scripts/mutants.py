@@ -419,14 +419,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "Laplace numbers are short",
-        "algorithms/rival.py",
+        "algorithms/laplace.py",
         "x: Array = (z1 * z1 + z2 * z2 - z3 * z3 - z4 * z4) / 2",
         "x: Array = (z1 * z1 + z2 * z2 - z3 * z3 - z4 * z4) / 3",
         "tests/algorithms/test_draws.py::test_laplace_coordinates",
     ),
     Mutant(
         "the radius of an l2-Laplace vector is short",
-        "algorithms/rival.py",
+        "algorithms/laplace.py",
         "radius = (_squared_norm(z1) + _squared_norm(z2)) / 2",
         "radius = (_squared_norm(z1) + _squared_norm(z2)) / 3",
         "tests/algorithms/test_draws.py::test_l2_laplace_has_a_gamma_radius_and_any_direction",
@@ -468,7 +468,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "discrete noise costs too little",
-        "privacy/accounting/gaussian.py",
+        "privacy/accounting/discrete.py",
         "return draws / (128 * scale**4) * _UP",
         "return draws / (1280 * scale**4) * _UP",
         "tests/noise/test_discrete_law.py::test_the_divergence_is_bounded_and_not_by_much[1]",

@@ -11,12 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from scipy import stats
 
 from helpers.laws import NEVER
@@ -26,13 +24,11 @@ from sottovoce.cli.demo import demo as command
 from sottovoce.cli.demo import processes, scoring
 from sottovoce.cli.demo.demo import NAMES
 from sottovoce.cli.demo.processes import FailedError, Programs
-from sottovoce.cli.demo.view import LiveTable, Overview, Progress, SiteLines, watching_sites
 from sottovoce.cli.output import up
 from sottovoce.federation.site.events import MASKED, OWN_NOISE
 from sottovoce.federation.transport.transport import read_signed
 from sottovoce.files.datasets import adult_csv
 from sottovoce.privacy.books.ledger import Ledger
-from watch.logs import began, done, line
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
 ROUNDS, RUNS = 12, 30
@@ -240,55 +236,3 @@ def test_refusals(tmp_path, capsys, monkeypatch):
     assert main(["federation", "demo", "--out", str(out)]) == 2
     assert "Expected the program nats-server, got none. Install it with" in capsys.readouterr().err
     assert not out.exists()
-
-
-# -- the view ---------------------------------------------------------------------------------------------------------
-
-
-def test_progress_is_read_off_the_log_line_by_line(tmp_path):
-    site = Progress(tmp_path / "log", rows=10, rounds=8)
-    site.update()
-    assert site.doing == "starting"
-    text = began("rome", done=2) + line("published", round=3) + done(3)
-    parts = (text[:40], "starting", 0), (text[40:-5], "listening", 2), (text[-5:], "computing", 3)
-    with closing(site), (tmp_path / "log").open("w") as file:
-        for part, doing, k in parts:
-            file.write(part)
-            file.flush()
-            site.update()
-            assert (site.doing, site.story.round) == (doing, k)
-        for event, doing in (
-            (line("waiting", round=4, silent={"rome": 1.0}), "listening"),
-            (line("waiting", round=4, silent={"rome": 7.0, "oslo": 0.1}), "waiting for rome"),
-            (
-                line("refused", 1, round=4, sender="rome", reason="forged"),
-                "refused a message of rome in round 4: forged",
-            ),
-            (line("published", 2, round=4), "listening"),
-            (line("finished", 3, rounds=8), "done"),
-        ):
-            file.write(event)
-            file.flush()
-            site.update()
-            assert site.doing == doing
-
-
-def test_the_table_and_the_lines(tmp_path, capsys):
-    sites = {name: Progress(tmp_path / name, rows=6512, rounds=8) for name in ("berlin", "rome")}
-    with watching_sites(sites, quiet=True) as shown:
-        assert type(shown) is Overview
-    with watching_sites(sites, quiet=False) as view:  # no terminal here
-        assert isinstance(view, SiteLines)
-        for k in range(1, 9):
-            for name in sites:
-                with (tmp_path / name).open("a") as file:
-                    file.write(done(k, spent=k / 8))
-            view.update()
-    told = capsys.readouterr().err.splitlines()
-    assert [text.split()[2] for text in told] == ["2/8", "4/8", "6/8", "8/8"]
-    assert told[-1].endswith("is done at all 2 sites; epsilon spent so far: 1")
-    console = Console(width=120)
-    with console.capture() as shown:
-        console.print(LiveTable(sites))
-    for part in ("berlin", "6,512", "8/8", "1 of 2", "computing"):
-        assert part in shown.get()

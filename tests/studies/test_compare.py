@@ -4,7 +4,7 @@ import pytest
 from pyarrow import parquet
 
 import sottovoce as sv
-from sottovoce.studies import cells
+from sottovoce.studies import measured
 from sottovoce.studies.cells import ProblemSpec, cell
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "how-to" / "compare.toml"
@@ -42,7 +42,7 @@ def test_the_documented_example_runs(cli, tmp_path):
 def test_one_epsilon_shows_graphs_side_by_side(cli, tmp_path, monkeypatch):
     config = file(tmp_path, 'graphs = ["ring", "complete"]\n[[algorithm]]\nname = "ipadmm"\n')
     assert cli("compare", config, "--out", tmp_path / "report", "--quiet") == (0, "", "")
-    monkeypatch.setattr(cells, "run", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(measured, "run", lambda *_: pytest.fail("computed again"))
     assert cli("compare", config, "--out", tmp_path / "report", "--quiet") == (0, "", "")
 
 

@@ -16,7 +16,7 @@ import json as json_module
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -230,18 +230,22 @@ def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
 
 def _run(out: Path, agreement: "Agreement", url: str, programs: "Programs", quiet: bool) -> None:
     """Start every site, and watch until all have ended well. The first that fails ends it."""
-    from sottovoce.cli.demo.view import Progress, watching_sites
+    from sottovoce.cli.output import progress
+    from sottovoce.cli.watch.reading import LogReader
 
-    rounds = agreement.algorithm.rounds
     for name in NAMES:
         programs.start(name, _site_command(out, name, url), out / name / "output.txt")
-    sites = {name: Progress(out / name / "site.log", agreement.member(name).rows, rounds) for name in NAMES}
-    with watching_sites(sites, quiet) as view:
-        running = set(NAMES)
+    done, running = dict.fromkeys(NAMES, 0), set(NAMES)
+    with ExitStack() as stack:
+        bar = stack.enter_context(progress(quiet, "round, at all sites"))
+        logs = {name: stack.enter_context(closing(LogReader(out / name / "site.log"))) for name in NAMES}
         while running:
             time.sleep(_LOOK)
             running = {name for name in running if not programs.ended(name)}
-            view.update()
+            for name, log in logs.items():
+                done[name] += sum(event.name == "round done" for event in log.events())
+            if bar is not None:
+                bar(min(done.values()), agreement.algorithm.rounds)
 
 
 def _site_command(out: Path, name: str, url: str) -> list[str]:

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from sottovoce.errors import InputError
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report import tables
-from sottovoce.studies.report.study_page import study_page
 from sottovoce.studies.report.panel_figures import draw_panel
+from sottovoce.studies.report.study_page import study_page
 from sottovoce.studies.report.svg import picture
 from sottovoce.studies.reproduce import Study
 from sottovoce.studies.run import jsonable
