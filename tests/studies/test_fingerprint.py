@@ -10,7 +10,7 @@ from sottovoce.algorithms import registry
 from sottovoce.studies import cells, fingerprint
 from sottovoce.studies.cells import ProblemSpec, cell
 
-STARTS = ("sottovoce.studies.cells", "sottovoce.algorithms.ipadmm")
+STARTS = ("sottovoce.studies.measured", "sottovoce.algorithms.ipadmm")
 
 
 def key():
