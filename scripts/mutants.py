@@ -800,9 +800,37 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a masked value gets the noise of another",
         "federation/site/masks.py",
-        "int(scale), value_digest(steps)",
-        "int(scale)",
+        "int(context.scale), value_digest(steps)",
+        "int(context.scale)",
         "tests/federation/test_masks.py::test_the_same_words_come_again_and_another_value_has_other_noise",
+    ),
+    Mutant(
+        "a proposer's noise may be too little",
+        "federation/site/summing.py",
+        "if not least <= proposal.grid.scale <= least + 2 * SLACK:",
+        "if not proposal.grid.scale <= least + 2 * SLACK:",
+        "tests/federation/test_summing.py::test_a_proposal_off_by_more_than_rounding_is_refused[less noise]",
+    ),
+    Mutant(
+        "a proposer chooses the grid",
+        "federation/site/summing.py",
+        "if proposal.grid.step not in steps:",
+        "if False:",
+        "tests/federation/test_summing.py::test_a_proposal_off_by_more_than_rounding_is_refused[a coarser grid]",
+    ),
+    Mutant(
+        "a site that has spoken speaks at a second point",
+        "federation/site/runner.py",
+        "if past.said == context.turn and past.context != context.digest():",
+        "if False:",
+        "tests/federation/test_proposals.py::test_a_site_that_has_spoken_at_one_point_does_not_speak_at_another",
+    ),
+    Mutant(
+        "the scale of the noise is left out of a context",
+        "federation/site/masks.py",
+        "float(self.grid), int(self.scale), int(self.numbers)",
+        "float(self.grid), int(self.numbers)",
+        "tests/federation/test_masks.py::test_every_part_of_the_context_changes_all_masks_and_nothing_cancels[scale-1073741825]",
     ),
     Mutant(
         "a pair's key is not bound to the agreement",
@@ -821,8 +849,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a share of the noise is left out at a real site",
         "federation/site/masks.py",
-        "noisy = steps + discrete_gaussian(self._noise(label), scale, context.numbers)",
-        "noisy = steps + 0 * discrete_gaussian(self._noise(label), scale, context.numbers)",
+        "noisy = steps + discrete_gaussian(self._noise(label), context.scale, context.numbers)",
+        "noisy = steps + 0 * discrete_gaussian(self._noise(label), context.scale, context.numbers)",
         "tests/federation/test_masks.py::test_a_sum_holds_the_noise_of_all_shares[2]",
     ),
     Mutant(

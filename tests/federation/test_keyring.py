@@ -58,7 +58,7 @@ def key_graph(a):
 def context(a, members=None, numbers=7, **changes):
     given = {
         "agreement": a.digest(), "turn": Turn(1, 0), "members": tuple(members or a.names), "notices": bytes(32),
-        "transcript": bytes(32), "point": b"", "grid": GRID, "numbers": numbers,
+        "transcript": bytes(32), "point": b"", "grid": GRID, "scale": SCALE, "numbers": numbers,
     }  # fmt: skip
     return Context(**(given | changes))
 
@@ -66,7 +66,7 @@ def context(a, members=None, numbers=7, **changes):
 def assert_opens(masks, ctx):
     """The sum of all words is that of all values, up to noise of the size that so many shares have."""
     values = {name: np.arange(float(ctx.numbers)) + i for i, name in enumerate(ctx.members)}
-    said = {name: masks[name].words(ctx, values[name], SCALE, Past()) for name in ctx.members}
+    said = {name: masks[name].words(ctx, values[name], Past()) for name in ctx.members}
     noise = open_sum(ctx, said, 2**60) - sum(values.values()) / GRID
     assert_standard(noise / (SCALE * np.sqrt(len(said))))  # a mask that is left over would be 2^33 times that
     return said
@@ -229,7 +229,7 @@ def test_whoever_is_left_out_of_a_sum_cannot_be_so_many_that_a_site_speaks_alone
 
 def bare(a, masks, victim, colluding, ctx):
     """A victim's words, less all masks that the colluding sites share with it, as whole numbers."""
-    words = masks[victim].words(ctx, np.full(ctx.numbers, 5.0), SCALE, Past())
+    words = masks[victim].words(ctx, np.full(ctx.numbers, 5.0), Past())
     for name in colluding:
         mask = masks[name]._pairs[victim](encode_fields("sottovoce mask", ctx.to_bytes())).take(ctx.numbers)
         words = words - mask if a.index(name) > a.index(victim) else words + mask

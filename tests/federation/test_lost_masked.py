@@ -114,8 +114,9 @@ def test_the_noise_is_fresh_and_the_sum_is_that_of_those_who_are_left():
         assert {w.heading.turn for w in second.values()} == {(2, 1)}
         assert len({w.heading.members for w in (*first.values(), *second.values())}) == 2
         summing = Summing(a, a.public_oracle("rome"))
-        context = summing.context(second["rome"].heading.turn, summing.algorithm.start(summing.oracle, 1), FIVE[:4],
-                                  second["rome"].heading.notices, second["rome"].heading.transcript)  # fmt: skip
+        made_here = summing.proposal(2, summing.algorithm.start(summing.oracle, 1), FIVE[:4])
+        context = summing.context(second["rome"].heading.turn, made_here, FIVE[:4], second["rome"].heading.notices,
+                                  second["rome"].heading.transcript)  # fmt: skip
         total = np.sum([w.words for w in second.values()], axis=0, dtype=np.uint64).view(np.int64) * context.grid
         rows = np.concatenate([federation.features[i] * federation.labels[i][:, None] for i in range(4)])
         std = summing.algorithm.share_std(2, summing.algorithm.start(summing.oracle, 1), summing.oracle) * 2

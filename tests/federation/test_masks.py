@@ -56,7 +56,7 @@ def federation(n, colluding=1, spare=0, least=None):
 def context(a, members=None, numbers=7, **changes):
     given = {
         "agreement": a.digest(), "turn": Turn(1, 0), "members": tuple(members or a.names), "notices": bytes(32),
-        "transcript": bytes(32), "point": b"", "grid": GRID, "numbers": numbers,
+        "transcript": bytes(32), "point": b"", "grid": GRID, "scale": SCALE, "numbers": numbers,
     }  # fmt: skip
     return Context(**(given | changes))
 
@@ -100,7 +100,7 @@ def test_sums_come_out_bit_by_bit(n):
     for transcript in (bytes(32), b"x" * 32):
         ctx = context(a, transcript=transcript, point=bits(r.normal(size=4)))
         values = {name: r.normal(size=7) * 10.0 ** r.integers(-8, 3, size=7) for name in a.names}
-        said = {name: sites[name].words(ctx, values[name], SCALE, FRESH) for name in a.names}
+        said = {name: sites[name].words(ctx, values[name], FRESH) for name in a.names}
         expected = sum(noise_of(sites[name], ctx, values[name]) for name in a.names)
         np.testing.assert_array_equal(open_sum(ctx, said, 2**60), expected)
         np.testing.assert_array_equal(from_steps(expected, ctx.grid), expected * GRID)
@@ -111,7 +111,7 @@ def test_sums_over_those_who_are_left(dropped):
     a, sites = federation(7, spare=2, least=5)
     left = [name for i, name in enumerate(a.names) if i not in dropped]
     ctx = context(a, left, turn=Turn(2, len(dropped)))
-    said = {name: sites[name].words(ctx, np.arange(7.0), SCALE, FRESH) for name in left}
+    said = {name: sites[name].words(ctx, np.arange(7.0), FRESH) for name in left}
     expected = sum(noise_of(sites[name], ctx, np.arange(7.0)) for name in left)
     np.testing.assert_array_equal(open_sum(ctx, said, 2**60), expected)
 
@@ -121,7 +121,7 @@ def test_a_sum_wraps_and_comes_back():
     a, sites = federation(3)
     ctx = context(a, numbers=4)
     values = np.array([np.inf, -np.inf, 1e300, np.nan])
-    said = {name: sites[name].words(ctx, values, SCALE, FRESH) for name in a.names}
+    said = {name: sites[name].words(ctx, values, FRESH) for name in a.names}
     opened = open_sum(ctx, said, 2**60)
     assert np.all(np.abs(opened - 3 * np.array([2**52, -(2**52), 2**52, 0])) < 60 * SCALE)
 
@@ -130,11 +130,11 @@ def test_the_same_words_come_again_and_another_value_has_other_noise():
     """A value that differs in one step gets other noise: the difference of two messages is not that of two values."""
     a, sites = federation(3)
     ctx, value = context(a), np.arange(7.0)
-    one = sites["site-0"].words(ctx, value, SCALE, FRESH)
-    again = sites["site-0"].words(ctx, value.copy(), SCALE, Past(ctx.turn, ctx.digest()))
+    one = sites["site-0"].words(ctx, value, FRESH)
+    again = sites["site-0"].words(ctx, value.copy(), Past(ctx.turn, ctx.digest()))
     np.testing.assert_array_equal(one, again)
     value[3] += GRID
-    other = sites["site-0"].words(ctx, value, SCALE, FRESH)
+    other = sites["site-0"].words(ctx, value, FRESH)
     apart = (other - one).view(np.int64)
     assert np.abs(apart).max() > SCALE / 100
     assert len(set(apart.tolist())) == 7
@@ -147,7 +147,7 @@ def test_messages_of_one_site_alone_are_uniform_words():
     a, sites = federation(3)
     ctx = context(a, numbers=40_000)
     for value in (np.zeros(40_000), np.full(40_000, 123.0)):
-        said = sites["site-1"].words(ctx, value, SCALE, FRESH)
+        said = sites["site-1"].words(ctx, value, FRESH)
         assert uniform_bytes(said) > NEVER
         bare = said - sites["site-1"]._mask(ctx)
         assert uniform_bytes(bare) < NEVER  # the test would see it
@@ -157,7 +157,7 @@ def test_all_but_one_of_the_messages_together_are_uniform_words():
     """Whoever collects n - 1 messages has the missing site's masks in the way, in all of them together too."""
     a, sites = federation(4)
     ctx = context(a, numbers=40_000)
-    said = {name: sites[name].words(ctx, np.zeros(40_000), SCALE, FRESH) for name in a.names}
+    said = {name: sites[name].words(ctx, np.zeros(40_000), FRESH) for name in a.names}
     for missing in a.names:
         partial = np.sum([words for name, words in said.items() if name != missing], axis=0, dtype=np.uint64)
         assert uniform_bytes(partial) > NEVER
@@ -171,6 +171,7 @@ CHANGES = {
     "transcript": [b"t" * 32],
     "point": [bits(np.zeros(3)), bits(-np.zeros(3)), bits(np.full(3, np.nextafter(0, 1)))],
     "grid": [2 * GRID],
+    "scale": [SCALE + 1],
     "agreement": [b"a" * 32],
     "numbers": [40_001],
 }
@@ -358,11 +359,11 @@ def test_speaking_keeps_the_rules():
     """There is no way to words but through them."""
     a, sites = federation(7, colluding=1, spare=2, least=5)
     with pytest.raises(PrivacyError, match="at least 5 sites in a sum"):
-        sites["site-0"].words(context(a, a.names[:4]), np.zeros(7), SCALE, FRESH)
+        sites["site-0"].words(context(a, a.names[:4]), np.zeros(7), FRESH)
     with pytest.raises(InputError, match=r"noise of at least 2\^30 grid steps, got scale=1073741823"):
-        sites["site-0"].words(context(a), np.zeros(7), SCALE - 1, FRESH)
+        sites["site-0"].words(context(a, scale=SCALE - 1), np.zeros(7), FRESH)
     with pytest.raises(InputError, match=r"a value of shape \(7,\)"):
-        sites["site-0"].words(context(a), np.zeros(8), SCALE, FRESH)
+        sites["site-0"].words(context(a), np.zeros(8), FRESH)
 
 
 # -- the noise in a sum -----------------------------------------------------------------------------------------------
@@ -382,7 +383,7 @@ def test_a_sum_holds_the_noise_of_all_shares(n):
     ctx = context(a, numbers=numbers)
 
     def opened(scale):
-        said = {name: sites[name].words(ctx, np.full(numbers, 3.0), scale, FRESH) for name in a.names}
+        said = {name: sites[name].words(replace(ctx, scale=scale), np.full(numbers, 3.0), FRESH) for name in a.names}
         return open_sum(ctx, said, 2**60) - round(3.0 / GRID) * n
 
     steps = opened(SCALE)
@@ -465,9 +466,9 @@ def test_sums_stay_where_their_sign_can_be_read():
 def test_honest_sums_pass_and_spoilt_ones_stop_the_run():
     a, sites = federation(3)
     grid = grid_for(2.0, 1.0, 3, 500, 1)
-    ctx = context(a, numbers=500, grid=grid.step)
+    ctx = context(a, numbers=500, grid=grid.step, scale=grid.scale)
     most = largest_honest(grid, 60.0, 3)
-    said = {name: sites[name].words(ctx, np.full(500, 20.0), grid.scale, FRESH) for name in a.names}
+    said = {name: sites[name].words(ctx, np.full(500, 20.0), FRESH) for name in a.names}
     opened = from_steps(open_sum(ctx, said, most), grid.step)
     assert np.abs(opened - 60.0).max() < 6 * 2.0 * 1.01
     for spoil in (2**62, 2**63, 2**64 - 2**62):
@@ -483,8 +484,8 @@ def test_honest_sums_pass_and_spoilt_ones_stop_the_run():
 def test_a_site_that_was_told_another_transcript_spoils_the_sum_and_opens_nothing():
     a, sites = federation(3)
     ctx = context(a, numbers=500)
-    said = {name: sites[name].words(ctx, np.zeros(500), SCALE, FRESH) for name in a.names}
-    said["site-2"] = sites["site-2"].words(replace(ctx, transcript=b"x" * 32), np.zeros(500), SCALE, FRESH)
+    said = {name: sites[name].words(ctx, np.zeros(500), FRESH) for name in a.names}
+    said["site-2"] = sites["site-2"].words(replace(ctx, transcript=b"x" * 32), np.zeros(500), FRESH)
     with pytest.raises(SpoiledError, match="sites were told different things"):
         open_sum(ctx, said, 2**50)
 
@@ -510,7 +511,7 @@ def test_the_recipe_of_a_mask_is_the_published_one():
 
 
 def said_in(a, masks, ctx, rounds=0):
-    words = masks.words(ctx, np.zeros(ctx.numbers), SCALE, FRESH)
+    words = masks.words(ctx, np.zeros(ctx.numbers), FRESH)
     testimony = tuple(Sighting(rounds, bytes([i]) * 32) for i in range(len(a.sites)))
     return SumWords(words, Heading.of(ctx), b"b" * 32, testimony)
 
@@ -525,7 +526,7 @@ def test_a_message_reads_back_as_it_was_written():
     np.testing.assert_array_equal(came.words, said.words)
     assert came[1:] == said[1:]
     assert came.heading.turn == ctx.turn
-    came.heading.refuse_other("site-1", ctx)
+    came.heading.refuse_other("site-1", Heading.of(ctx), "site-0")
 
 
 @pytest.mark.parametrize(
@@ -536,15 +537,16 @@ def test_a_message_reads_back_as_it_was_written():
         ({"members": ("site-0", "site-1", "site-2", "site-3")}, "a sum over the same sites as here"),
         ({"notices": b"n" * 32}, "the same notices"),
         ({"transcript": b"t" * 32}, "the same words of everyone before"),
-        ({"point": bits(np.zeros(3))}, "the same point and grid"),
-        ({"grid": 2 * GRID}, "the same point and grid"),
+        ({"point": bits(np.zeros(3))}, "the point that site='site-1' has proposed here.*site-1 has signed two"),
+        ({"grid": 2 * GRID}, "the point that site='site-1' has proposed here"),
+        ({"scale": 2 * SCALE}, "the point that site='site-1' has proposed here"),
     ],
 )
 def test_a_message_from_another_context_is_refused_with_where_they_part(change, message):
     a, _ = federation(5, spare=1, least=4)
     ours = context(a)
     with pytest.raises(BadMessageError, match=message) as raised:
-        Heading.of(replace(ours, **change)).refuse_other("site-2", ours)
+        Heading.of(replace(ours, **change)).refuse_other("site-2", Heading.of(ours), "site-1")
     assert raised.value.refusal is Refusal.OTHER_CONTEXT
     assert "site='site-2' has masked" in str(raised.value)
 

@@ -15,7 +15,8 @@ from sottovoce.errors import PrivacyError, UnsupportedError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.masks import Masks, Past, Turn, from_steps
 from sottovoce.federation.site.stops import SpoiledError
-from sottovoce.federation.site.summing import Summing, _Everyone
+from sottovoce.federation.site.summing import Summing, _Everyone, proposer
+from sottovoce.federation.transport.wire import BadMessageError, Refusal
 
 SIZES, D = (30, 200, 17, 80, 25), 6
 SPARING = {"colluding": 1, "least_sites": 4, "spare": 1}
@@ -51,9 +52,12 @@ class Sums:
     def turn(self, q, attempt=0, members=FIVE, told=None):
         """One sum among those, each with its own view; `told` is what single sites take for the transcript."""
         contexts, said = {}, {}
+        by = proposer(q + attempt, members)
+        taken = self.site[by].proposal(q, self.state[by], members)
         for name in members:
             transcript = (told or {}).get(name, self.transcript)
-            ctx = self.site[name].context(Turn(q, attempt), self.state[name], members, bytes(32), transcript)
+            self.state[name] = self.site[name].adopted(q, self.state[name], members, taken)
+            ctx = self.site[name].context(Turn(q, attempt), taken, members, bytes(32), transcript)
             said[name] = self.site[name].words(ctx, self.state[name], self.masks[name], self.past[name])
             self.past[name] = Past(ctx.turn, ctx.digest())
             contexts[name] = ctx
@@ -157,17 +161,72 @@ def test_a_site_that_was_told_something_else_stops_the_run_and_opens_nothing():
         sums.take(contexts, said)
 
 
-def test_a_point_that_differs_in_a_last_bit_opens_nothing():
-    """One site's processor rounds otherwise: its y has other bits, so its masks are others."""
+def rounded_otherwise(state, r):
+    """As another processor may have it: every number is off by a few units in its last place."""
+    return state._replace(
+        **{name: x * (1 + r.uniform(-1e-15, 1e-15, size=x.shape)) for name, x in state._asdict().items()}
+    )
+
+
+def test_sites_whose_processors_round_differently_open_all_sums():
+    """The bits that are in the context come from one of them."""
+    sums, r = Sums({"rounds": 6}), np.random.default_rng(0)
+    for q in range(1, 7):
+        sums.take(*sums.turn(q))
+        sums.state = {name: rounded_otherwise(state, r) for name, state in sums.state.items()}
+    models = [state.w for state in sums.state.values()]
+    assert len({model.tobytes() for model in models}) == 5
+    np.testing.assert_allclose(models, np.broadcast_to(models[0], np.shape(models)), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: p._replace(shared=p.shared + 1e-4),
+        lambda p: p._replace(shared=np.full_like(p.shared, np.nan)),
+        lambda p: p._replace(grid=p.grid._replace(step=2 * p.grid.step)),
+        lambda p: p._replace(grid=p.grid._replace(step=p.grid.step / 2)),
+        lambda p: p._replace(grid=p.grid._replace(step=np.nan)),
+        lambda p: p._replace(grid=p.grid._replace(scale=p.grid.scale - 100)),
+        lambda p: p._replace(grid=p.grid._replace(scale=p.grid.scale + 100)),
+    ],
+    ids=["another point", "no point", "a coarser grid", "a finer grid", "no grid", "less noise", "more noise"],
+)
+def test_a_proposal_off_by_more_than_rounding_is_refused(change):
     sums = Sums()
-    sums.take(*sums.turn(1))
-    sums.take(*sums.turn(2))
-    odd = sums.state["oslo"]
-    sums.state["oslo"] = odd._replace(w=np.nextafter(odd.w, 1.0))
-    contexts, said = sums.turn(3)
-    assert contexts["oslo"].point != contexts["rome"].point
-    with pytest.raises(SpoiledError):
-        sums.take(contexts, said)
+    for q in (1, 2):
+        sums.take(*sums.turn(q))
+    site, state = sums.site["rome"], sums.state["rome"]
+    made = site.proposal(3, state, FIVE)
+    site.adopted(3, state, FIVE, made)
+    with pytest.raises(BadMessageError, match="More than rounding parts the two") as raised:
+        site.adopted(3, state, FIVE, change(made))
+    assert raised.value.refusal is Refusal.OTHER_POINT
+
+
+@pytest.mark.parametrize("q", [1, 3])
+def test_the_noise_that_is_taken_is_never_less_than_a_site_needs(q):
+    """Whatever the proposer says: the smallest scale that is accepted pays for Delta and for rounding."""
+    sums = Sums()
+    for k in range(1, q):
+        sums.take(*sums.turn(k))
+    site, state, a = sums.site["rome"], sums.state["rome"], sums.agreement.algorithm
+    made = site.proposal(q, state, FIVE)
+    least = made.grid.scale
+    while True:
+        try:
+            site.adopted(q, state, FIVE, made._replace(grid=made.grid._replace(scale=least - 1)))
+        except BadMessageError:
+            break
+        least -= 1
+    step, n = made.grid.step, 5
+    moved = float(a.sensitivity(q, state, site.oracle).item()) + 2 * step * np.sqrt(a.numbers(q, D))
+    assert least * step * np.sqrt(a.honest(n)) >= a.multipliers(n)[q - 1] * moved
+
+
+def test_everyone_proposes_in_turn():
+    assert [proposer(t, FIVE) for t in range(1, 8)] == [*FIVE, *FIVE[:2]]
+    assert proposer(2, FIVE[:1]) == FIVE[0]
 
 
 def test_the_context_follows_from_public_numbers():
@@ -176,7 +235,9 @@ def test_the_context_follows_from_public_numbers():
     for name in FIVE:
         public = Summing(sums.agreement, sums.agreement.public_oracle(name))
         for q in (1, 2):
-            args = Turn(q, 0), sums.state[name], FIVE, bytes(32), bytes(32)
+            mine = sums.site[name].proposal(q, sums.state[name], FIVE)
+            assert public.proposal(q, sums.state[name], FIVE).grid == mine.grid
+            args = Turn(q, 0), mine, FIVE, bytes(32), bytes(32)
             assert public.context(*args) == sums.site[name].context(*args)
 
 

@@ -68,13 +68,13 @@ def signed(body):
 
 
 def test_the_bytes_are_as_described():
-    body = b"SVM3m" + bytes([5, 5, 0]) + struct.pack("<QI", 12, 24) + DIGEST + b"run-7" + b"north" + PAYLOAD
+    body = b"SVM4m" + bytes([5, 5, 0]) + struct.pack("<QI", 12, 24) + DIGEST + b"run-7" + b"north" + PAYLOAD
     assert signed(body + bytes(BOOKS_BYTES)) == MESSAGE
     books = bytes(i % 7 for i in range(BOOKS_BYTES))
     assert signed(body + books) == seal(PLACE, PAYLOAD, KEY, books)
     assert len(MESSAGE) == PLACE.size == sealed_size("run-7", SLOT, 24)
     answer = Slot(3, "north", Kind.ANSWER, "south-1")
-    body = b"SVM3a" + bytes([5, 5, 7]) + struct.pack("<QI", 3, 24) + DIGEST + b"run-7" + b"north" + b"south-1" + PAYLOAD
+    body = b"SVM4a" + bytes([5, 5, 7]) + struct.pack("<QI", 3, 24) + DIGEST + b"run-7" + b"north" + b"south-1" + PAYLOAD
     assert signed(body) == seal(Envelope("run-7", DIGEST, answer, 24), PAYLOAD, KEY)
 
 
@@ -158,7 +158,7 @@ def test_noise_is_refused(noise):
 @given(st.binary(min_size=PLACE.size, max_size=PLACE.size))
 def test_noise_of_the_right_size_is_refused(noise):
     refused(noise)
-    refused(b"SVM3" + noise[4:])
+    refused(b"SVM4" + noise[4:])
     refused(PLACE.header + noise[len(PLACE.header) :])
 
 

@@ -330,13 +330,22 @@ class MaskedNewton(PrivateAlgorithm[State]):
             return self._counted(k, state, site)
         return site.gradient_sum(self._point(state)).astype(np.float64)
 
-    def query(self, k: int, state: State) -> Array:
-        """The public point that exchange k asks about, (1, d, runs); none in the first. In an evaluation, the model,
-        and in the last exchange also the sum that the bins follow from.
+    def shared(self, k: int, state: State) -> Array:
+        """What exchange k is asked about, as all sites must hold it bit by bit: the model and the one before, (1, 2 d,
+        runs); nothing in the first. The point follows from them number by number, and so has the same bits everywhere.
         """
-        if self.kind(k) in _EVALUATION:
-            return state.w if self.kind(k) == "places" else np.concatenate((state.w, state.places), axis=1)
-        return self._point(state) if k > 1 else state.w[:, :0]
+        return np.concatenate((state.w, state.before), axis=1) if k > 1 else state.w[:, :0]
+
+    def with_shared(self, k: int, state: State, shared: Array) -> State:
+        """The state with these bits in place of those that were computed here."""
+        if k == 1:
+            return state
+        w, before = np.split(shared.reshape(1, -1, state.w.shape[2]), 2, axis=1)
+        return state._replace(w=w, before=before)
+
+    def shared_numbers(self, k: int, features: int) -> int:
+        """How many numbers `shared` holds."""
+        return 2 * features * self.loss.outputs if k > 1 else 0
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:
         """The second moments, a step, or the Hessian and a better place to take the last gradient at."""

@@ -184,7 +184,8 @@ def _noise_of_sums(agreement: Agreement, rows: Mapping[str, Sites], sent: Mappin
         attempts = max(one.heading.attempt for one in read.values())
         expect(attempts == 0, "sums that were made once: nobody was lost", release=k, attempts=attempts)
         words = {name: one.words for name, one in read.items()}
-        context = summing.context(Turn(k, 0), state, names, unknown, unknown)  # its digests play no part in a sum
+        # As this machine computes it; its digests play no part in a sum.
+        context = summing.context(Turn(k, 0), summing.proposal(k, state, names), names, unknown, unknown)
         steps: Ints = np.stack([*words.values()]).sum(axis=0, dtype=np.uint64).view(np.int64)
         opened = from_steps(steps, context.grid)
         exact = np.sum([a.exact(k, state, site) for site in sites.values()], axis=0)[0, :, 0]

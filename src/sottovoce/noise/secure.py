@@ -210,7 +210,9 @@ class Grid(NamedTuple):
     scale: int
 
 
-def grid_for(sigma: float, sensitivity: float, shares: int, numbers: int, sites: int) -> Grid:
+def grid_for(
+    sigma: float, sensitivity: float, shares: int, numbers: int, sites: int, step: float | None = None
+) -> Grid:
     """The grid of a release, and noise that pays for the rounding to it.
 
     g is the largest power of two with 2^30 g <= sigma Delta / sqrt(shares), and
@@ -226,10 +228,11 @@ def grid_for(sigma: float, sensitivity: float, shares: int, numbers: int, sites:
         shares: u - c, how many shares of noise must be enough.
         numbers: in a message.
         sites: at how many the rows may be that are protected together.
+        step: g, where somebody else has chosen it; s then pays for the rounding to that.
     """
     sizes = {"shares": shares, "numbers": numbers, "sites": sites}
     expect(min(sizes.values()) >= 1, "shares >= 1, numbers >= 1 and sites >= 1", **sizes)
-    step = finest_grid(sigma * sensitivity / sqrt(shares), GRID_BITS)
+    step = finest_grid(sigma * sensitivity / sqrt(shares), GRID_BITS) if step is None else step
     paid = sigma * (sensitivity + max(2, sites) * step * sqrt(numbers)) * (1 + 1e-12)
     # Public numbers only, so that refusing says nothing about rows.
     if paid > 2 * sigma * sensitivity:

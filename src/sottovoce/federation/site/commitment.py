@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sottovoce.errors import expect
+from sottovoce.noise.sampler import VERSION
 from sottovoce.problem.sites import Sites
 
 SALT_BYTES = 32
@@ -64,6 +65,13 @@ def software() -> str:
         }
     )
     return f"{names} {', '.join(blas)} python {platform.python_version()} {platform.machine()} {_instructions()}"
+
+
+def protocol() -> str:
+    """What must be the same at all sites of a masked run, and stands in no agreement: what a context is made of, and
+    how noise is drawn. Libraries and processors may differ: they round differently, and nothing else.
+    """
+    return f"sottovoce {version('sottovoce')} noise {VERSION}"
 
 
 def _instructions() -> str:

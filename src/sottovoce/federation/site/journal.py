@@ -278,10 +278,10 @@ class Journal:
         return self.seed.noise_key(self._agreement)
 
     def last_said(self) -> int:
-        """The last round whose message may have been sent; 0 if there is none."""
+        """The last round whose message may have been sent; 0 if there is none. It is always kept."""
         with self._reporting():
             row = self._connection.execute("SELECT max(round) FROM outbox").fetchone()
-        return max(self._round, row[0] or 0)
+        return row[0] or 0
 
     def last(self) -> Checkpoint | None:
         """The last checkpoint, also if it is not on the disk yet; None before the first."""
@@ -492,7 +492,10 @@ class Journal:
         """Replace the checkpoint, and forget messages that no crash can need any more. Within a transaction."""
         row = k, content, _digest(content)
         self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
-        self._connection.execute("DELETE FROM outbox WHERE round <= ?", (k - KEPT,))
+        # The last one stays: where sums were given up before this site spoke, it may be older.
+        self._connection.execute(
+            "DELETE FROM outbox WHERE round <= ? AND round < (SELECT max(round) FROM outbox)", (k - KEPT,)
+        )
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:

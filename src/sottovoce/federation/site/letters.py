@@ -3,6 +3,8 @@
     model    binding (32) | of every site, in order: round and flags (4), digest (32) | the vector, 8 bytes a number
     sum      binding (32) | of every site, as above | release (4) | attempt (4) | digests of U, of the notices, of the
              transcript and of the whole context (32 each) | the masked words, 8 bytes each; none behind the last sum
+    point    version (48) | of every site, as above | release to context, as above, the context zero | grid step (8) |
+             scale of the noise (8) | the public point as all are to hold it, 8 bytes a number
     notice   about (1) | round (8) | site (4) | nonce (32) | data set (32)
     answer   nonce (32) | round (8) | digest (32) | what the asker has said of its books, see `heads`
 
@@ -21,8 +23,10 @@ from sottovoce.arrays import Floats
 from sottovoce.errors import expect
 from sottovoce.federation.site.heads import HANDED, pack_handed, unpack_handed
 from sottovoce.federation.site.masks import Context, Turn, members_digest
+from sottovoce.federation.site.summing import Proposal
 from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, BadMessageError, Refusal
 from sottovoce.noise import sampler
+from sottovoce.noise.secure import Grid
 
 # Fresh for every question, so that an answer to an earlier one cannot be shown again.
 NONCE_BYTES = 32
@@ -30,6 +34,8 @@ NONCE_BYTES = 32
 _GONE, _LEFT = 2**31, 2**30
 _SIGHTING = struct.Struct(f"<I{DIGEST_BYTES}s")
 _HEADING = struct.Struct(f"<II{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s{DIGEST_BYTES}s")
+_POINT = struct.Struct("<dq")
+VERSION_BYTES = 48
 _NOTICE = struct.Struct(f"<BQI{NONCE_BYTES}s{DIGEST_BYTES}s")
 _ANSWER = struct.Struct(f"<{NONCE_BYTES}sQ{DIGEST_BYTES}s{HANDED * BOOKS_BYTES}s")
 NOTICE_BYTES, ANSWER_BYTES = _NOTICE.size, _ANSWER.size
@@ -123,6 +129,14 @@ def _expect_news(testimony: Testimony, k: int) -> None:
         raise BadMessageError(Refusal.MALFORMED, f"expected news of rounds before {k}, got some of round={latest}.")
 
 
+def _expect_number(heading: "Heading", k: int) -> None:
+    """A sum that is made again has a number of its own, so the two always go together."""
+    if heading.release + heading.attempt != k:
+        raise BadMessageError(
+            Refusal.MALFORMED, f"expected release + attempt = {k}, got {heading.release} + {heading.attempt}."
+        )
+
+
 # -- masked sums ------------------------------------------------------------------------------------------------------
 
 
@@ -151,9 +165,10 @@ class Heading(NamedTuple):
         """Which sum it is part of."""
         return Turn(self.release, self.attempt)
 
-    def refuse_other(self, sender: str, context: Context) -> None:
-        """Refuse a message that was made in another context than ours, and say where they part."""
-        ours = Heading.of(context)
+    def refuse_other(self, sender: str, ours: "Heading", proposer: str) -> None:
+        """Refuse a message that was made in another context than ours, and say where they part. Where only the point
+        is another, whoever proposed it may have signed two.
+        """
         if self == ours:
             return
         part = next(name for name, theirs, own in zip(self._fields, self, ours, strict=True) if theirs != own)
@@ -163,7 +178,8 @@ class Heading(NamedTuple):
             "members": "a sum over the same sites as here, got others",
             "notices": "the same notices of who was dropped as here, got others",
             "transcript": "the same words of everyone before as were heard here, got others",
-            "context": "the same point and grid as here, got others: its numbers were rounded otherwise",
+            "context": f"the point that site={proposer!r} has proposed here, got another: {proposer} has signed two "
+            f"for one sum, or {sender} does not keep to the agreement",
         }[part]
         raise BadMessageError(Refusal.OTHER_CONTEXT, f"site={sender!r} has masked {words}. Nothing opens with it.")
 
@@ -211,12 +227,50 @@ def read_sum(payload: bytes, k: int, sites: int) -> SumWords:
     words = np.frombuffer(payload, dtype="<u8", offset=start + _HEADING.size).astype(np.uint64)
     testimony = unpack_testimony(payload[DIGEST_BYTES:start])
     _expect_news(testimony, k)
-    # A sum that is made again has a number of its own, so the two always go together.
-    if heading.release + heading.attempt != k:
-        raise BadMessageError(
-            Refusal.MALFORMED, f"expected release + attempt = {k}, got {heading.release} + {heading.attempt}."
-        )
+    _expect_number(heading, k)
     return SumWords(words, heading, payload[:DIGEST_BYTES], testimony)
+
+
+@final
+class Point(NamedTuple):
+    """What a site proposes for a sum, or would propose: it is made of earlier sums, and of no row.
+
+    Args:
+        version: of the software, as far as it must be the same everywhere.
+        testimony: what the site last heard of every site.
+        heading: which sum it is for; its context is zero, as there is none before there is a point.
+        proposal: what all are to hold bit by bit.
+    """
+
+    version: str
+    testimony: Testimony
+    heading: Heading
+    proposal: Proposal
+
+    def to_bytes(self) -> bytes:
+        """As a payload."""
+        shared, grid = self.proposal
+        version = self.version.encode("ascii").ljust(VERSION_BYTES, b"\0")
+        expect(len(version) == VERSION_BYTES, f"a version of at most {VERSION_BYTES} characters", version=self.version)
+        parts = version, pack_testimony(self.testimony), _HEADING.pack(*self.heading), _POINT.pack(*grid)
+        return b"".join((*parts, shared.astype("<f8").tobytes()))
+
+
+def point_size(sites: int, numbers: int) -> int:
+    """Bytes of the payload of a proposal of so many numbers, in a federation of so many sites."""
+    return VERSION_BYTES + sites * _SIGHTING.size + _HEADING.size + _POINT.size + 8 * numbers
+
+
+def read_point(payload: bytes, k: int, sites: int) -> Point:
+    """What a site proposes for the k-th sum of a run, attempts counted. Whether it may be taken is not decided here."""
+    start = VERSION_BYTES + sites * _SIGHTING.size
+    testimony, heading = unpack_testimony(payload[VERSION_BYTES:start]), Heading(*_HEADING.unpack_from(payload, start))
+    _expect_news(testimony, k)
+    _expect_number(heading, k)
+    grid = Grid(*_POINT.unpack_from(payload, start + _HEADING.size))
+    shared = np.frombuffer(payload, dtype="<f8", offset=start + _HEADING.size + _POINT.size).astype(np.float64)
+    version = payload[:VERSION_BYTES].rstrip(b"\0").decode("ascii", errors="replace")
+    return Point(version, testimony, heading, Proposal(shared, grid))
 
 
 def norm_of(vector: Floats) -> float:

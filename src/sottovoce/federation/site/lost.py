@@ -8,6 +8,11 @@ told in signed notices, it only grows, and it ends with the turn. A site
     gives up     the sum, and drops V_i, if everyone outside of V_i has said that it would go on without all of V_i,
     follows      a site j outside of V_i that did either, as j's next message shows; whom j dropped must be in V_i.
 
+A turn has two parts, and all of this holds in both. Nobody speaks for a sum before its proposer has said where it is
+taken (`summing.proposer`). A site that waits for that has said nothing, and may give the sum up like any other. If the
+proposal comes after all, it speaks, whatever V_i is: without its words nobody could complete the sum. So of a sum that
+is given up some may have spoken for it and others not, and nothing that was said for it counts (`Witness.given_up`).
+
 The message behind the last sum holds no words. By it a site that has completed that sum says so, with a digest of all
 that it has heard, once it is written down; and it is done only when u sites in all have said the same (`confirm`).
 
@@ -32,36 +37,37 @@ opens (docs/proofs/masked.md). What a sum costs that is made again was paid for 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import NamedTuple, TypeAlias, cast, final
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from sottovoce.errors import SottovoceError
 from sottovoce.federation.site.absent import Board, Policy, Silence, spare_of
-from sottovoce.federation.site.letters import Heading, SumWords
+from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Answer, Letter, Mail
 from sottovoce.federation.site.masks import Turn, masked_terms, members_digest
 from sottovoce.federation.site.seat import Seat
 from sottovoce.federation.site.stops import ForkedError, LostNeighbourError
 from sottovoce.federation.site.witness import Witness, left_behind
-from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Slot
+from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Slot
 
-Hearing: TypeAlias = Callable[[Collection[str]], Awaitable[dict[str, Answer[Letter]]]]
+T = TypeVar("T")
+Hearing: TypeAlias = Callable[[Collection[str]], Awaitable[dict[str, Answer[T]]]]
 
 
-class Outcome(NamedTuple):
-    """How a turn ended: with the words of everyone in U, or with those whom it goes on without. The words are those of
-    all who go on, but for the site's own.
+class Outcome(NamedTuple, Generic[T]):
+    """How a turn, or its first part, ended: with what was awaited, or with those whom it goes on without. What was said
+    is that of others; if somebody was dropped, of those who are left, as far as it was heard.
     """
 
-    letters: dict[str, Letter]
+    letters: dict[str, T]
     dropped: frozenset[str]
 
 
-class Hands(NamedTuple):
+class Hands(NamedTuple, Generic[T]):
     """What a turn needs of the process that it is a part of."""
 
-    hear: Hearing  # asks these once for their words
+    hear: Hearing[T]  # asks these once for their words, or their proposals
     ask: Callable[
         [frozenset[str]], Awaitable[None]
     ]  # asks all but these what they last heard of us, if it was not done
@@ -78,7 +84,9 @@ def end_of_run(seat: Seat, witness: Witness) -> SumWords:
     return SumWords(np.zeros(0, dtype=np.uint64), heading, seat.binding, witness.testimony)
 
 
-async def confirm(seat: Seat, witness: Witness, mail: Mail, board: Board, policy: Policy, hear: Hearing) -> None:
+async def confirm(
+    seat: Seat, witness: Witness, mail: Mail, board: Board, policy: Policy, hear: Hearing[Letter]
+) -> None:
     """Say that this site holds the run's last sum, and wait until u sites, itself among them, have said the same.
 
     Args:
@@ -165,8 +173,8 @@ def refuse_left_behind(seat: Seat, board: Board, t: int) -> None:
 
 
 @final
-class Gathering:
-    """One turn of one site: what it has heard, and what has become of those who are silent.
+class Gathering(Generic[T]):
+    """One turn of one site, or the first part of it: what it has heard, and what has become of those who are silent.
 
     Args:
         seat: the site.
@@ -174,21 +182,24 @@ class Gathering:
         mail, board, policy: how it hears, what others say of the run, and how long the silent are waited for.
         hands: see there.
         seconds: between two looks.
+        proposers: in the first part, whose proposals are awaited; None in the second, where everyone's words are.
     """
 
     def __init__(
-        self, seat: Seat, t: int, mail: Mail, board: Board, policy: Policy, hands: Hands, seconds: float
-    ) -> None:
+        self, seat: Seat, t: int, mail: Mail, board: Board, policy: Policy, hands: Hands[T], seconds: float,
+        proposers: frozenset[str] | None = None,
+    ) -> None:  # fmt: skip
         self.seat, self.t, self.mail, self.board, self.policy, self.hands = seat, t, mail, board, policy, hands
         self.seconds, self.site = seconds, seat.site
         self.members = frozenset(seat.members(t))  # U
         self.least = masked_terms(seat.agreement).members(len(seat.agreement.sites))  # u
-        self.letters: dict[str, Letter] = {}
+        self.letters: dict[str, T] = {}
+        self.proposers = proposers
         self.votes = seat.journal.votes(t)  # V, of this site
         self.complete = False  # somebody has completed the sum, and is followed
         self._silences: dict[str, Silence] = {}
 
-    async def settle(self) -> Outcome:
+    async def settle(self) -> Outcome[T]:
         """Listen until the turn ends, or stop."""
         for name in sorted(self.votes):
             await self.board.tell_vote(self.t, name)
@@ -203,15 +214,15 @@ class Gathering:
         """Whom the site has decided to go on without; after a crash, the process before it."""
         return frozenset(name for name, k in self.seat.journal.absent.items() if k == self.t)
 
-    async def _settled(self) -> Outcome | None:
+    async def _settled(self) -> Outcome[T] | None:
         refuse_left_behind(self.seat, self.board, self.t)
         if not self._dropped and self.votes and not self.complete:
             await self._follow()
         if not self._dropped and self.votes and not self.complete and self._all_agree():
             self._give_up(self.votes)
         dropped = self._dropped
-        if not self._awaited() and (dropped or self.complete or not self.votes):
-            wanted = self.members - dropped - {self.site}
+        if dropped or (not self._awaited() and (self.proposers is not None or self.complete or not self.votes)):
+            wanted = self.letters.keys() - dropped
             return Outcome({name: self.letters[name] for name in self.seat.agreement.names if name in wanted}, dropped)
         return None
 
@@ -244,18 +255,24 @@ class Gathering:
 
     async def _end_of(self, name: str) -> frozenset[str] | None:
         """How a site has ended this turn: whom it dropped, nobody if it completed the sum; None if it is not shown."""
-        slot, turn = self.mail.slot(self.t + 1, name), self.seat.turn(self.t)
-        data = await self.mail.look(slot)
-        # Which of the two it is for is what we want to know; messages for different releases may differ in length.
-        for release in (turn.release + 1, turn.release) if data is not None else ():
-            try:
-                letter = self.mail.open_letter(slot, cast(bytes, data), release)
-            except BadMessageError:
-                continue
-            return self._end_in(name, cast(SumWords, letter.words), turn)
+        turn = self.seat.turn(self.t)
+        for slot in (self.mail.slot(self.t + 1, name), Slot(self.t + 1, name, Kind.POINT)):
+            data = await self.mail.look(slot)
+            # Which of the two it is for is what we want to know; messages for different releases may differ in length.
+            for release in (turn.release + 1, turn.release) if data is not None else ():
+                try:
+                    return self._end_in(name, self._opened(slot, cast(bytes, data), release), turn)
+                except BadMessageError:
+                    continue
         return None
 
-    def _end_in(self, name: str, words: SumWords, turn: Turn) -> frozenset[str] | None:
+    def _opened(self, slot: Slot, data: bytes, release: int) -> SumWords | Point:
+        """What a site says or proposes for the next turn, if it is for this release."""
+        if slot.kind is Kind.POINT:
+            return self.mail.open_point(slot, data, release)
+        return cast(SumWords, self.mail.open_letter(slot, data, release).words)
+
+    def _end_in(self, name: str, words: SumWords | Point, turn: Turn) -> frozenset[str] | None:
         """How a site has ended the turn, by its message for the next one."""
         if words.heading.turn == Turn(turn.release + 1, turn.attempt):
             return frozenset()
@@ -272,9 +289,10 @@ class Gathering:
     # -- listening ----------------------------------------------------------------------------------------------------
 
     def _awaited(self) -> frozenset[str]:
-        """Whose words of this sum are still missing."""
-        without = self._dropped or (frozenset() if self.complete else self.votes)
-        return self.members - without - self.letters.keys() - {self.site}
+        """Whose words of this sum, or whose proposals for it, are still missing."""
+        if self.proposers is not None:
+            return self.proposers - self.letters.keys() - {self.site}
+        return self.members - (frozenset() if self.complete else self.votes) - self.letters.keys() - {self.site}
 
     def _undecided(self) -> frozenset[str]:
         """Whose word is missing on those that this site would go on without."""
@@ -294,7 +312,8 @@ class Gathering:
         for name, answer in answers.items():
             if answer.content is not None:
                 self.letters[name] = answer.content
-        silent = self._awaited() | self._undecided()
+        # A proposal is taken also of a site that this one would go on without: nothing more hangs on when it comes.
+        silent = (self._awaited() - (frozenset() if self.complete else self.votes)) | self._undecided()
         self._silences = {name: self._silences.get(name, Silence()) for name in sorted(silent)}
         for name, silence in self._silences.items():
             # By the clock: news comes early, and often.
@@ -308,7 +327,7 @@ class Gathering:
 
     async def _lose(self, late: frozenset[str]) -> None:
         """Say that the site would go on without these too; or stop, before that is written down."""
-        if self._dropped or self.complete:
+        if self.complete:
             self._refuse_hidden(late)
         self._refuse_too_few(late)
         # Whoever is silent may have heard more of us than we know. Those with whom we would go on are asked first.

@@ -18,8 +18,11 @@ from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.letters import (
     ANSWER_BYTES,
     NOTICE_BYTES,
+    Point,
     SumWords,
     Words,
+    point_size,
+    read_point,
     read_sum,
     read_words,
     sum_size,
@@ -189,11 +192,19 @@ def payload_size(agreement: Agreement, q: int) -> int:
     return words_size(sites, agreement.model_size)
 
 
+def proposal_size(agreement: Agreement, q: int) -> int:
+    """Bytes of the payload of what a site proposes for release q; 0 where nobody proposes anything."""
+    a = agreement.algorithm
+    if not isinstance(a, MaskedNewton):
+        return 0
+    return point_size(len(agreement.sites), a.shared_numbers(q, agreement.features))
+
+
 def largest_message(agreement: Agreement) -> int:
     """Bytes of the largest message of a run."""
     sites, a = len(agreement.sites), agreement.algorithm
     if isinstance(a, MaskedNewton):
-        size = sum_size(sites, a.most_numbers(agreement.features))
+        size = max(sum_size(sites, a.most_numbers(agreement.features)), proposal_size(agreement, 2))
     else:
         size = payload_size(agreement, 1)
     return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
@@ -266,7 +277,13 @@ class Mail:
         self._refuse_sending_away(slot.site, words)
         return Letter(words, data)
 
-    def _refuse_sending_away(self, sender: str, words: Words | SumWords) -> None:
+    def open_point(self, slot: Slot, data: bytes, release: int | None = None) -> Point:
+        """What a site proposes for a sum, or `BadMessageError`."""
+        point = read_point(self.unseal(slot, data, release), slot.number, len(self.agreement.sites))
+        self._refuse_sending_away(slot.site, point)
+        return point
+
+    def _refuse_sending_away(self, sender: str, words: Words | SumWords | Point) -> None:
         """Nobody goes on without others where that was not agreed, nor without those who are not its neighbours."""
         a = self.agreement
         gone = {name for name, s in zip(a.names, words.testimony, strict=True) if s.gone}
@@ -287,7 +304,8 @@ class Mail:
     def _envelope(self, slot: Slot, release: int | None = None) -> Envelope:
         """What every reader knows of the message in this mailbox before it comes."""
         q = self._release(slot.number) if release is None else release
-        length = self._small.get(slot.kind) or payload_size(self.agreement, q)
+        sized = proposal_size if slot.kind is Kind.POINT else payload_size
+        length = self._small.get(slot.kind) or sized(self.agreement, q)
         return Envelope(self.agreement.run, self._digest, slot, length)
 
     # -- delivering ---------------------------------------------------------------------------------------------------
@@ -304,11 +322,15 @@ class Mail:
 
     def is_same(self, slot: Slot, held: bytes, ours: bytes) -> bool:
         """Whether what a mailbox holds was signed by this site, and says what ours says."""
+        return self.is_signed(slot, held) and digest_of(held) == digest_of(ours)
+
+    def is_signed(self, slot: Slot, held: bytes) -> bool:
+        """Whether what a mailbox holds was signed by whoever it belongs to, for just this place."""
         try:
             self.unseal(slot, held)
         except BadMessageError:
             return False
-        return digest_of(held) == digest_of(ours)
+        return True
 
     async def put(self, slot: Slot, data: bytes) -> PutResult:
         """Put it into its mailbox, and return what the mailbox then holds, which may be something else."""

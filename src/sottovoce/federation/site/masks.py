@@ -37,7 +37,7 @@ from sottovoce.noise.secure import GRID_BITS, Grid, on_grid, value_digest
 
 # No other use of these keys begins a label like this.
 _PAIR, _MASK, _NOISE, _ORDER = "sottovoce pair v1", "sottovoce mask", "sottovoce share", "sottovoce order of rows"
-_CONTEXT, _PARTING = "sottovoce context v1", "sottovoce parting v1"
+_CONTEXT, _PARTING = "sottovoce context v2", "sottovoce parting v1"
 LARGEST_SUM = 2**62  # grid steps, in size; a sum below it is read with the right sign
 _TAIL = 40  # standard deviations of a sum's noise that are never seen: their chance is below e^-800
 
@@ -75,8 +75,10 @@ class Context:
         members: U, who takes part, in the order of the agreement.
         notices: a digest of all notices by which somebody was dropped, 32 bytes; see `notices_digest`.
         transcript: a digest of all sums so far and what they were made of, 32 bytes.
-        point: the bits of y, where a gradient is taken; see `bits`. Empty where there is none.
-        grid: g, a power of two.
+        point: the bits of the public point, as the proposer of this sum has signed them; see `bits`. Empty where there
+            is none.
+        grid: g, a power of two, from the proposer too.
+        scale: s, of the noise of each site, in grid steps; from the proposer too.
         numbers: how many words a message holds.
     """
 
@@ -87,6 +89,7 @@ class Context:
     transcript: bytes
     point: bytes
     grid: float
+    scale: int
     numbers: int
 
     def __post_init__(self) -> None:
@@ -99,7 +102,7 @@ class Context:
         """Injectively: every field with its kind and length first, and the names behind how many there are."""
         return encode_fields(
             _CONTEXT, self.agreement, *(int(part) for part in self.turn), len(self.members), *self.members,
-            self.notices, self.transcript, self.point, float(self.grid), int(self.numbers),
+            self.notices, self.transcript, self.point, float(self.grid), int(self.scale), int(self.numbers),
         )  # fmt: skip
 
     def digest(self) -> bytes:
@@ -234,23 +237,22 @@ class Masks:
         first, second = sorted((own, other), key=lambda member: self.agreement.index(member.name))
         return pair_key(seed.secret_with(other.mask_key), digest, first, second)
 
-    def words(self, context: Context, value: Array, scale: int, past: Past) -> Words:
+    def words(self, context: Context, value: Array, past: Past) -> Words:
         """y_i: what the site says in this context, if it may (`expect_turn`).
 
         Args:
-            context: in which it speaks; its grid is the one that the value is rounded to.
+            context: in which it speaks; its grid is the one that the value is rounded to, its scale that of the noise.
             value: v_i, (numbers,), as it was computed from rows.
-            scale: s, of the noise, in grid steps.
             past: see `expect_turn`.
         """
         expect_turn(self.agreement, self.site, context, past)
         expect(value.shape == (context.numbers,), f"a value of shape ({context.numbers},)", shape=value.shape)
-        expect(scale >= 2**GRID_BITS, f"noise of at least 2^{GRID_BITS} grid steps", scale=scale)
+        expect(context.scale >= 2**GRID_BITS, f"noise of at least 2^{GRID_BITS} grid steps", scale=context.scale)
         steps = on_grid(value, context.grid)
         label = encode_fields(
-            _NOISE, VERSION, context.to_bytes(), float(context.grid), int(scale), value_digest(steps)
+            _NOISE, VERSION, context.to_bytes(), float(context.grid), int(context.scale), value_digest(steps)
         )  # fmt: skip
-        noisy = steps + discrete_gaussian(self._noise(label), scale, context.numbers)
+        noisy = steps + discrete_gaussian(self._noise(label), context.scale, context.numbers)
         return noisy.view(np.uint64) + self._mask(context)
 
     def order(self, rows: int) -> Ints:

@@ -3,6 +3,8 @@
     reserve in the ledger - compute - outbox - bind the message in the ledger - publish
         - collect the neighbours' messages - absorb - checkpoint
 
+Of masked sums, before all of this, one site says where the sum is taken, and the others take its bits (`_agree`).
+
 What comes before a dash is on the disk before what comes after it begins; only a checkpoint waits for the next outbox,
 which it is written with. After a crash the last checkpoint is loaded. If the outbox holds the next round, the very same
 bytes are sent and the state that goes with them is used. If it does not, the round is computed, under the same
@@ -23,17 +25,17 @@ its cost: otherwise a ledger that is full would never hear of the other one.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar, cast, final
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import BudgetError, SottovoceError, UnsupportedError
+from sottovoce.errors import BudgetError, InputError, SottovoceError, UnsupportedError
 from sottovoce.federation.site.absent import Board, Policy, Silence, policy_for
-from sottovoce.federation.site.commitment import one_thread
+from sottovoce.federation.site.commitment import one_thread, protocol
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
-from sottovoce.federation.site.letters import Heading, Heard, Sighting, SumWords, Words, norm_of
+from sottovoce.federation.site.letters import Heading, Heard, Point, Sighting, SumWords, Words, norm_of
 from sottovoce.federation.site.lost import Gathering, Hands, Hearing, Outcome, confirm, open_end, refuse_left_behind
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
 from sottovoce.federation.site.masks import Context, Past
@@ -44,20 +46,24 @@ from sottovoce.federation.site.stops import (
     DivergedError,
     ForkedError,
     LostNeighbourError,
+    SpoiledError,
     UsedTwiceError,
 )
+from sottovoce.federation.site.summing import proposer
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
-from sottovoce.federation.transport.wire import BadMessageError, Slot, books_of, digest_of
+from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Slot, books_of, digest_of
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.problem import Answers
 from sottovoce.tally.evaluation import Tallied
 
 T = TypeVar("T")
 Probe: TypeAlias = Callable[[str, int], None]
-# Where a probe is called, in the order of a round. "dropped" only happens when a neighbour is.
+# Where a probe is called, in the order of a round. A masked sum has begun once it is known where it is taken. "dropped"
+# only happens when a neighbour is.
 POINTS = (
-    "reserved", "computed", "in outbox", "bound", "published", "dropped", "collected", "absorbed", "checkpointed",
+    "began", "reserved", "computed", "in outbox", "bound", "published", "dropped", "collected", "absorbed",
+    "checkpointed",
 )  # fmt: skip
 _SLICES = 6  # how often within the agreed time a silent neighbour is judged
 
@@ -196,25 +202,134 @@ class _Run:
         if self.seat.masked:  # whoever was left behind says nothing more, not even what is in its outbox
             refuse_left_behind(self.seat, self.board, k)
         self.watcher.round_began(k)
-        message, state = await self._release(k, before, policy)
+        context = None
+        if self.seat.masked:
+            agreed = await self._agree(k, before, policy)
+            if agreed is None:
+                return self._given_up(k, before, {})
+            context, before = agreed.context, replace(before, state=agreed.state)
+        self.probe("began", k)
+        message, state = await self._release(k, before, policy, context)
         outcome = await self.mail.deliver(self.mail.slot(k, self.seat.site), message)
         self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
         self.probe("published", k)
         letters, dropped = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
+        if dropped:
+            return self._given_up(k, before, {self.seat.site: digest_of(message)} | _digests(letters))
         # Read back from the bytes that were sent: after a crash these are all there is, and the numbers are the same.
         own = self.mail.open_letter(self.mail.slot(k, self.seat.site), message)
-        after = await self._taken_in(k, replace(before, state=state), own, letters, given_up=bool(dropped))
+        after = await self._taken_in(k, replace(before, state=state), own, letters, context)
         self.probe("absorbed", k)
-        self.journal.checkpoint(k, after.dumps())
-        self.probe("checkpointed", k)
-        senders = self.seat.site, *letters
-        opened = None if dropped else self.seat.turn(k).release
-        shown = taken(self.agreement, opened, senders, after, self.seat.turn(k + 1).attempt)
-        self.watcher.round_done(k, self.seat.spending(), shown)
+        self._checkpoint(k, after, self.seat.turn(k).release, (self.seat.site, *letters))
         return after
 
-    async def _release(self, k: int, before: Snapshot, policy: Policy) -> tuple[bytes, Any]:
+    def _given_up(self, k: int, before: Snapshot, said: Mapping[str, bytes]) -> Snapshot:
+        """The site after a sum that is made again without somebody: nothing is learnt of it but who spoke for it, as
+        far as that was heard. `said`: digests of these messages, by site.
+        """
+        # Booked also if this site has not spoken: the ledger knows no gaps, and this attempt was paid for beforehand.
+        self.seat.reserve(k)
+        after = replace(before, witness=before.witness.given_up(self.agreement, k, said, self.journal.absent))
+        self.probe("absorbed", k)
+        self._checkpoint(k, after, None, tuple(said))
+        return after
+
+    def _checkpoint(self, k: int, after: Snapshot, opened: int | None, senders: tuple[str, ...]) -> None:
+        """Write down where the site stands after round k, and tell whoever watches; `opened`: what was read."""
+        self.journal.checkpoint(k, after.dumps())
+        self.probe("checkpointed", k)
+        shown = taken(self.agreement, opened, senders, after, self.seat.turn(k + 1).attempt)
+        self.watcher.round_done(k, self.seat.spending(), shown)
+
+    # -- where a sum is taken -----------------------------------------------------------------------------------------
+
+    async def _agree(self, k: int, before: Snapshot, policy: Policy) -> "_Agreed | None":
+        """The context of sum k, as its proposer has signed it, and the state with its bits; None if the sum is given up
+        before this site has spoken. Before the first sum everyone proposes, so that all know that they fit together.
+        """
+        seat, site, members = self.seat, self.seat.site, self.seat.members(k)
+        by, own = proposer(k, members), await asyncio.to_thread(self._own_point, k, before)
+        place = Slot(k, site, Kind.POINT)
+
+        async def propose() -> Point:
+            # What lies there already, a process before this one has said: it holds, whatever we would say now.
+            held = (await self.mail.put(place, self.mail.seal(place, own.to_bytes()))).held
+            if not self.mail.is_signed(place, held):
+                self.mail.refuse_held(place, held)
+            return self.mail.open_point(place, held)
+
+        def read(slot: Slot, data: bytes) -> Point:
+            return self._checked(k, before, slot.site, self.mail.open_point(slot, data), own)
+
+        ask = self._hearing(k, read, Kind.POINT)
+
+        async def hear(names: Collection[str]) -> dict[str, Answer[Point]]:
+            found = await ask(names)
+            if seat.drops and any(answer.content is None for answer in found.values()):
+                await propose()  # so that whoever is still in the turn before learns how it ended here
+            return found
+
+        awaited = frozenset(members) if k == 1 else frozenset((by,))
+        mine = {site: self._checked(k, before, site, await propose(), own)} if site in awaited else {}
+        outcome = await self._settle(k, policy, hear, awaited)
+        if outcome.dropped:
+            return None
+        taken_up = (mine | outcome.letters)[by].proposal
+        state = seat.summing.adopted(seat.turn(k).release, before.state, members, taken_up)
+        context = seat.summing.context(seat.turn(k), taken_up, members, seat.notices(k), before.witness.chain)
+        past = self._past()
+        if past.said == context.turn and past.context != context.digest():
+            raise ForkedError(
+                f"Expected the point at which this site has spoken in round={k}, got another that is signed by "
+                f"site={by!r}. It has signed two for one sum, and does not keep to the agreement. Nothing more was "
+                "said. Ask them."
+            )
+        return _Agreed(context, state)
+
+    def _own_point(self, k: int, before: Snapshot) -> Point:
+        """What this site would propose for sum k: from earlier sums alone."""
+        seat, members, turn = self.seat, self.seat.members(k), self.seat.turn(k)
+        with one_thread():
+            made = seat.summing.proposal(turn.release, before.state, members)
+        context = seat.summing.context(turn, made, members, seat.notices(k), before.witness.chain)
+        heading = Heading.of(context)._replace(context=bytes(DIGEST_BYTES))
+        return Point(protocol(), before.witness.testimony, heading, made)
+
+    def _checked(self, k: int, before: Snapshot, name: str, came: Point, own: Point) -> Point:
+        """A proposal that may be taken; stops if its sender was told something else or has other software. One that is
+        not what was computed here is refused, and stops the run where its sender cannot be gone on without.
+        """
+        if came.version != own.version:
+            raise InputError(
+                f"Expected {own.version} at all sites, as here, got {came.version} at site={name!r}. Nothing was said "
+                f"in round={k}: install the same version everywhere, and run the same command again."
+            )
+        before.witness.check(self.agreement, self.seat.site, name, came.testimony)
+        self._refuse_other(k, name, came.heading, own.heading, name)
+        seat = self.seat
+        try:
+            seat.summing.adopted(seat.turn(k).release, before.state, seat.members(k), came.proposal)
+        except BadMessageError as error:
+            if seat.drops:
+                raise
+            raise SpoiledError(
+                f"Expected of site={name!r} in round={k} what follows from all sums before, up to rounding. {error} It "
+                "does not keep to the agreement, or its computer does not. Nothing was said for this sum, and what was "
+                "learnt before it stands."
+            ) from error
+        return came
+
+    def _refuse_other(self, k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:
+        """Stop if somebody speaks in another context than this site; `by` has proposed it."""
+        try:
+            theirs.refuse_other(name, ours, by)
+        except BadMessageError as error:
+            raise ForkedError(f"Expected everyone to have heard the same until round={k}. {error}") from error
+
+    # -- speaking -----------------------------------------------------------------------------------------------------
+
+    async def _release(self, k: int, before: Snapshot, policy: Policy, context: Context | None) -> tuple[bytes, Any]:
         """The message of round k and the state after it: as the outbox has them, or computed now."""
         seat, said = self.seat, self.journal.said(k)
         held = None if said is not None or self.asked else await self._look_back(k, policy)
@@ -225,7 +340,7 @@ class _Run:
         seat.reserve(k)
         self.probe("reserved", k)
         if said is None:
-            message, state = await self._compute(k, before)
+            message, state = await self._compute(k, before, context)
             if held is not None:
                 # Noise is a function of the same things, so only other rows or another history bring out other words.
                 if digest_of(held) != digest_of(message):
@@ -239,14 +354,14 @@ class _Run:
         self.probe("bound", k)
         return message, state
 
-    async def _compute(self, k: int, before: Snapshot) -> tuple[bytes, Any]:
+    async def _compute(self, k: int, before: Snapshot, context: Context | None) -> tuple[bytes, Any]:
         """Draw the noise and compute round k: the sealed message, and the state after it. Nothing is written
         or sent.
         """
         seat, witness, slot = self.seat, before.witness, self.mail.slot(k, self.seat.site)
         refuse_other_rows(slot, witness.binding_of(self.agreement, seat.site), seat.binding)
-        if seat.masked:
-            said = await self._masked(k, before)
+        if context is not None:
+            said = await self._masked(before, context)
             self.probe("computed", k)
             return self.mail.seal(slot, said.to_bytes()), before.state  # it changes with the sum alone
         noise, oracle = seat.noise_after(witness.chain), self._oracle(k - 1)
@@ -266,14 +381,13 @@ class _Run:
             )
         return self.mail.seal(slot, words.to_bytes()), state
 
-    async def _masked(self, k: int, before: Snapshot) -> SumWords:
-        """This site's masked words for sum k."""
+    async def _masked(self, before: Snapshot, context: Context) -> SumWords:
+        """This site's masked words in that context."""
         seat, witness = self.seat, before.witness
         past = self._past()
 
         def speak() -> SumWords:
             with one_thread():
-                context = self._context(k, before)
                 words = seat.summing.words(context, before.state, seat.masks, past)
             return SumWords(words, Heading.of(context), seat.binding, witness.testimony)
 
@@ -288,13 +402,6 @@ class _Run:
         words = self.mail.open_letter(self.mail.slot(last, self.seat.site), said.message).words
         heading = cast(SumWords, words).heading
         return Past(heading.turn, heading.context)
-
-    def _context(self, k: int, before: Snapshot) -> Context:
-        """What all sites must agree on for the message with number k. All of U hear all of U, so `Witness.chain` is the
-        same at all of them.
-        """
-        s = self.seat
-        return s.summing.context(s.turn(k), before.state, s.members(k), s.notices(k), before.witness.chain)
 
     # -- what others know of us ---------------------------------------------------------------------------------------
 
@@ -395,7 +502,7 @@ class _Run:
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
-    async def _collect(self, k: int, witness: Witness, policy: Policy) -> Outcome:
+    async def _collect(self, k: int, witness: Witness, policy: Policy) -> Outcome[Letter]:
         """Everyone's message of round k, but for those that the site goes on without."""
 
         def read(slot: Slot, data: bytes) -> Letter:
@@ -411,7 +518,7 @@ class _Run:
             await self._drop(k, name, policy)
 
         if self.seat.masked:
-            outcome = await self._settle(k, policy, read)
+            outcome = await self._settle(k, policy, self._hearing(k, read))
         else:
             letters = await self._gather(
                 k, policy, lambda name, seconds: self.mail.hear(self.mail.slot(k, name), seconds, read), drop
@@ -423,8 +530,10 @@ class _Run:
             witness.check(self.agreement, self.seat.site, name, letter.words.testimony)
         return outcome
 
-    async def _settle(self, k: int, policy: Policy, read: Callable[[Slot, bytes], Letter]) -> Outcome:
-        """The same for a masked sum, which all who take part read, or give up together."""
+    async def _settle(
+        self, k: int, policy: Policy, hear: Hearing[T], proposers: frozenset[str] | None = None
+    ) -> Outcome[T]:
+        """The same for a masked sum, which all who take part read, or give up together; first for its proposal."""
 
         async def ask(but: frozenset[str]) -> None:
             if not self.asked:
@@ -434,8 +543,8 @@ class _Run:
             self.probe("dropped", k)
             self.watcher.dropped(k, name)
 
-        hands = Hands(self._hearing(k, read), ask, dropped)
-        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, self._slice).settle()
+        hands = Hands(hear, ask, dropped)
+        return await Gathering(self.seat, k, self.mail, self.board, policy, hands, self._slice, proposers).settle()
 
     async def _confirm(self, witness: Witness, policy: Policy) -> None:
         """Of the last sum: wait until enough others hold it too."""
@@ -446,14 +555,14 @@ class _Run:
         hear = self._hearing(self.journal.round + 1, read)
         await confirm(self.seat, witness, self.mail, self.board, policy, hear)
 
-    def _hearing(self, k: int, read: Callable[[Slot, bytes], Letter]) -> Hearing:
+    def _hearing(self, k: int, read: Callable[[Slot, bytes], T], kind: Kind = Kind.SUM) -> Hearing[T]:
         """Asks some once, side by side, for their messages of round k; stops if the server is away for too long."""
         away, seconds = 0.0, self._slice
 
-        async def hear(names: Collection[str]) -> dict[str, Answer[Letter]]:
+        async def hear(names: Collection[str]) -> dict[str, Answer[T]]:
             nonlocal away
             asked = list(names)
-            found = await _all(self.mail.hear(self.mail.slot(k, name), seconds, read) for name in asked)
+            found = await _all(self.mail.hear(Slot(k, name, kind), seconds, read) for name in asked)
             away = 0.0 if any(answer.reached for answer in found) else away + seconds
             self._check_server(away, k)
             return dict(zip(asked, found, strict=True))
@@ -520,29 +629,26 @@ class _Run:
         await policy.drop(k, name)
 
     async def _taken_in(
-        self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter], *, given_up: bool
+        self, k: int, before: Snapshot, own: Letter, letters: Mapping[str, Letter], context: Context | None
     ) -> Snapshot:
-        """The site after round k. Of a sum that is given up nothing is learnt but who said what."""
-        if not self.seat.masked:
+        """The site after round k."""
+        if context is None:
             return self._absorb(k, before, own, letters)
 
         def add_up() -> Any:
-            with one_thread():  # eigenvectors too must come out the same everywhere
-                return self._summed(k, before, {self.seat.site: own, **letters})
+            with one_thread():  # so that a site that comes back computes the same
+                return self._summed(k, before, {self.seat.site: own, **letters}, context)
 
-        state = before.state if given_up else await asyncio.to_thread(add_up)
+        state = await asyncio.to_thread(add_up)
         witness = self._extend_witness(k, before.witness, {self.seat.site: own, **letters})
         return replace(before, state=state, witness=witness)
 
-    def _summed(self, k: int, before: Snapshot, letters: Mapping[str, Letter]) -> Any:
+    def _summed(self, k: int, before: Snapshot, letters: Mapping[str, Letter], context: Context) -> Any:
         """The state after sum k; stops if somebody has masked something else than everyone here was told."""
-        context, said = self._context(k, before), {}
+        ours, by, said = Heading.of(context), proposer(k, context.members), {}
         for name, letter in letters.items():
             words = cast(SumWords, letter.words)
-            try:
-                words.heading.refuse_other(name, context)
-            except BadMessageError as error:
-                raise ForkedError(f"Expected everyone to have heard the same until round={k}. {error}") from error
+            self._refuse_other(k, name, words.heading, ours, by)
             said[name] = words.words
         return self.seat.summing.absorbed(context, before.state, said)
 
@@ -570,7 +676,7 @@ class _Run:
         a, site = self.agreement, self.seat.site
         for name, letter in letters.items():
             witness = witness.with_binding(a, name, letter.words.binding)
-        said = {name: digest_of(letter.data) for name, letter in letters.items()}
+        said = _digests(letters)
         told = {name: letter.words.testimony for name, letter in letters.items() if name != site}
         witness = witness.after(a, k, said, told, self.journal.absent)
         witness.refuse_torn(a, site, k)
@@ -580,6 +686,17 @@ class _Run:
         """For the neighbours that were left at the end of round k."""
         left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
         return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
+
+
+class _Agreed(NamedTuple):
+    """Where a sum is taken: its context, and the state with the bits that stand in it."""
+
+    context: Context
+    state: Any
+
+
+def _digests(letters: Mapping[str, Letter]) -> dict[str, bytes]:
+    return {name: digest_of(letter.data) for name, letter in letters.items()}
 
 
 def _vector(letter: Letter) -> Floats:

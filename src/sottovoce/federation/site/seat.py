@@ -54,8 +54,9 @@ def room_for(agreement: Agreement) -> Room:
     a, sites = agreement, len(agreement.sites)
     # One model a round and site, and for every sum that may be made again; and notices with their answers.
     # One more says that a site holds the last sum.
-    ends = int(isinstance(a.algorithm, MaskedNewton))
-    models, small = sites * (a.algorithm.rounds + spare_of(a) + ends), sites * most_notices(a) + most_answers(a)
+    # Of masked sums, as many again say where they are taken.
+    masked, rounds = isinstance(a.algorithm, MaskedNewton), a.algorithm.rounds + spare_of(a)
+    models, small = sites * (2 * rounds + 1 if masked else rounds), sites * most_notices(a) + most_answers(a)
     size, longest = max(largest_message(a), largest_notice(a)), max(a.names, key=len)
     # The longest address that there can be: of an answer, with the largest number.
     place = Slot(MOST_NUMBER, longest, Kind.ANSWER, longest)
@@ -401,8 +402,10 @@ class Seat:
         """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
         last = self.journal.round
         bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
-        # The journal is ahead: rounds were taken in that the ledger does not know.
-        unpaid = [k for k in range(1, last + 1) if bound.get(k) is None]
+        silent = {parting.number for parting in self._partings() if self.journal.said(parting.number) is None}
+        # The journal is ahead: rounds were taken in that the ledger does not know. Of a sum that was given up before
+        # this site spoke there is no message.
+        unpaid = [k for k in range(1, last + 1) if k not in bound or (bound[k] is None and k not in silent)]
         if unpaid:
             raise DamagedError(
                 f"Expected every round that was sent in the ledger, got none for round={unpaid[0]} of run "

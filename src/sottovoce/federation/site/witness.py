@@ -29,6 +29,7 @@ from sottovoce.federation.transport.wire import DIGEST_BYTES
 
 REMEMBERED = 4  # rounds of everyone: neighbours' knowledge of a third site is at most two rounds apart
 _LENGTHS, _CHAIN = struct.Struct("<III"), b"sottovoce chain v1\0"
+_GIVEN_UP = b"sottovoce sum given up v1\0"
 
 
 @final
@@ -132,6 +133,19 @@ class Witness:
         heard = (said.get(name, bytes(DIGEST_BYTES)) for name in agreement.names)
         # All parts have a fixed length, so no two histories have the same bytes.
         link = b"".join((_CHAIN, self.chain, struct.pack("<Q", k), pack_testimony(newest), *heard))
+        testimonies = newest, *self.testimonies[: REMEMBERED - 1]
+        return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
+
+    def given_up(self, agreement: Agreement, k: int, said: Mapping[str, bytes], left: Mapping[str, int]) -> "Witness":
+        """What is known after a sum that was given up. Not everyone has heard the same words for it, or has spoken, so
+        these are remembered, for whoever asks, and are no part of the chain; who was left is.
+        """
+        known = list(self.testimony)
+        for name, digest in said.items():
+            known[agreement.index(name)] = Sighting(k, digest)
+        gone = [name in left for name in agreement.names]
+        newest = tuple(s._replace(gone=g or s.gone, left=g or s.left) for s, g in zip(known, gone, strict=True))
+        link = b"".join((_GIVEN_UP, self.chain, struct.pack("<Q", k), bytes(gone)))
         testimonies = newest, *self.testimonies[: REMEMBERED - 1]
         return replace(self, chain=hashlib.sha256(link).digest(), testimonies=testimonies)
 

@@ -1,6 +1,6 @@
 """What sites say to each other, as bytes: a payload of known length, bound to its place and signed.
 
-    "SVM3" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | books | signature
+    "SVM4" | kind len(run) len(site) len(to) | number | length | digest | run | site | to | payload | books | signature
       4       1      1         1        1        8        4        32      .     .     .    length     700       64
 
 All numbers are little-endian. `books` is what a site says of its ledger (`heads`); only models and sums have it. The
@@ -27,7 +27,7 @@ from typing import NamedTuple, Self, final
 from sottovoce.errors import SottovoceError, expect
 from sottovoce.federation.agreement.identity import SIGNATURE_BYTES, Context, PublicKey, SigningKey, check_site_name
 
-MAGIC = b"SVM3"
+MAGIC = b"SVM4"
 DIGEST_BYTES = 32
 BOOKS_BYTES = 772  # of what a model or a sum says of its sender's ledger
 NO_BOOKS = bytes(BOOKS_BYTES)  # of a sender that says nothing of it
@@ -36,7 +36,7 @@ MOST_NUMBER = 2**30 - 1  # of a round or a notice; tokens stay short, and sums o
 LONGEST_PAYLOAD = 2**27
 _FIXED = struct.Struct("<4scBBBQI")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_TOKEN = re.compile(r"([mnas])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
+_TOKEN = re.compile(r"([mnasp])(0|[1-9][0-9]{0,9})(?:-([a-z0-9-]{1,40}))?")
 
 
 def check_run_id(run: str) -> None:
@@ -49,6 +49,7 @@ class Kind(Enum):
 
     MODEL = "m"  # what a site releases in a round
     SUM = "s"  # its masked words for a sum over all sites
+    POINT = "p"  # where, by its reckoning, that sum is to be taken: made of earlier sums alone
     NOTICE = "n"  # something about the run itself
     ANSWER = "a"  # to a question in another site's notice
 
@@ -62,10 +63,10 @@ class Slot(NamedTuple):
     """The address of a mailbox: of a site, a kind and a number. It takes one message for ever.
 
     Args:
-        number: the round of a model or a sum; of a notice, its number at its site; of an answer, that of the notice it
-            answers.
+        number: the round of a model, a sum or a point; of a notice, its number at its site; of an answer, that of the
+            notice it answers.
         site: whose mailbox it is, and who signs what is in it.
-        kind: model, sum, notice or answer.
+        kind: model, sum, point, notice or answer.
         to: whose question an answer answers; else empty.
     """
 
@@ -115,6 +116,7 @@ class Refusal(Enum):
     TOO_LARGE = "too large"
     OTHER_ROWS = "other rows"
     OTHER_CONTEXT = "other context"
+    OTHER_POINT = "other point"
 
 
 class BadMessageError(SottovoceError):
@@ -165,7 +167,7 @@ class Envelope:
     def __str__(self) -> str:
         """Whose message it is, and which one, for people."""
         number, site, kind, to = self.slot
-        if kind in (Kind.MODEL, Kind.SUM):
+        if kind in (Kind.MODEL, Kind.SUM, Kind.POINT):
             return f"site={site!r} in round={number}"
         return f"site={site!r}, its notice {number}" if kind is Kind.NOTICE else f"site={site!r}, its answer to {to!r}"
 
