@@ -156,8 +156,9 @@ KEPT = 3  # rounds of the outbox
 # does not make a file longer takes a fraction of the time.
 _MERGED_AFTER = 128
 _OTHER_SOFTWARE = (
-    "A run goes on under the versions that it began with, or the same round could come out differently: install "
-    "those, or leave the run."
+    "Nothing was spent. What this site has said stands, on the server and in this journal. Here it cannot say anything "
+    "new: a round that was said before, and is missing in an old copy of this folder, would come out with other noise. "
+    "A run goes on under the versions and on the kind of processor that it began with: go on there, or leave the run."
 )
 _TABLES = (
     "CREATE TABLE meta (format INTEGER NOT NULL, run TEXT NOT NULL, agreement TEXT NOT NULL, site TEXT NOT NULL, "
