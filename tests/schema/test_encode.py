@@ -45,6 +45,7 @@ def test_the_sample_by_hand(written, schema):
         "intercept": 0.5,
     }  # fmt: skip
     assert data.labels.tolist() == [1, -1, 1, -1, -1]
+    assert data.features.max() == pytest.approx(schema.largest)
     assert (data.n_train, data.data_norm, data.name, data.names) == (5, 1.0, "clinic", schema.feature_names)
 
 

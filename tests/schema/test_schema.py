@@ -31,6 +31,8 @@ def test_features_and_norm_follow_from_the_schema(schema):
     assert schema.d == len(schema.feature_names) == 17
     assert schema.encoded_norm == pytest.approx(math.sqrt(6 + 0.25))
     assert schema.data_norm == 1.0
+    assert schema.largest == 1 / schema.encoded_norm
+    assert replace(schema, row_norm=50.0, intercept=2.0).largest == 2.0  # no number is divided
     assert schema.classes == ("well", "ill")
 
 

@@ -1,6 +1,7 @@
 """Coefficients with standard errors that know the privacy noise: post-processing of released sums, of no row.
 
-From w, near the optimum, one Newton step without a ridge. With the noisy gradient g = G~(w)/N and Hessian H = H~/N,
+Coefficients are those of the likelihood, without a regulariser. From w, near its optimum, one Newton step. With the
+noisy gradient g = G~(w)/N and Hessian H = H~/N,
 
     estimate    w - d,                 d = H^-1 g
     covariance  H^-1 (f H/N + s_g^2 I + (s_h^2 / 2) (|d|^2 I + d d^T)) H^-1
@@ -16,7 +17,12 @@ direction: supposed as large as it is along the others in the mean. That is one 
 
 **Calibration.** All this is to first order in the noise of H. How far off it is for each coefficient, a parametric
 bootstrap says: the released numbers are taken for the truth, noise and rows are drawn anew, and errors are stretched or
-shrunk to what is found. What it does not know, the remainder of the Newton step, is added after it.
+shrunk to what is found.
+
+**Least information.** Who is shown only where H tells much information is shown where noise made it look more, or where
+H was taken at a model too near 0. So errors are those of less: of one standard deviation of the noise in it less, and
+of what the Hessian may have changed between its point and one standard deviation of the noise beyond the estimate. The
+part of the step that such a change explains is added as its remainder.
 
 **Identified** is a combination c of coefficients if its information, 1 / c^T H^-1 c, is at least `INFORMATION` times
 the standard deviation of the noise in it, s_h |H^-1 c|^2 / (c^T H^-1 c)^2, if at most `HIDDEN` of its variance is
@@ -42,7 +48,7 @@ SUPPOSED = 1.0  # times the usual size of the model: what it may be along a dire
 HIDDEN = 0.4  # of a coefficient's variance may come from there
 DRAWS, FEWEST_DRAWS, WORK = 400, 100, 4e8  # of the bootstrap; fewer for wide tables, whose matrices take p^3 steps
 SEED = 0  # of its draws: the same released numbers give the same table
-BENT = 0.5  # in logarithms: how much the Hessian may have changed between its point and the estimate
+BENT = 1.0  # in logarithms: how much the Hessian may have changed between its point and the optimum
 SWEEPS = 8  # of taking off what is noise in d
 EXACT = 1e-9  # of the largest eigenvalue: without noise, information below is rounding
 
@@ -64,7 +70,7 @@ class Evidence:
         squares: of squares alone: the mean of b^2, with noise.
         hessian_point: where the Hessian was taken. None: it is the same everywhere, as for squares.
         moments: the mean of a a^T, with noise; needed beside a point.
-        longest: the bound on the norm of rows.
+        largest: a public bound on every number of a row. Where none is known for single ones, that on its norm.
         exponential: whether the logarithm of phi'' is z itself, as of counts.
         together: how many rows may be one person's, and so alike: their gradients add up, at worst, to as many times
             the variance of single rows.
@@ -80,7 +86,7 @@ class Evidence:
     squares: float | None = None
     hessian_point: Floats | None = None
     moments: Floats | None = None
-    longest: float = 1.0
+    largest: float = 1.0
     together: int = 1
     exponential: bool = False
 
@@ -115,34 +121,35 @@ def infer(evidence: Evidence, contrasts: Floats) -> Estimates:
     size = _usual_size(evidence, _newton(evidence, hessian, gradient, 0.0))
     step = _newton(evidence, hessian, gradient, size)
     variances, hidden = (part[0] for part in _variances(evidence, step, contrasts, size))
-    errors = np.sqrt(variances + hidden)
-    known = (hidden <= HIDDEN * (variances + hidden)) & _informed(evidence, step, contrasts)
+    errors, unsure = np.sqrt(variances + hidden), _unsure(evidence, step, contrasts)
+    known = (hidden <= HIDDEN * (variances + hidden)) & (unsure <= 1 / INFORMATION)
     if known.any() and evidence.hessian_noise > 0:
         errors = errors * _stretch(evidence, step, contrasts, size)
-    bent = _bent(evidence, step, contrasts)
-    # There may be as much less information; and that part of the step, beyond what is noise in it, is a remainder.
-    beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)
-    errors = np.sqrt(errors**2 * np.exp(np.minimum(bent, BENT)) + bent**2 * beyond)
+    beyond = np.maximum((contrasts @ step.d[0]) ** 2 - errors**2, 0.0)  # of the step, what is not noise in it
+    errors = errors / (1 - np.minimum(unsure, 1 / INFORMATION))
+    drawn = evidence.sampled * ((contrasts @ step.vectors[0]) ** 2 / step.values[0]).sum(axis=1) / evidence.rows
+    bent = _bent(evidence, step, contrasts, np.sqrt(np.maximum(errors**2 - drawn, 0.0)))
+    errors = np.sqrt((errors * np.exp(np.minimum(bent, BENT))) ** 2 + bent**2 * beyond)
     return Estimates(contrasts @ (evidence.point - step.d[0]), errors, known & (bent <= BENT))
 
 
-def _bent(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
+def _bent(e: Evidence, step: _Step, contrasts: Floats, noise: Floats) -> Floats:
     """How much the logarithm of the information of each combination may have changed between where the Hessian was
-    taken and the estimate: (combinations,).
+    taken and the optimum, which is off the estimate by noise of this standard deviation: (combinations,).
 
     The logarithm of phi'' = p (1 - p) changes by 1 - 2 p for each unit of z, of either sign, so that changes may
     cancel: not where all rows are on one side, where |1 - 2 p| is nearly its square. The mean of that, 1 - 4 phi'',
     over the rows that a combination rests on follows from x^T H x / x^T M x with x = H^-1 c. How far z moves does not:
-    a column is taken to be as large as in rows that have all of theirs alike. Of counts it changes by 1 everywhere.
+    their column is taken to be as large as it can be. Of counts it changes by 1 everywhere.
     """
     if e.hessian_point is None or e.moments is None:
         return np.zeros(len(contrasts))
     size = np.maximum(np.linalg.norm(contrasts, axis=1), np.finfo(np.float64).tiny)
-    along = np.abs(contrasts @ (e.point - step.d[0] - e.hessian_point)) / size
+    along = (np.abs(contrasts @ (e.point - step.d[0] - e.hessian_point)) + noise) / size
     x = (contrasts @ step.vectors[0] / step.values[0]) @ step.vectors[0].T
     told = np.maximum(np.einsum("ci,ij,cj->c", x, e.moments, x), np.finfo(np.float64).tiny)
     second = np.clip(np.einsum("ci,ij,cj->c", x, e.hessian, x) / told, 0.0, 0.25)
-    bent: Floats = (1.0 if e.exponential else 1 - 4 * second) * along * e.longest / math.sqrt(len(e.point))
+    bent: Floats = (1.0 if e.exponential else 1 - 4 * second) * along * e.largest
     return bent
 
 
@@ -160,12 +167,11 @@ def _usual_size(e: Evidence, step: _Step) -> float:
     return SUPPOSED * math.sqrt(float(np.sum(seen * along**2)) / max(float(seen.sum()), 1.0))
 
 
-def _informed(e: Evidence, step: _Step, contrasts: Floats) -> Bools:
-    """Whose information is well above the noise in it."""
+def _unsure(e: Evidence, step: _Step, contrasts: Floats) -> Floats:
+    """The standard deviation of the noise in each combination's information, over it."""
     turned = contrasts @ step.vectors[0]
     spread, reach = (turned**2 / step.values[0]).sum(axis=1), ((turned / step.values[0]) ** 2).sum(axis=1)
-    found: Bools = (reach > 0) & (spread >= INFORMATION * e.hessian_noise * reach)
-    return found
+    return np.where(spread > 0, e.hessian_noise * reach / np.maximum(spread, np.finfo(np.float64).tiny), np.inf)
 
 
 def _newton(e: Evidence, hessians: Floats, gradients: Floats, size: float) -> _Step:

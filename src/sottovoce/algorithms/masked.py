@@ -26,9 +26,10 @@ With `inference`, the last two of the exchanges are
     exchange T - 1  its share of  H(w) = sum of all records' Hessians at the public point w              sqrt(2) L B^2
     exchange T      its share of  G(w'), at a better point w' that the Hessian and the gradients so far say
 
-(of counts, H(w) goes with two numbers more, of how much counts vary beside what a Poisson count does: 1.5 L B^2)
-
-and coefficients have standard errors that know the noise: `sottovoce.algorithms.inference`. With `evaluate`, two more
+none of which has the regulariser in it: coefficients are those of the likelihood. lam has a part in the last step
+alone, which makes the model.
+(Of counts, H(w) goes with two numbers more, of how much counts vary beside what a Poisson count does: 1.5 L B^2.)
+Coefficients have standard errors that know the noise: `sottovoce.algorithms.inference`. With `evaluate`, two more
 after them count how good the model is: `sottovoce.algorithms.evaluating`.
 
 For wide tables only the diagonal m_j of M^ is known. In place of M^ stands the diagonal matrix of sum_i sqrt(m_i)
@@ -390,7 +391,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         return state._replace(values=np.maximum(values, 0.0).T[None], trace=trace, basis=basis)
 
     def _moved(self, k: int, state: State, site: Oracle, heard: Array) -> State:
-        s, y, penalty = state, self._point(state), self.lam * self.regulariser.l2
+        s, y, penalty = state, self._point(state), self._penalty
         bent, bound = s.bent, s.bound
         if k > 2:
             way = y - s.point
@@ -410,6 +411,13 @@ class MaskedNewton(PrivateAlgorithm[State]):
             w=w, before=s.w, point=y, gradient=heard, bent=bent, bound=bound, total=s.total + w
         )  # fmt: skip
         return self._remembered(k, moved) if self.inference else moved
+
+    @property
+    def _penalty(self) -> float:
+        """What the descent adds to the curvature. With inference, nothing: coefficients are those of the likelihood,
+        and one Newton step from the optimum of another objective does not get there.
+        """
+        return 0.0 if self.inference else self.lam * self.regulariser.l2
 
     # -- for standard errors --------------------------------------------------------------------------------------
 
@@ -432,17 +440,16 @@ class MaskedNewton(PrivateAlgorithm[State]):
         h, count = whole(state.hessian[0].T), len(self._late())
         way = (state.w - state.points / count)[0].T
         gradient = state.gradients / count + np.einsum("rij,rj->ri", h, way).T[None]
-        w = self._stepped(state, site, gradient)
+        w = self._stepped(state, site, gradient, 0.0)
         return state._replace(w=w, before=w, points=self._point(state))
 
     def _finished(self, state: State, site: Oracle, heard: Array) -> State:
-        """The last gradient, and the model: one more Newton step."""
-        w = self._stepped(state, site, heard)
+        """The last gradient, and the model: one more Newton step, the only one that the regulariser has a part in."""
+        w = self._stepped(state, site, heard, self.lam * self.regulariser.l2)
         return state._replace(point=state.w, gradient=heard, w=w, before=w, total=state.total + w)
 
-    def _stepped(self, state: State, site: Oracle, gradient: Array) -> Array:
+    def _stepped(self, state: State, site: Oracle, gradient: Array, penalty: float) -> Array:
         """w after a Newton step with the Hessian, filled up by the size of its noise where that hides it."""
-        penalty = self.lam * self.regulariser.l2
         values, vectors = np.linalg.eigh(whole(state.hessian[0].T))
         edge = self._matrix_noise(self.learning - 1, site) * math.sqrt(2 * site.sites.d)
         floor = np.maximum(edge, FLOOR * values.max(axis=1, keepdims=True))
@@ -463,7 +470,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
                 point=state.point[0, :, run].astype(np.float64), gradient=state.gradient[0, :, run].astype(np.float64),
                 hessian=hessians[run], hessian_point=state.points[0, :, run].astype(np.float64),
                 gradient_noise=float(noise[0, 0, run]), hessian_noise=self._matrix_noise(k - 1, site),
-                rows=self._rows(site), moments=self._second_moments(state, run), longest=site.sites.data_norm,
+                rows=self._rows(site), moments=self._second_moments(state, run), largest=site.sites.data_norm,
                 together=site.sites.unit.changed * site.sites.unit.sites, dispersion=self._dispersion(state, site, run),
                 exponential=bool(self._varied),
             )
@@ -546,7 +553,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def _growth(self, k: int, state: State, site: Oracle, gradient: Array, step: Array, bend: Array) -> Array:
         """How much longer the model should be, judged by the gradient along it that the step leaves: (1, 1, runs)."""
-        y, penalty, tiny = self._point(state), self.lam * self.regulariser.l2, np.finfo(np.float64).tiny
+        y, penalty, tiny = self._point(state), self._penalty, np.finfo(np.float64).tiny
         size, along = (np.sum(x * y, axis=1, keepdims=True) for x in (y, gradient))
         curve, done = (
             bend * self._curvature(site) * self._product(state, site, x, y)

@@ -241,7 +241,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         matrix, names = by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]
-        evidence = solved.result.evidence[0]
+        evidence = replace(solved.result.evidence[0], largest=max(1.0, scale.constant) / scale.longest)
         answers = solved.problem.answers
         offset = answers.model(np.zeros(1))[1] if answers.counts else 0.0
         return inferred(solved.algorithm, evidence, names, matrix, (CUT, *of_people(evidence)), offset)

@@ -132,7 +132,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         spare: of masked sums: attempts that are paid for beforehand, if sites are lost. None: none.
         worst_case_epsilon: of masked sums: what must hold against all other sites together. None: what follows.
         inference: of masked sums: whether `summary` is to have standard errors, of two classes. They take a part of the
-            budget: 70 % goes to a Hessian and a last gradient. None: no.
+            budget: 70 % goes to a Hessian and a last gradient. They are of coefficients without a ridge, whatever lam
+            is. None: no.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
             holds the intercept too.
         fit_intercept: learn a constant. It counts as a feature, so it costs some noise.

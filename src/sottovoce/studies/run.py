@@ -339,7 +339,8 @@ class Trained:
         names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
         if not matrix[-1].any():
             matrix, names = matrix[:-1], names[:-1]
-        return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]), offset)
+        known = replace(evidence[0], largest=schema.largest)
+        return inferred(algorithm, known, names, matrix, of_people(known), offset)
 
     def _provenance(self) -> dict[str, Any]:
         from sottovoce import __version__

@@ -159,6 +159,11 @@ class Schema:
         return sqrt(len(self.columns) + self.intercept**2)
 
     @property
+    def largest(self) -> float:
+        """The bound on every number of an encoded row, if none is cut."""
+        return max(1.0, self.intercept) * self.data_norm / self.encoded_norm
+
+    @property
     def usual_norm(self) -> float:
         """About how long a row is whose values are spread evenly over what the schema allows. Reads no row."""
         return sqrt(sum(column.mean_square() for column in self.columns) + self.intercept**2)
