@@ -9,7 +9,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
-from helpers.site_runs import FIVE, Died, Federation, dies, dying
+from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce import models
 from sottovoce.cli.site.site import _keeping_what_was_learnt
 from sottovoce.errors import BudgetError
@@ -18,7 +18,7 @@ from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heading, Sigh
 from sottovoce.federation.site.mail import Pace, payload_size
 from sottovoce.federation.site.masks import members_digest
 from sottovoce.federation.site.runner import Finished, so_far
-from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError
+from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError, UsedTwiceError
 from sottovoce.federation.transport.wire import BOOKS_BYTES, Envelope, Kind, Slot, seal, unseal
 from sottovoce.privacy import Gaussian, Sequence, epsilon
 
@@ -484,3 +484,114 @@ def test_one_member_does_not_have_a_site_dropped_that_nobody_voted_for():
             with federation.journal(name) as journal:
                 assert "paris" not in journal.absent
                 assert "wien" in journal.votes(2)
+
+
+# -- whoever does not answer ------------------------------------------------------------------------------------------
+
+
+def test_a_site_that_never_starts_is_gone_on_without():
+    with made() as federation:
+        ends = play(federation.all(LyingWorld(), names=FIVE[:4], pace=PACE))
+        assert all(isinstance(end, Finished) for end in ends.values()), ends
+        assert len({end.model.tobytes() for end in ends.values()}) == 1
+        assert all(end.absent == {"wien": 1} for end in ends.values())
+        assert all(len(booked(federation, name)) == 5 for name in FIVE[:4])
+
+
+@pytest.mark.parametrize("late", [0.1, 0.8])
+@pytest.mark.parametrize("point", ["checkpointed", "computed", "in outbox"])
+def test_a_site_that_dies_while_another_restarts_is_gone_on_without(point, late):
+    """berlin is back before it is given up on, and asks; wien, who does not answer, is not coming back."""
+    with made() as federation:
+        world, at = LyingWorld(), 2 if point == "checkpointed" else 3
+
+        async def scene():
+            async def restarts():
+                await dies(federation, world, point, at)
+                await asyncio.sleep(late * WAIT)
+                return await federation.site("berlin", world, pace=PACE)
+
+            async def lost():
+                with pytest.raises(Died):
+                    await federation.site("wien", world, probe=dying("checkpointed", 2), pace=PACE)
+
+            rest = (federation.site(name, world, pace=PACE) for name in FIVE[1:4])
+            return await asyncio.gather(restarts(), *rest, lost(), return_exceptions=True)
+
+        *ends, _ = play(scene())
+        assert all(isinstance(end, Finished) for end in ends), ends
+        assert len({end.model.tobytes() for end in ends}) == 1
+        assert all(end.absent == {"wien": 3} for end in ends)
+        assert all(len(versions) == 1 for versions in said(federation, world, "berlin").values())
+
+
+def test_whoever_starts_late_is_waited_for_as_long_as_was_agreed():
+    with made() as federation:
+        world = LyingWorld()
+
+        async def scene():
+            async def late():
+                await asyncio.sleep(0.9 * WAIT)
+                return await federation.site("wien", world, pace=PACE)
+
+            rest = (federation.site(name, world, pace=PACE) for name in FIVE[:4])
+            return await asyncio.gather(*rest, late())
+
+        ends = play(scene())
+        assert all(end.absent == {} for end in ends)
+
+
+def test_nothing_is_said_where_too_few_answer_or_no_attempt_is_left():
+    with made() as federation:
+        ends = play(federation.all(LyingWorld(), names=FIVE[:3], pace=PACE))
+        for name, end in ends.items():
+            assert isinstance(end, LostNeighbourError), ends
+            assert booked(federation, name) == []
+    sizes = (30, 20, 17, 80, 25, 40, 33)
+    with made(sizes=sizes, least=5, spare=1) as federation:
+        names, world = federation.names, LyingWorld()
+        deaths = {names[5]: ("reserved", 1)} | dict.fromkeys(names[:5] + names[6:], ("checkpointed", 3))
+        play(without(federation, world, deaths))  # the one attempt is used up
+        before = {name: len(booked(federation, name)) for name in names[:5]}
+        ends = play(federation.all(world, names=names[:5], pace=PACE))
+        for name in names[:5]:
+            assert isinstance(ends[name], LostNeighbourError), ends
+            assert len(booked(federation, name)) == before[name]
+
+
+def test_up_to_the_agreed_round_everyone_is_asked():
+    with made(first=1) as federation:
+        world = LyingWorld()
+
+        async def scene():
+            running = asyncio.ensure_future(federation.all(world, names=FIVE[:4], pace=PACE))
+            await asyncio.sleep(10 * WAIT)
+            assert not running.done()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        play(scene())
+        assert not any(said(federation, world, name) for name in FIVE[:4])
+
+
+def test_a_site_that_was_set_back_hears_of_it_though_one_is_silent():
+    """The server hides berlin's own words from it, and wien is gone: the others have heard them."""
+    with made() as federation:
+        world = LyingWorld()
+
+        async def scene():
+            rest = [asyncio.ensure_future(federation.site(name, world, pace=PACE)) for name in FIVE[1:4]]
+            gone = asyncio.ensure_future(federation.site("wien", world, pace=PACE, probe=dying("published", 3)))
+            await dies(federation, world, "checkpointed", 1)
+            backup = Backup(federation)
+            await dies(federation, world, "published", 3)
+            backup.restore()
+            world.shows = lambda reader, slot, data: None if reader == slot.site == "berlin" else data
+            with pytest.raises(UsedTwiceError, match="that it has heard our round="):
+                await federation.site("berlin", world, pace=PACE)
+            for task in (*rest, gone):
+                task.cancel()
+            await asyncio.gather(*rest, gone, return_exceptions=True)
+
+        play(scene())
+        assert all(len(versions) == 1 for versions in said(federation, world, "berlin").values())

@@ -38,6 +38,7 @@ class Wait(NamedTuple):
 
     round: int
     times: int
+    asks: bool = False  # for answers of others, before its words of the next round
 
 
 def most_notices(agreement: Agreement) -> int:
@@ -251,6 +252,8 @@ class Board:
         self._news.set()
         if notice.about is About.QUESTION:
             self._questions[name] = slot.number, notice
+            # Whoever asks has just begun, and says nothing new before it has answers.
+            self._waits[name] = Wait(notice.round - 1, self.wait_of(name).times + 1, asks=True)
         elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
             watcher.noticed(name, f"waits for others in round {notice.round}")
@@ -398,7 +401,8 @@ class GoesOn(Policy):
         """
         wait = self._board.wait_of(name)
         if wait.times > silence.notices and wait.round in rounds and not silence.bad:
-            silence.seconds, silence.excused = 0.0, wait.round <= self._first
+            # An answer is not waited for without end, so neither is whoever asks.
+            silence.seconds, silence.excused = 0.0, wait.round <= self._first and not wait.asks
         silence.notices = wait.times
 
     def _late(self, silence: Silence) -> bool:
@@ -409,6 +413,8 @@ class GoesOn(Policy):
 
     async def _say_that_we_wait(self, k: int, waited: float) -> None:
         """Tell the neighbours that this site is alive, a few times within the agreed time."""
+        if waited < self._told[1]:  # for something else: words, after answers
+            self._told = self._told[0], 0.0
         told, after = self._told
         due = after + self._seconds / BEATS if told == k else self._seconds / BEATS
         # While everyone is waited for without end, once is enough: it excuses for good.

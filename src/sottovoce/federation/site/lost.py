@@ -36,7 +36,7 @@ opens (docs/proofs/masked.md). What a sum costs that is made again was paid for 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast, final
 
 import numpy as np
@@ -156,6 +156,23 @@ def _not_confirmed(seat: Seat, parted: set[str], late: set[str], same: int, leas
         f"the sum again without site={seat.site!r}, and end with another model. When they are back, or the server "
         "shows what they said, run the same command again."
     )
+
+
+def answered(seat: Seat, t: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
+    """Whether a site may say its words of sum t though some have not answered what they last heard of it: where it may
+    be gone on without them, and as many as a sum needs have answered.
+
+    Half of the agreed time is left for its words: those who answered wait for them. Nobody is dropped for not
+    answering; and no sum opens twice because somebody was not asked, as every other site speaks in one context of it
+    only (docs/proofs/masked.md). So what may be missed is what the silent alone know of the site's books.
+    """
+    lost = seat.agreement.lost_neighbour
+    if not (seat.masked and seat.drops and t > (lost.go_on_after_round or 0)):
+        return False
+    least = masked_terms(seat.agreement).members(len(seat.agreement.sites))
+    # Without an attempt to spare, words that nobody can add up would be paid for.
+    enough = 1 + len(found) >= least and seat.turn(t).attempt < spare_of(seat.agreement)
+    return enough and all(silence.seconds >= lost.wait_seconds / 2 for silence in silences.values())
 
 
 def refuse_left_behind(seat: Seat, board: Board, t: int) -> None:
@@ -312,6 +329,7 @@ class Gathering(Generic[T]):
         for name, answer in answers.items():
             if answer.content is not None:
                 self.letters[name] = answer.content
+                self._silences.pop(name, None)  # a sign of life: for its vote it has as long again
         # A proposal is taken also of a site that this one would go on without: nothing more hangs on when it comes.
         silent = (self._awaited() - (frozenset() if self.complete else self.votes)) | self._undecided()
         self._silences = {name: self._silences.get(name, Silence()) for name in sorted(silent)}

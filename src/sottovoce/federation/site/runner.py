@@ -25,6 +25,7 @@ its cost: otherwise a ledger that is full would never hear of the other one.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, final
 
 import numpy as np
@@ -36,7 +37,16 @@ from sottovoce.federation.site.commitment import one_thread, protocol
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.letters import Heading, Heard, Point, Sighting, SumWords, Words, norm_of
-from sottovoce.federation.site.lost import Gathering, Hands, Hearing, Outcome, confirm, open_end, refuse_left_behind
+from sottovoce.federation.site.lost import (
+    Gathering,
+    Hands,
+    Hearing,
+    Outcome,
+    answered,
+    confirm,
+    open_end,
+    refuse_left_behind,
+)
 from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_other_rows
 from sottovoce.federation.site.masks import Context, Past
 from sottovoce.federation.site.seat import Seat, as_message
@@ -417,11 +427,12 @@ class _Run:
 
     async def _ask(self, k: int, policy: Policy, but: frozenset[str] = frozenset()) -> None:
         """Ask all neighbours `but` some what they last heard of us and of our books, and stop if any of it is news."""
-        answers = await self._gather(k, policy, await self._question(k), self._refuse_unasked, but)
+        enough = partial(answered, self.seat, k)
+        answers = await self._gather(k, policy, await self._question(k), self._refuse_unasked, but, enough)
         self._refuse_news(answers)
-        # Once a process: from now on everything that is said passes through its own outbox. Whoever was left out may
-        # still know more, and is asked before the next new words if it takes part in them.
-        self.asked = not but
+        # Once a process: from now on everything that is said passes through its own outbox. Whoever was left out or
+        # silent may still know more, and is asked before the next new words if it takes part in them.
+        self.asked = all(name in answers for name in self.seat.neighbours if self.seat.takes_part(name, k))
 
     async def _ask_at_the_end(self, k: int, policy: Policy) -> None:
         """Ask again, before the last words: another folder may have spent on the same rows all the while.
@@ -576,9 +587,10 @@ class _Run:
         hear: Callable[[str, float], Awaitable[Answer[T]]],
         drop: Callable[[int, str], Awaitable[None]],
         but: frozenset[str] = frozenset(),
+        enough: Callable[[Collection[str], Mapping[str, Silence]], bool] = lambda found, silences: False,  # noqa: ARG005
     ) -> dict[str, T]:
         """What each neighbour that takes part, `but` some, has to say in round k; the policy decides about those who
-        are silent.
+        are silent, unless what was found is `enough`.
         """
         found: dict[str, T] = {}
         wanted = [name for name in self.seat.neighbours if self.seat.takes_part(name, k) and name not in but]
@@ -597,6 +609,8 @@ class _Run:
             away = 0.0 if any(answer.reached for answer in answers.values()) else away + seconds
             self._check_server(away, k)
             self.board.check()
+            if silences and enough(found, silences):
+                return found
             if silences:
                 self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
                 # Decided after everyone was asked once more: nobody is dropped whose message has just come.
