@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
 from sottovoce.problem import losses
-from sottovoce.problem.evaluation import auc, average_precision
+from sottovoce.problem.figures import auc, average_precision
 from sottovoce.tally import Terms, evaluate, question_for
 
 POPULATION, DELTA = 1_000_000, 1e-5

@@ -17,7 +17,7 @@ import numpy as np
 
 import sottovoce as sv
 from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.evaluation import auc, average_precision
+from sottovoce.problem.figures import auc, average_precision
 from sottovoce.problem.losses import Logistic, Loss, WeightedLogistic
 
 RATE, SITES, COLLUDING = 0.01, 10, 3

@@ -23,7 +23,7 @@ LAYERS = [
     ),
     ("oracle.kernels",),
     ("noise", "problem.rows", "problem.partition"),
-    ("files.datasets", "problem.sites", "problem.evaluation", "oracle.argmin"),
+    ("files.datasets", "problem.sites", "problem.evaluation", "problem.figures", "oracle.argmin"),
     ("problem.problem",),
     ("oracle", "tally"),
     ("algorithms",),

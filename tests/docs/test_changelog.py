@@ -8,7 +8,7 @@ import sottovoce
 from sottovoce.federation.agreement import agreement
 from sottovoce.federation.site import journal
 from sottovoce.federation.transport import wire
-from sottovoce.files.models import model
+from sottovoce.files.models import file
 from sottovoce.files.schema import parse
 from sottovoce.privacy.books import budget, store
 from sottovoce.tally import evaluation
@@ -21,7 +21,7 @@ FORMATS = {
     "message": wire.MAGIC.decode(),
     "ledger": store.FORMAT,
     "budget": budget.VERSION,
-    "model": model.FORMAT,
+    "model": file.FORMAT,
     "schema": parse.VERSION,
     "evaluation": evaluation.FORMAT,
 }

@@ -17,7 +17,7 @@ from sottovoce.estimators import (
     PrivateLogisticRegression,
     PrivateRobustRegressor,
     PrivateSearch,
-    scaling,
+    dealing,
 )
 from sottovoce.privacy import ROW, BudgetAccountant, Unit
 from sottovoce.problem.people import DROPPED
@@ -148,15 +148,15 @@ MISSING = {
 
 @pytest.mark.parametrize("told", MISSING)
 def test_every_row_is_of_somebody(told):
-    for numbers in (scaling.people_of, scaling.by_labels):
+    for numbers in (dealing.people_of, dealing.by_labels):
         with pytest.raises(InputError, match=r"for every row, got rows_without=\[1\]"):
             numbers(MISSING[told], 3)
 
 
 def test_names_of_mixed_kinds_are_told_apart():
     mixed = np.array([1, "a", 1, 2.5], dtype=object)
-    assert scaling.people_of(mixed, 4).tolist() == [0, 1, 0, 2]
-    assert [part.tolist() for part in scaling.by_labels(mixed, 4)] == [[0, 2], [1], [3]]
+    assert dealing.people_of(mixed, 4).tolist() == [0, 1, 0, 2]
+    assert [part.tolist() for part in dealing.by_labels(mixed, 4)] == [[0, 2], [1], [3]]
 
 
 @pytest.mark.filterwarnings("ignore::sottovoce.errors.PrivacyLeakWarning")

@@ -31,7 +31,7 @@ from helpers.guarded_server import (
 from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
-from sottovoce.cli.app import code_of
+from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.identity import Context, SigningKey
 from sottovoce.federation.site import absent

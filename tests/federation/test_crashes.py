@@ -21,7 +21,7 @@ from helpers.network_crashes import KILLED, Blow, Plan, Scene, Supervisor, death
 from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import FIVE, Federation, scratch
 from sottovoce.algorithms import IPADMM
-from sottovoce.cli.app import LEFT_BEHIND
+from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.runner import POINTS

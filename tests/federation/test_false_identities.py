@@ -29,7 +29,7 @@ from helpers.network_worlds import play
 from helpers.site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
-from sottovoce.cli.app import code_of
+from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement import certificates, signing
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.identity import SigningKey

@@ -12,7 +12,7 @@ from helpers.guarded_server import Answering
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import Federation
 from sottovoce.algorithms import IPADMM
-from sottovoce.cli.app import code_of
+from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Sighting, read_notice

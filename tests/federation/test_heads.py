@@ -25,7 +25,7 @@ from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import Backup, Federation, dies
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
-from sottovoce.cli.app import code_of
+from sottovoce.cli.exit_codes import code_of
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.exchange import Seed

@@ -26,7 +26,7 @@ from sottovoce import models
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import draft as drafts
 from sottovoce.cli import main
-from sottovoce.cli.app import EXIT_CODES, code_of, epilog
+from sottovoce.cli.exit_codes import EXIT_CODES, code_of, epilog
 from sottovoce.cli.site import files
 from sottovoce.cli.site import site as command
 from sottovoce.cli.site.site import site_run

@@ -10,7 +10,7 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import FIVE, Died, Federation, dying
 from sottovoce import models
-from sottovoce.cli.app import EXIT_CODES, code_of
+from sottovoce.cli.exit_codes import EXIT_CODES, code_of
 from sottovoce.cli.output import Stopped
 from sottovoce.cli.site.site import _keeping_what_was_learnt, _write
 from sottovoce.errors import BudgetError

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sottovoce.cli.app import code_of
+from sottovoce.cli.exit_codes import code_of
 from sottovoce.cli.site import files
 from sottovoce.errors import SottovoceError
 from sottovoce.federation.agreement import signing

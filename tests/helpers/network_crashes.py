@@ -23,7 +23,7 @@ from helpers.federations import open_words
 from helpers.network_server import NatsServer
 from helpers.network_worlds import play
 from helpers.site_runs import scratch
-from sottovoce.cli.app import LEFT_BEHIND
+from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.federation.agreement import certificates, signing
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR, write_secret

@@ -14,7 +14,7 @@ from scipy import sparse
 from sottovoce import losses
 from sottovoce.errors import InputError, SottovoceError
 from sottovoce.files.models import Model, load, save
-from sottovoce.files.models.model import FORMAT
+from sottovoce.files.models.file import FORMAT
 from sottovoce.files.schema import ClassLabel, Numeric, Schema
 from sottovoce.privacy import Gaussian, PrivacyStatement, Repeated, epsilon
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sottovoce.cli.app import code_of
+from sottovoce.cli.exit_codes import code_of
 from sottovoce.cli.site.files import Cap, data_digest, open_ledger
 from sottovoce.errors import BudgetError, InputError
 from sottovoce.federation.site.stops import DamagedError

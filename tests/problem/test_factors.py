@@ -31,7 +31,7 @@ from sottovoce.estimators import (
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import delta
-from sottovoce.problem import evaluation
+from sottovoce.problem import figures
 from sottovoce.problem.factors import Factors, stacked
 from sottovoce.simulation.optimum import pooled_model
 from sottovoce.tally.evaluation import COUNTED_ALIKE
@@ -426,13 +426,13 @@ def test_with_people_the_weights_of_dropped_rows_go_with_them():
 def test_figures_are_those_of_scikit_learn():
     rng = np.random.default_rng(8)
     z, b, v = rng.normal(size=400).round(1), rng.choice([-1.0, 1.0], 400, p=[0.8, 0.2]), rng.uniform(0, 1, 400)
-    found = evaluation.figures(sv.losses.Logistic(), z, b, weights=v)
+    found = figures.figures(sv.losses.Logistic(), z, b, weights=v)
     p = 1 / (1 + np.exp(-z))
     assert found.auc == pytest.approx(roc_auc_score(b, z, sample_weight=v))
     assert found.average_precision == pytest.approx(average_precision_score(b, z, sample_weight=v))
     assert found.log_loss == pytest.approx(log_loss(b, p, sample_weight=v))
     assert found.accuracy == pytest.approx(np.average((z >= 0) == (b > 0), weights=v))
-    numbers = evaluation.figures(sv.losses.Huber(), z, z + b, weights=v)
+    numbers = figures.figures(sv.losses.Huber(), z, z + b, weights=v)
     assert numbers.r2 == pytest.approx(r2_score(z + b, z, sample_weight=v))
 
 
@@ -440,9 +440,9 @@ def test_a_constant_answer_knows_weights_and_exposures():
     rng = np.random.default_rng(9)
     y, e, v = rng.poisson(2, 300) / 10, rng.uniform(0.1, 1, 300), rng.uniform(0.1, 1, 300)
     factors = Factors.of(weights=v, exposures=e)
-    (found,) = evaluation.constant(sv.losses.Poisson(), y, factors)
+    (found,) = figures.constant(sv.losses.Poisson(), y, factors)
     assert found == pytest.approx(math.log((v @ y) / (v @ e)))
-    (middle,) = evaluation.constant(sv.losses.Huber(), np.array([1.0, 2.0, 3.0]), Factors(np.array([0.1, 0.1, 1.0])))
+    (middle,) = figures.constant(sv.losses.Huber(), np.array([1.0, 2.0, 3.0]), Factors(np.array([0.1, 0.1, 1.0])))
     assert middle == 3.0
 
 

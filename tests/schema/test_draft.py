@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.files.schema import Boolean, Categorical, NumberLabel, Numeric, Schema, files, require_reviewed
 from sottovoce.files.schema.draft import draft
-from sottovoce.files.schema.findings import bounds_around, edges_between
+from sottovoce.files.schema.round_numbers import bounds_around, edges_between
 
 MIXED = "id,age,city,grade,smoker,note,y\n" + "".join(
     f"p{i},{17 + i % 60},{'Rome' if i % 2 else 'Oslo'},{i % 4},{'yes' if i % 3 else 'no'},,{'b' if i % 5 else 'a'}\n"

@@ -16,7 +16,7 @@ from schema.samples import FILE, HEADER, ROWS
 from sottovoce.errors import InputError
 from sottovoce.files.schema import FileForm, Schema, files
 from sottovoce.files.schema.draft import draft
-from sottovoce.files.schema.reading import sniff
+from sottovoce.files.schema.sniffing import sniff
 
 PLAIN = FILE.encode()
 

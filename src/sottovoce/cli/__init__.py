@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except SottovoceError as error:
-        from sottovoce.cli.app import code_of
+        from sottovoce.cli.exit_codes import code_of
 
         return _refuse(_with_notes(error, str(error)), code_of(error))
     except OSError as error:

@@ -16,7 +16,7 @@ from sottovoce.cli.output import counted, exactly, up
 from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.observers import NONE, Sight
 from sottovoce.privacy.statement import milestones
-from sottovoce.problem.evaluation import Figures
+from sottovoce.problem.figures import Figures
 from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax
 from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import name_of_optimum

@@ -148,10 +148,10 @@ class _Work:
 
     def _bound(self, question: "Question", answer: str) -> None:
         """Bounds from public knowledge; bins are cut again, as many as there were."""
-        from sottovoce.files.schema.cells import check_bounds
         from sottovoce.files.schema.columns import Ranged
         from sottovoce.files.schema.editing import with_column
-        from sottovoce.files.schema.findings import edges_between
+        from sottovoce.files.schema.round_numbers import edges_between
+        from sottovoce.files.schema.values import check_bounds
 
         try:
             low, high = map(float, answer.split())

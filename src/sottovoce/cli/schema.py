@@ -51,7 +51,7 @@ def draft(
     """
     from sottovoce.files.schema.draft import draft as read_off
     from sottovoce.files.schema.form import DELIMITERS, spelt
-    from sottovoce.files.schema.reading import sniff
+    from sottovoce.files.schema.sniffing import sniff
     from sottovoce.settings.disk import check_new, check_other, remarks, text_out
 
     check_other(out, file)

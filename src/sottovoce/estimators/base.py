@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
-from sottovoce.estimators import scaling, training
+from sottovoce.estimators import dealing, training
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.estimators.scaling import CONSTANT, Linear, Scale, row_norms
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement, Unit
@@ -198,14 +198,14 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         payer = training.charge_to(self._payer("a second fit", "fit a clone")) if payer is None else payer
         unit = self._unit(groups)
         factors.expect_rows(len(y))
-        people = None if groups is None else scaling.people_of(groups, len(y))
+        people = None if groups is None else dealing.people_of(groups, len(y))
         if people is not None:
-            kept, sites = scaling.without_surplus(sites, people, unit, self.surplus)
+            kept, sites = dealing.without_surplus(sites, people, unit, self.surplus)
             X, y, people, factors = X[kept], y[kept], people[kept], factors[kept]
             if self.surplus == "drop":  # said whatever the rows are: that somebody had too many is private
                 leaks.append(Leak(DROPPED, "Say surplus='refuse' where somebody may enter rows under another's name."))
         target, scale = self._target(y, leaks), self._scale(X, leaks)
-        parts = scaling.counted(self.sites, len(y)) if sites is None else scaling.by_labels(sites, len(y))
+        parts = dealing.counted(self.sites, len(y)) if sites is None else dealing.by_labels(sites, len(y))
         delta = default_delta(len(y)) if self.delta is None else self.delta
         self._leaks_of_noise(leaks, delta, len(y))
         # A seed is for tests. The engine refuses it with rows that are declared private; here it is warned of.

@@ -1,4 +1,14 @@
-"""Which rows belong to which site. Both the labels of the sites and the numbers of their rows are public."""
+"""Rows as the algorithms want them: none longer than 1, whatever came in, and models back in the caller's units.
+
+    a = (x / max(||x||, data_norm), c) / sqrt(1 + c^2)      c = 1/2 with an intercept, 0 without
+
+A row longer than data_norm is scaled down to it. The constant that carries the intercept is a feature like any
+other: it counts in the norm, and so in the noise. A small c makes the noise of the intercept large, a large c that
+of all other coefficients; 1/2 is near the best of what we tried. Dividing by public constants loses nothing, and
+planner and steps are made for rows of norm 1.
+
+    <w, a> = <coef, x> + intercept        for rows no longer than data_norm
+"""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -6,78 +16,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_consistent_length, column_or_1d
 
-from sottovoce.arrays import Bools, Floats, Ints
+from sottovoce.arrays import Floats
 from sottovoce.errors import expect
-from sottovoce.privacy import Unit
-from sottovoce.problem import people as people_module
-from sottovoce.problem.people import Surplus
-from sottovoce.problem.problem import grouped
 from sottovoce.problem.rows import Matrix
-
-
-def by_labels(labels: Any, rows: int) -> list[Ints]:
-    """One site for each label, in the order of the sorted labels; where they have none, in the order of the rows."""
-    return grouped(_numbers(labels, rows, "a site"))[1]
-
-
-def people_of(groups: Any, rows: int) -> Ints:
-    """A number for every person, for each row."""
-    return _numbers(groups, rows, "a group")
-
-
-def _numbers(owners: Any, rows: int, what: str) -> Ints:
-    """A number for every owner, for each row."""
-    owners = column_or_1d(owners)
-    check_consistent_length(np.empty(rows), owners)
-    missing = [row for row, owner in enumerate(owners.tolist()) if _is_missing(owner)]
-    expect(not missing, f"{what} for every row", rows_without=missing[:5])
-    try:
-        return people_module.numbered(owners)
-    except TypeError:  # values of mixed kinds can be equal, and have no order
-        known: dict[Any, int] = {}
-        return np.array([known.setdefault(owner, len(known)) for owner in owners.tolist()], dtype=np.int64)
-
-
-def _is_missing(owner: Any) -> bool:
-    """None, NaN, NaT, and pandas' NA, which is neither equal to itself nor not."""
-    try:
-        return owner is None or bool(owner != owner)
-    except TypeError:
-        return True
-
-
-def without_surplus(sites: Any, people: Ints, unit: Unit, surplus: Surplus) -> tuple[Bools, Any]:
-    """Which rows are learnt from, and their sites: of every person at most as many as was declared, at each site if it
-    is told.
-    """
-    labels = None if sites is None else column_or_1d(sites)
-    kept = people_module.kept(
-        people, unit, surplus, None if labels is None else _numbers(labels, len(people), "a site")
-    )
-    return kept, None if labels is None else labels[kept]
-
-
-def counted(sites: Any, rows: int) -> int:
-    """To how many sites rows are dealt out, where nobody says which are whose."""
-    whole = isinstance(sites, int | np.integer) and not isinstance(sites, bool)
-    expect(whole and sites >= 1, "sites as a whole number >= 1 (labels of sites go to fit)", sites=sites)
-    expect(sites <= rows, f"at most as many sites as rows, {rows}", sites=sites)
-    return int(sites)
-
-
-# -- scaling ----------------------------------------------------------------------------------------------------------
-# Rows as the algorithms want them: none longer than 1, whatever came in, and models back in the caller's units.
-#
-#     a = (x / max(||x||, data_norm), c) / sqrt(1 + c^2)      c = 1/2 with an intercept, 0 without
-#
-# A row longer than data_norm is scaled down to it. The constant that carries the intercept is a feature like any
-# other: it counts in the norm, and so in the noise. A small c makes the noise of the intercept large, a large c that
-# of all other coefficients; 1/2 is near the best of what we tried. Dividing by public constants loses nothing, and
-# planner and steps are made for rows of norm 1.
-#
-#     <w, a> = <coef, x> + intercept        for rows no longer than data_norm
 
 CONSTANT = 0.5  # c
 SMALLEST, LARGEST = 1e-150, 1e150  # of data_norm: squares neither vanish nor overflow

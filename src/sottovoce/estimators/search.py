@@ -28,7 +28,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
-from sottovoce.estimators import scaling, training
+from sottovoce.estimators import dealing, training
 from sottovoce.estimators.base import _PrivateLinearModel, forget
 from sottovoce.estimators.draws import RandomState, draws_of
 from sottovoce.privacy import (
@@ -167,8 +167,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         if groups is not None:
             # Scores are summed over the very rows that are learnt from: of nobody more than was declared.
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=None)
-            people = scaling.people_of(groups, len(y))
-            kept, sites = scaling.without_surplus(sites, people, unit, self.estimator.surplus)
+            people = dealing.people_of(groups, len(y))
+            kept, sites = dealing.without_surplus(sites, people, unit, self.estimator.surplus)
             X, y, groups = X[kept], y[kept], people[kept]
             beside = {name: values[kept] for name, values in beside.items()}
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)

@@ -28,9 +28,9 @@ from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
-from sottovoce.problem import evaluation
+from sottovoce.problem import evaluation, figures
 from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.evaluation import Figures
+from sottovoce.problem.figures import Figures
 from sottovoce.problem.graphs import CompleteGraph
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
 from sottovoce.problem.problem import Answers, Problem
@@ -549,17 +549,17 @@ def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
     solved, answers = trained.solved, trained.problem.answers
     loss, learnt, factors = solved.algorithm.loss, solved.problem.sites.labels, rows.factors
     found = [
-        evaluation.figures(
-            loss, factors.shifted(evaluation.predictions(rows.rows.block, len(rows.labels), loss, model)), rows.labels,
+        figures.figures(
+            loss, factors.shifted(figures.predictions(rows.rows.block, len(rows.labels), loss, model)), rows.labels,
             answers.scale, factors.weights,
         )
         for model in solved.result.consensus.astype(np.float64)
     ]  # fmt: skip
-    rare, classes = evaluation.rare_class(loss, learnt), answers.classes_of(loss)
+    rare, classes = figures.rare_class(loss, learnt), answers.classes_of(loss)
     scores = replace(
         scores,
         figures=_mean(found),
-        nothing=evaluation.no_model(loss, learnt, rows.labels, answers.scale, solved.problem.sites.factors, factors),
+        nothing=figures.no_model(loss, learnt, rows.labels, answers.scale, solved.problem.sites.factors, factors),
         rare=None if rare is None or classes is None else classes[rare],
     )
     models = heard(solved)
@@ -637,4 +637,4 @@ def _majority(solved: Solved, rows: Sites | Dataset) -> float | None:
     values, places = np.unique(sites.labels, return_inverse=True)
     counts = np.bincount(places, sites.factors.weights)
     frequent = values[np.flatnonzero(counts == counts.max())[-1]]
-    return evaluation.mean(rows.labels == frequent, rows.factors.weights)
+    return figures.mean(rows.labels == frequent, rows.factors.weights)

@@ -311,7 +311,7 @@ def _logging(path: Path | None) -> Iterator[None]:
 @contextmanager
 def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
     """Whatever ends the run, write the model of what was learnt until then, which is paid for; the error says where."""
-    from sottovoce.cli.app import EXIT_CODES, INTERRUPTED, code_of
+    from sottovoce.cli.exit_codes import EXIT_CODES, INTERRUPTED, code_of
     from sottovoce.cli.output import Stopped
     from sottovoce.federation.site.runner import so_far
     from sottovoce.federation.site.stops import NotWrittenError

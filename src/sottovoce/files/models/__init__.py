@@ -2,7 +2,8 @@
 that others read.
 """
 
-from sottovoce.files.models.model import Model, load, save
+from sottovoce.files.models.file import load, save
+from sottovoce.files.models.model import Model
 from sottovoce.files.models.onnx_graph import to_onnx
 from sottovoce.files.models.sklearn_model import to_sklearn
 from sottovoce.files.models.tables import predict_table

@@ -19,7 +19,7 @@ from sottovoce.files.models.model import Model
 from sottovoce.files.schema import NumberLabel, Schema
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.strength import default_delta
-from sottovoce.problem.evaluation import figures, no_model, rare_class
+from sottovoce.problem.figures import figures, no_model, rare_class
 from sottovoce.problem.losses import Poisson
 from sottovoce.problem.problem import Answers
 from sottovoce.settings.disk import text_out

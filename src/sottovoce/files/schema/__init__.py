@@ -3,7 +3,8 @@
 `sottovoce.files.schema.files` encodes and checks CSV and Parquet files. It needs pyarrow, so it is not imported here.
 """
 
-from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
+from sottovoce.files.schema.column import Column
+from sottovoce.files.schema.columns import Age, Boolean, Categorical, Numeric, Seasonal
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel

@@ -1,6 +1,23 @@
-"""What every column of a schema has: a name, features, and a policy for missing values."""
+"""Columns of a schema: how the cells of each kind become features.
 
-from abc import ABC, abstractmethod
+| kind | features | value |
+| --- | --- | --- |
+| numeric with `scale` | 1 | (x - low) / (high - low), or twice that minus 1 |
+| numeric with `edges` | 1 per bin | 1 in the bin that x falls into |
+| age with `scale` or `edges` | as numeric | of the years from the date in the cell to a public one |
+| season | 1 per quarter, month or weekday | 1 in that of the date |
+| categorical | 1 per category, 1 more for "other" | 1 in the category of x, or of its first characters |
+| boolean | 1 | 1 or 0 |
+| any, with `missing = "indicator"` | 1 more | 1 where there is no value |
+
+A one-hot column may have a `reference`: that level has no feature, so all of them are 0 there. Standard errors need
+it, since features that add up to the intercept have no coefficients of their own.
+
+In every row at most one feature of a column is not zero, and it is at most 1 in size. So a row's squared norm is at
+most the number of columns, whatever the data.
+"""
+
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias, final, get_args
@@ -9,140 +26,11 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema.cells import Cells, Encoded, Places, brief, check_bounds, check_word, check_words, number
+from sottovoce.files.schema.cells import Cells, Encoded, Places
+from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.findings import Finding
-
-MissingPolicy: TypeAlias = Literal["refuse", "row", "indicator", "fill"]
-Fill: TypeAlias = float | str | bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column(ABC):
-    """One column of the file and what becomes of its cells."""
-
-    name: str
-    missing: MissingPolicy = "refuse"
-    fill: Fill | None = None
-
-    def __post_init__(self) -> None:
-        check_word("columns.name", self.name)
-        policies = get_args(MissingPolicy)
-        expect(self.missing in policies, f"{self.path('missing')} among {', '.join(policies)}", missing=self.missing)
-        if (self.missing == "fill") != (self.fill is not None):
-            raise InputError(
-                f'Expected {self.path("fill")} together with missing = "fill" and only then, '
-                f"got missing={self.missing!r}, fill={self.fill!r}."
-            )
-        self._check()
-
-    def path(self, key: str) -> str:
-        """The name of one of this column's keys in messages and in `unreviewed`."""
-        return f"columns.{self.name}.{key}"
-
-    @property
-    def width(self) -> int:
-        """Number of features."""
-        return self._own_width() + (self.missing == "indicator") - (self.left_out is not None)
-
-    @property
-    def one_hot(self) -> bool:
-        """Whether exactly one of the features is 1 in every row, unless one is left out."""
-        return False
-
-    @property
-    def left_out(self) -> int | None:
-        """The place of the reference level, which has no feature: what others are compared with. None if all have."""
-        return None
-
-    def feature_names(self) -> list[str]:
-        """Names of the features, in order. The features of a one-hot column are named "column=category"."""
-        names = self._own_names() + ([f"{self.name}=<missing>"] if self.missing == "indicator" else [])
-        return [name for place, name in enumerate(names) if place != self.left_out]
-
-    def encode(self, cells: Cells) -> Encoded:
-        """All cells of a chunk."""
-        place, value, finding = self._present(cells)
-        missing = cells.missing()
-        if missing.any():
-            place[missing], value[missing], found = self._absent()
-            finding[missing] = found
-        finding[cells.unreadable()] = Finding.NOT_TEXT
-        if (out := self.left_out) is not None:
-            value[place == out] = 0.0
-            place[place == out] = 0
-            place[place > out] -= 1
-        return Encoded(place, value, finding)
-
-    def _absent(self) -> tuple[int, float, Finding]:
-        if self.missing == "refuse":
-            return 0, 0.0, Finding.MISSING
-        if self.missing == "row":
-            return 0, 0.0, Finding.DROPPED
-        if self.missing == "indicator":
-            return self._own_width(), 1.0, Finding.INDICATED
-        return *self._filled(), Finding.FILLED
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of the schema file."""
-        data = {"name": self.name, "kind": self.kind(), **self._keys(), "missing": self.missing}
-        return data if self.fill is None else data | {"fill": self.fill}
-
-    @classmethod
-    @abstractmethod
-    def kind(cls) -> str:
-        """Name of the kind in a schema file."""
-
-    def words(self) -> tuple[str, ...]:
-        """The texts that a cell may be, where they are declared."""
-        return ()
-
-    @abstractmethod
-    def wants(self) -> str:
-        """What a cell should be, for messages."""
-
-    @abstractmethod
-    def mean_square(self) -> float:
-        """What the column adds to a row's squared norm where values are spread evenly: a guess that reads no row."""
-
-    @abstractmethod
-    def _check(self) -> None: ...
-
-    @abstractmethod
-    def _keys(self) -> dict[str, Any]: ...
-
-    @abstractmethod
-    def _own_width(self) -> int: ...
-
-    @abstractmethod
-    def _own_names(self) -> list[str]: ...
-
-    @abstractmethod
-    def _present(self, cells: Cells) -> Encoded:
-        """All cells, as if none were missing."""
-
-    @abstractmethod
-    def _filled(self) -> tuple[int, float]:
-        """Place and value of the declared filling."""
-
-
-# -- columns ----------------------------------------------------------------------------------------------------------
-# Columns of a schema: how the cells of each kind become features.
-#
-# | kind | features | value |
-# | --- | --- | --- |
-# | numeric with `scale` | 1 | (x - low) / (high - low), or twice that minus 1 |
-# | numeric with `edges` | 1 per bin | 1 in the bin that x falls into |
-# | age with `scale` or `edges` | as numeric | of the years from the date in the cell to a public one |
-# | season | 1 per quarter, month or weekday | 1 in that of the date |
-# | categorical | 1 per category, 1 more for "other" | 1 in the category of x, or of its first characters |
-# | boolean | 1 | 1 or 0 |
-# | any, with `missing = "indicator"` | 1 more | 1 where there is no value |
-#
-# A one-hot column may have a `reference`: that level has no feature, so all of them are 0 there. Standard errors need
-# it, since features that add up to the intercept have no coefficients of their own.
-#
-# In every row at most one feature of a column is not zero, and it is at most 1 in size. So a row's squared norm is at
-# most the number of columns, whatever the data.
+from sottovoce.files.schema.values import check_bounds, check_words, number
+from sottovoce.settings import brief
 
 Scale: TypeAlias = Literal["unit", "symmetric"]
 DateOrder: TypeAlias = Literal["ymd", "dmy", "mdy"]

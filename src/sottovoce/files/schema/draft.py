@@ -1,132 +1,24 @@
-"""What a file looks like, column by column, for a first draft of its schema. Everything found here is private."""
+"""A first version of a schema, read off a file. Each value that was read off is marked as unreviewed."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import inf
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
-import numpy as np
-
-from sottovoce.arrays import Bools, Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema import parse
-from sottovoce.files.schema.cells import Cells, brief
-from sottovoce.files.schema.columns import (
-    FALSE,
-    TRUE,
-    YEAR,
-    Age,
-    Boolean,
-    Categorical,
-    Column,
-    DateOrder,
-    MissingPolicy,
-    Numeric,
-)
-from sottovoce.files.schema.findings import bounds_around, edges_between
+from sottovoce.files.schema.column import Column, MissingPolicy
+from sottovoce.files.schema.columns import FALSE, TRUE, YEAR, Age, Boolean, Categorical, DateOrder, Numeric
 from sottovoce.files.schema.form import FileForm
 from sottovoce.files.schema.labels import ClassLabel, Label, LabelMissing, NumberLabel, positive_last
-from sottovoce.files.schema.reading import Chunk, open_table, sniff
+from sottovoce.files.schema.round_numbers import bounds_around, edges_between
 from sottovoce.files.schema.schema import Schema
-
-MOST_CATEGORIES = 100
-MOST_COMPARED = 2**17  # values of a column that are looked at to see whether all are different
-MISSING_VALUES = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "<NA>")  # of a draft, whatever is in the file
-_ORDERS = get_args(DateOrder)
-
-
-@dataclass
-class Seen:
-    """What was seen of one column so far."""
-
-    name: str
-    missing: int = 0
-    values: int = 0
-    texts: set[str] = field(default_factory=set)  # no longer complete once there are more than MOST_CATEGORIES
-    numeric: bool = True
-    whole: bool = True
-    low: float = inf
-    high: float = -inf
-    # Orders of year, month and day that all values can be read in, with the first and the last day.
-    spans: dict[str, tuple[float, float]] = field(default_factory=lambda: dict.fromkeys(_ORDERS, (inf, -inf)))
-    truths: bool = False  # the file itself says that it holds truth values
-    _compared: Any = field(default_factory=list)  # values so far; None once two are alike or there are too many
-
-    def add(self, cells: Cells) -> None:
-        """Take in a chunk."""
-        there = ~cells.missing()
-        self.missing += int(np.count_nonzero(~there))
-        self.values += int(np.count_nonzero(there))
-        self.truths = cells.are_truths()
-        if self.few:
-            self.texts.update(cells.distinct())
-        if self.numeric and there.any():
-            numbers = cells.numbers()[there]
-            self.numeric = not np.isnan(numbers).any()
-            self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
-            self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
-            self._compare(numbers)
-        if not self.numeric:
-            self._add_dates(cells, there)
-        elif there.any():
-            self.spans.clear()
-
-    def _compare(self, numbers: Floats) -> None:
-        """Whole numbers that are all different are no measurements. The first ones of a long file are enough."""
-        if self._compared is None or sum(map(len, self._compared)) >= MOST_COMPARED:
-            return
-        joined = np.concatenate([*self._compared, numbers])
-        self._compared = [joined] if len(np.unique(joined)) == len(joined) else None
-
-    def _add_dates(self, cells: Cells, there: Bools) -> None:
-        for order, (low, high) in tuple(self.spans.items()):
-            days = cells.days(order)[there]
-            if np.isnan(days).any():
-                del self.spans[order]
-            elif len(days):
-                self.spans[order] = min(low, float(days.min())), max(high, float(days.max()))
-
-    @property
-    def dated(self) -> bool:
-        """Whether all values are dates."""
-        return not self.numeric and bool(self.spans) and self.values > 0
-
-    @property
-    def different(self) -> bool:
-        """Whether the values are whole numbers, many, and no two alike."""
-        return self.numeric and self.whole and self.values > MOST_CATEGORIES and self._compared is not None
-
-    @property
-    def few(self) -> bool:
-        """Whether there are few enough different values for categories."""
-        return len(self.texts) <= MOST_CATEGORIES
-
-
-def survey(path: str | Path, form: FileForm) -> list[Seen]:
-    """Look at every column of a file."""
-    table = open_table(path, form)
-    seen = [Seen(name) for name in table.names]
-    for chunk in table.chunks(table.names, MISSING_VALUES):
-        for column, cells in zip(seen, chunk.cells, strict=True):
-            _refuse_bytes(table.path, column.name, chunk, cells)
-            column.add(cells)
-    if not any(column.values or column.missing for column in seen):
-        raise InputError(f"Expected at least one row in file={str(path)!r}, got none.")
-    return seen
-
-
-def _refuse_bytes(path: Path, name: str, chunk: Chunk, cells: Cells) -> None:
-    bad = np.flatnonzero(cells.unreadable())
-    if len(bad):
-        where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(path)!r}"
-        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
-
-
-# -- draft ------------------------------------------------------------------------------------------------------------
-# A first version of a schema, read off a file. Each value that was read off is marked as unreviewed.
+from sottovoce.files.schema.sniffing import sniff
+from sottovoce.files.schema.survey import MISSING_VALUES, MOST_CATEGORIES, Seen, survey
+from sottovoce.settings import brief
 
 FEW_NUMBERS = 10  # up to so many different whole numbers are taken for categories
 MOST_BINS = 1000

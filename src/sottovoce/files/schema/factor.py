@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from sottovoce.arrays import Floats
-from sottovoce.files.schema.cells import Cells, check_word
+from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
+from sottovoce.files.schema.values import check_word
 from sottovoce.problem.factors import expect_bound
 
 

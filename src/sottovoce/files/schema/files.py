@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sottovoce.arrays import Bools, Floats, Ints
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema.cells import EMPTY_WORDS, brief
-from sottovoce.files.schema.columns import Categorical, Column
+from sottovoce.files.schema.column import Column
+from sottovoce.files.schema.columns import Categorical
 from sottovoce.files.schema.encoding import Csr, Encoding, encode_cells, stack
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.findings import Finding, Findings, Problem, Report, Tally
@@ -21,10 +21,12 @@ from sottovoce.files.schema.labels import Label
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.reading import Chunk, Ragged, Source, Table, open_table
 from sottovoce.files.schema.schema import Schema
+from sottovoce.files.schema.values import EMPTY_WORDS
 from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.people import kept as people_kept
 from sottovoce.problem.people import numbered, within
+from sottovoce.settings import brief
 
 KEPT = 20  # problems that a report shows
 Texts: TypeAlias = NDArray[np.str_]

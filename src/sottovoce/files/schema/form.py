@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from sottovoce.errors import expect
-from sottovoce.files.schema.cells import check_words
+from sottovoce.files.schema.values import check_words
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DECIMALS = (".", ",")

@@ -8,8 +8,9 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import expect
-from sottovoce.files.schema.cells import Cells, check_bounds, check_word, check_words
+from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
+from sottovoce.files.schema.values import check_bounds, check_word, check_words
 from sottovoce.problem.losses.scalar import LEAST_COUNT, MOST_COUNT
 
 LabelMissing: TypeAlias = Literal["refuse", "row"]

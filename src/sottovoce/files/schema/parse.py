@@ -9,7 +9,8 @@ from typing import Any
 
 from sottovoce import settings
 from sottovoce.errors import InputError
-from sottovoce.files.schema.columns import Age, Boolean, Categorical, Column, Numeric, Seasonal
+from sottovoce.files.schema.column import Column
+from sottovoce.files.schema.columns import Age, Boolean, Categorical, Numeric, Seasonal
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel, positive_last
 from sottovoce.settings import toml
 

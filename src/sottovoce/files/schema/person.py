@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from sottovoce.errors import InputError, expect
-from sottovoce.files.schema.cells import Cells, check_word
+from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
+from sottovoce.files.schema.values import check_word
 from sottovoce.problem.people import DROPPED, SURPLUS, Surplus
 
 if TYPE_CHECKING:

@@ -1,14 +1,15 @@
-"""The bytes of a file, unpacked on the way: gzip, bzip2, xz, and zip with one file inside, told by how they start."""
+"""CSV and Parquet files in chunks of cells, through pyarrow. Files are only ever read.
 
-import bz2
+CSV is UTF-8 (with or without a byte order mark), in the form that the schema says, and may be packed; fields may be
+quoted and then hold delimiters and line breaks. Every cell is read as text, so that a bad one can be named. Rows
+count from 1 below the header; blank lines do not count. In Parquet, columns may be text, numbers, dates or truth
+values; a typed NaN counts as missing. Names of columns that differ only in case are the same where nothing fits
+better.
+"""
+
 import codecs
 import csv
-import gzip
-import io
-import lzma
 import re
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Protocol, TextIO, TypeAlias, final, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeAlias, final, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -26,118 +27,10 @@ import pyarrow.parquet as parquet
 from sottovoce.arrays import Ints
 from sottovoce.errors import InputError
 from sottovoce.files.schema.arrow import cells_of, is_supported
-from sottovoce.files.schema.cells import Cells, brief
-from sottovoce.files.schema.form import DELIMITERS, USUAL, FileForm
-
-BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)  # what unpacking may raise
-_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-_ZIP, _OLD_EXCEL = (b"PK\x03\x04", b"PK\x05\x06"), b"\xd0\xcf\x11\xe0"
-_LONGEST = 6  # bytes by which a form is told
-
-
-def is_packed(path: Path) -> bool:
-    """Whether the file has to be unpacked to be read."""
-    with path.open("rb") as file:
-        start = file.read(_LONGEST)
-    return start.startswith((*_OPENERS, *_ZIP))
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file to read, unpacked."""
-    with path.open("rb") as file:
-        start = file.read(_LONGEST)
-        file.seek(0)
-        if start.startswith(_OLD_EXCEL):
-            raise InputError(_workbook(path))
-        if start.startswith(_ZIP):
-            with zipfile.ZipFile(file) as archive, archive.open(_only_member(path, archive)) as member:
-                yield member
-            return
-        opener = next((made for magic, made in _OPENERS.items() if start.startswith(magic)), None)
-        if opener is None:
-            yield file
-            return
-        with opener(file) as unpacked:
-            yield unpacked
-
-
-def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    found = [part for part in archive.infolist() if not part.is_dir() and not part.filename.startswith("__MACOSX/")]
-    names = [part.filename for part in found]
-    if "[Content_Types].xml" in names:
-        raise InputError(_workbook(path))
-    if len(found) != 1:
-        raise InputError(f"Expected one file in zip file={str(path)!r}, got {len(found)}: {brief(names)}. Unpack it.")
-    if found[0].flag_bits & 1:
-        raise InputError(f"Expected a zip file without a password, got file={str(path)!r}. Unpack it first.")
-    return found[0]
-
-
-def _workbook(path: Path) -> str:
-    return f"Expected a CSV or Parquet file, got file={str(path)!r}, an office document. Save the sheet as CSV (UTF-8)."
-
-
-# -- sniff ------------------------------------------------------------------------------------------------------------
-# The form of a file guessed from its first lines, for a draft. A person sees the guess in the schema.
-
-_LOOKED_AT = 2**18  # bytes
-_RECORDS = 200
-_POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*")
-_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
-
-
-def sniff(path: Path, delimiter: str | None = None, decimal: str | None = None, header: bool = True) -> FileForm:
-    """What separates the fields, and the decimal sign; what is given is taken as it is. Without a header, columns are
-    called column1, column2, ...
-    """
-    if delimiter is not None:
-        FileForm(delimiter)  # refused before it is tried
-    with reading(path), opened(path) as file:
-        text = file.read(_LOOKED_AT).decode("utf-8-sig", errors="replace")
-    found = {sign: _records(text, sign) for sign in ([delimiter] if delimiter else DELIMITERS)}
-    # The most fields win, among those that every record has alike; a file of one column has none, and any sign will do.
-    best = max(found, key=lambda sign: _fields(found[sign]))
-    names = None if header else tuple(f"column{i}" for i in range(1, len((found[best] or [[""]])[0]) + 1))
-    return FileForm(best, decimal or _decimal(found[best]), names)
-
-
-def _records(text: str, delimiter: str) -> list[list[str]]:
-    lines = io.StringIO(text, newline="")
-    records = list[list[str]]()
-    try:
-        for record in csv.reader(lines, delimiter=delimiter):
-            if record:
-                records.append(record)
-            if len(records) == _RECORDS:
-                return records
-    except csv.Error:
-        return []
-    # The last record may be cut off by where the look ended.
-    return records[:-1] if len(records) > 1 and len(text) >= _LOOKED_AT else records
-
-
-def _fields(records: Sequence[Sequence[str]]) -> int:
-    """How many fields every record has; 1 if they differ."""
-    sizes = {len(record) for record in records}
-    return sizes.pop() if len(sizes) == 1 else 1
-
-
-def _decimal(records: Sequence[Sequence[str]]) -> str:
-    """A comma if numbers have one and none has a point."""
-    cells = [cell for record in records[1:] for cell in record]
-    commas = any(_COMMA.fullmatch(cell) for cell in cells)
-    return "," if commas and not any(_POINT.fullmatch(cell) for cell in cells) else "."
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
-# CSV and Parquet files in chunks of cells, through pyarrow. Files are only ever read.
-#
-# CSV is UTF-8 (with or without a byte order mark), in the form that the schema says, and may be packed; fields may be
-# quoted and then hold delimiters and line breaks. Every cell is read as text, so that a bad one can be named. Rows
-# count from 1 below the header; blank lines do not count. In Parquet, columns may be text, numbers, dates or truth
-# values; a typed NaN counts as missing. Names of columns that differ only in case are the same where nothing fits
-# better.
+from sottovoce.files.schema.cells import Cells
+from sottovoce.files.schema.form import USUAL, FileForm
+from sottovoce.files.schema.unpacking import BROKEN, is_packed, opened
+from sottovoce.settings import brief
 
 BLOCK = 4 * 2**20  # bytes of a CSV file read at a time, and so the longest record
 WIDE, WIDEST = 64, 16  # so many columns take a block each, up to so many blocks: every chunk of a column has a price

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
-from sottovoce.files.schema.cells import brief
 from sottovoce.files.schema.schema import Schema
+from sottovoce.settings import brief
 
 _SHOWN = 5
 

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 from sottovoce import settings
 from sottovoce.errors import InputError, expect, naming
 from sottovoce.files.schema import parse
-from sottovoce.files.schema.cells import brief, check_word
-from sottovoce.files.schema.columns import Column
+from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.factor import Factor
 from sottovoce.files.schema.form import USUAL, FileForm, spelt
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
+from sottovoce.files.schema.values import check_word
+from sottovoce.settings import brief
 
 if TYPE_CHECKING:
     from sottovoce.privacy.unit import Unit

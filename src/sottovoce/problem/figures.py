@@ -1,0 +1,173 @@
+"""Figures that people know, of one model, and what no model at all would reach. Read off rows without noise, too."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy import optimize
+
+from sottovoce.arrays import Array, Bools, Floats
+from sottovoce.problem.evaluation import IN_CACHE
+from sottovoce.problem.factors import ALIKE, Factors
+from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
+
+RARE = 0.1  # share of rows below which a class counts as rare: a model that never says it is then nearly always right
+_FURTHEST = 40.0  # of a constant prediction; beyond, no loss of ours gains anything that a double can hold
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How good one model is, or a constant answer. What has no meaning for a loss is None.
+
+    `mean_absolute_error` is in the unit of the labels, `log_loss` in nats. `average_precision` is of the rarer of two
+    classes, `auc` the chance that a row of the one class is told from one of the other.
+    """
+
+    risk: float
+    accuracy: float | None = None
+    log_loss: float | None = None
+    auc: float | None = None
+    average_precision: float | None = None
+    mean_absolute_error: float | None = None
+    r2: float | None = None
+
+
+def predictions(block: Callable[[int, int], Any], count: int, loss: Loss, model: Floats) -> Floats:
+    """z of all rows of one flat model: (rows,), or (rows, outputs) where there are several."""
+    step = max(1, IN_CACHE // loss.outputs)
+    matrix = model.reshape(-1, loss.outputs)
+    parts = [np.asarray(block(first, min(first + step, count)) @ matrix) for first in range(0, count, step)]
+    z: Floats = np.concatenate(parts)
+    return z if loss.outputs > 1 else z[:, 0]
+
+
+def mean(values: Array | Bools, weights: Floats | None = None) -> float:
+    """Of rows that count so much, or alike."""
+    return float(np.average(values, weights=weights))
+
+
+def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: Floats | None = None) -> Figures:
+    """Of predictions z, exposures counted in. `scale` is how many units of the label make 1 of what was learnt."""
+    risk = mean(loss.value(z, labels, loss.theta), weights)
+    if isinstance(loss.labels, Reals):
+        error = loss.predict(z) - labels
+        spread = mean((labels - mean(labels, weights)) ** 2, weights)
+        r2 = 1 - mean(error**2, weights) / spread if spread > 0 else None
+        return Figures(risk, mean_absolute_error=scale * mean(np.abs(error), weights), r2=r2)
+    accuracy = mean(loss.labels.hits(z, labels), weights)
+    log_loss = risk if isinstance(loss, Logistic | Softmax) else None
+    if loss.outputs > 1:
+        return Figures(risk, accuracy, log_loss)
+    positive = labels > 0
+    ranked = _Ranked.of(z, positive, weights)
+    rarer = ranked if mean(positive, weights) <= 0.5 else ranked.turned()
+    return Figures(risk, accuracy, log_loss, ranked.auc(), rarer.average_precision())
+
+
+def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
+    """What to predict of every row by someone who knows the labels learnt from and looks at no feature: (outputs,).
+
+    The best constant by the loss; in regression the median, or the quantile that is asked for, which people can name;
+    of counts the mean, of a unit of exposure.
+    """
+    weights = factors.weights
+    if isinstance(loss.labels, Counts):
+        exposed = 1.0 if factors.shifts is None else mean(np.exp(factors.shifts), weights)
+        return np.array([max(log(max(mean(learnt, weights) / exposed, np.finfo(np.float64).tiny)), -_FURTHEST)])
+    if isinstance(loss.labels, Reals):
+        return np.array([quantile(learnt, loss.theta if isinstance(loss, Quantile) else 0.5, weights)])
+    if loss.outputs > 1:
+        counts = np.bincount(learnt.astype(np.int64), weights, minlength=loss.outputs)
+        whole = len(learnt) if weights is None else float(weights.sum())
+        shares: Floats = np.log(np.maximum(counts, 0.5) / whole)  # a class that is not there is still possible
+        return shares
+    ends, share = np.array([-1.0, 1.0]), mean(learnt > 0, weights)
+    rates = np.array([1 - share, share])
+    best = optimize.minimize_scalar(
+        lambda c: float(rates @ loss.value(np.full(2, c), ends, loss.theta)), bounds=(-_FURTHEST, _FURTHEST),
+        method="bounded", options={"xatol": 1e-9},
+    )  # fmt: skip
+    if isinstance(loss, WeightedLogistic):
+        return np.array([float(best.x)])  # which may well say the rarer class
+    # The decision is the more frequent class, also where the loss is flat around 0.
+    return np.array([abs(best.x) if share >= 0.5 else -abs(best.x)])
+
+
+def no_model(
+    loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0, known: Factors = ALIKE, factors: Factors = ALIKE
+) -> Figures:
+    """The figures on `labels` of the constant that the labels learnt from suggest. `known` are the factors of those,
+    `factors` of the others.
+    """
+    answer = constant(loss, learnt, known)
+    z = factors.shifted(np.broadcast_to(answer, (len(labels), len(answer))))
+    return figures(loss, z if loss.outputs > 1 else z[:, 0], labels, scale, factors.weights)
+
+
+def quantile(values: Floats, level: float, weights: Floats | None = None) -> float:
+    """That quantile; of rows with weights, the smallest value up to which at least `level` of the weight lies."""
+    if weights is None:
+        return float(np.quantile(values, level))
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    return float(values[order][min(int(np.searchsorted(below, level * below[-1])), len(values) - 1)])
+
+
+def rare_class(loss: Loss, labels: Floats) -> int | None:
+    """The number of the rarer of two classes if fewer than one row in ten is of it; else None."""
+    if loss.outputs > 1 or isinstance(loss.labels, Reals):
+        return None
+    share = float(np.mean(labels > 0))
+    return None if min(share, 1 - share) >= RARE else int(share < RARE)
+
+
+class _Ranked(NamedTuple):
+    """Rows from the highest score down: sorting them is what takes the time, so all that needs it is read off here.
+
+    Rows of one score are called at one threshold: only the last of them is a point of a curve.
+    """
+
+    rows: Array  # at each distinct score: how many rows have it or a higher one, each counted by its weight
+    found: Array  # of these, those of the class that is looked for
+
+    @classmethod
+    def of(cls, scores: Floats, positive: Bools, weights: Floats | None = None) -> Self:
+        order = np.argsort(scores)[::-1]
+        falling = scores[order]
+        last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(scores) - 1)
+        if weights is None:
+            return cls(last + 1, np.cumsum(positive[order])[last])
+        return cls(np.cumsum(weights[order])[last], np.cumsum((weights * positive)[order])[last])
+
+    def turned(self) -> Self:
+        """The other class, by the negative scores."""
+        rows, found = (np.insert(part[:-1], 0, 0)[::-1] for part in self)  # above each score, from the lowest up
+        below = self.rows[-1] - rows
+        return type(self)(below, below - (self.found[-1] - found))
+
+    def auc(self) -> float | None:
+        """Area under the ROC curve: ties count half. None where one class is missing."""
+        many = float(self.found[-1])
+        others = float(self.rows[-1]) - many
+        if not many or not others:
+            return None
+        missed = self.rows - self.found
+        pairs = np.diff(self.found, prepend=0) * (others - (missed + np.insert(missed[:-1], 0, 0)) / 2)
+        return float(pairs.sum() / (many * others))
+
+    def average_precision(self) -> float | None:
+        """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
+        many = float(self.found[-1])
+        return float(np.sum(np.diff(self.found, prepend=0) * (self.found / self.rows)) / many) if many else None
+
+
+def auc(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
+    """Area under the ROC curve: ties count half. None where one class is missing."""
+    return _Ranked.of(scores, positive, weights).auc()
+
+
+def average_precision(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
+    """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
+    return _Ranked.of(scores, positive, weights).average_precision()
