@@ -531,6 +531,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "test_a_ledger_of_many_runs_goes_on_with_an_early_one_and_knows_its_own_word[3]",
     ),
     Mutant(
+        "a cap is raised with another key than the site's",
+        "federation/site/caps.py",
+        "    if key.public != owner:",
+        "    if False:",
+        "tests/federation/test_heads.py::test_a_cap_is_raised_by_the_sites_key_and_everyone_can_see_it",
+    ),
+    Mutant(
         "a book takes more than its epsilon",
         "privacy/books/filter.py",
         "return self._listed(charges) <= self.epsilon",

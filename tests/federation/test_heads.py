@@ -30,7 +30,7 @@ from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.caps import check_raises, raise_cap
+from sottovoce.federation.site.caps import check_raises, claim, owner_path, raise_cap
 from sottovoce.federation.site.heads import HANDED, Books, Heads, Sealing, catch_up, heard_path, keep_heard
 from sottovoce.federation.site.letters import read_sum
 from sottovoce.federation.site.mail import payload_size
@@ -651,6 +651,17 @@ def test_a_cap_is_raised_by_the_sites_key_and_everyone_can_see_it(tmp_path, ledg
     ledger.reserve("run", 1, Gaussian(20.0), 1e-40)
     ledger.close()
     command = ["ledger", "raise-cap", str(ledger.path), "--key", str(tmp_path / "signing.pem"), "--epsilon"]
+    other, before = SigningKey.generate(), ledger.path.read_bytes()
+    assert main([*command, "7"]) == 2
+    assert "rows.ledger.key', got no such file" in capsys.readouterr().err
+    with Ledger.open(ledger.path) as opened:  # as every run does
+        claim(opened, other.public)
+    assert main([*command, "7"]) == 2
+    assert f"Expected the key {other.public.fingerprint} of the site" in capsys.readouterr().err
+    assert ledger.path.read_bytes() == before
+    with Ledger.open(ledger.path) as opened:
+        assert (opened.head.entries, opened.raises()) == (1, ())
+        claim(opened, key.public)
     assert main([*command, "7"]) == 0
     assert main([*command, "6"]) == 2
     assert "above 7.0" in capsys.readouterr().err
@@ -661,12 +672,14 @@ def test_a_cap_is_raised_by_the_sites_key_and_everyone_can_see_it(tmp_path, ledg
     with Ledger.open(ledger.path) as again:
         check_raises(again, key.public)
         with pytest.raises(DamagedError, match="without a signature of that key"):
-            check_raises(again, SigningKey.generate().public)
+            claim(again, other.public)
+        assert str(key.public) in owner_path(ledger.path).read_text()
 
 
 def test_a_raise_that_was_signed_for_another_place_is_found(tmp_path, ledger):
     """The signature of a raise in one ledger does not hold in another, nor behind another entry."""
     key = SigningKey.generate()
+    claim(ledger, key.public)
     raised = raise_cap(ledger, 6.0, key)
     with Ledger.create(tmp_path / "other.ledger", "other", 5.0, 1e-5) as other:
         other._store.append("", 0, "cap", {"epsilon": 6.0, "signer": raised.signer, "signature": raised.signature})

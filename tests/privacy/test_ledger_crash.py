@@ -129,6 +129,24 @@ def test_heads_are_synced_with_what_spends_and_with_every_other_of_the_rest(ledg
     assert synced == [2, 4, 6, 8, 9]
 
 
+def test_a_disk_that_is_full_when_a_ledger_is_made_or_its_head_repaired_is_called_that(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "rows.ledger"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(PrivacyError, match=r"rows\.ledger', got a disk that is full\. Nothing was lost"):
+            Ledger.create(path, "rows", 1.0, 1e-5)
+    Ledger.create(path, "rows", 1.0, 1e-5).close()  # when there is room
+    small = sqlite3.connect(":memory:")
+    small.execute("PRAGMA max_page_count=1")
+    with pytest.raises(sqlite3.Error) as error:
+        small.execute("CREATE TABLE t (x)")
+    with pytest.raises(PrivacyError, match="got a disk that is full"):
+        store._refuse(path, error.value)
+
+
 def test_a_full_disk_reserves_nothing_and_loses_nothing(ledger):
     connection = ledger._store._connection
     connection.execute("PRAGMA max_page_count = 1")  # SQLite takes what it has
@@ -137,7 +155,7 @@ def test_a_full_disk_reserves_nothing_and_loses_nothing(ledger):
         for k in range(2, 200):
             ledger.reserve("run", k, Gaussian(1e4))
 
-    with pytest.raises(PrivacyError, match="full"):
+    with pytest.raises(PrivacyError, match=r"got a disk that is full\. Nothing was lost.* Entry \d+ may count"):
         fill()
     count = len(ledger.reservations())
     with pytest.raises(PrivacyError, match="after a failed write"):
@@ -155,7 +173,7 @@ def test_a_head_that_cannot_be_written_stops_the_ledger_and_the_entry_counts(led
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
-        with pytest.raises(PrivacyError, match=r"entry 2 .* No space left"):
+        with pytest.raises(PrivacyError, match=r"a disk that is full.* Entry 2 may count"):
             ledger.reserve("run", 2, Gaussian(50.0))
     with pytest.raises(PrivacyError, match="after a failed write"):
         ledger.reserve("run", 2, Gaussian(50.0))

@@ -90,7 +90,6 @@ def raise_cap(
 
     signing = SigningKey.load(key)
     with _open(path) as ledger:
-        caps.check_raises(ledger, signing.public)
         raised = caps.raise_cap(ledger, epsilon, signing)
         if json:
             _print_json({"epsilon": raised.epsilon, "entry": raised.entry, **ledger.head._asdict()})

@@ -3,6 +3,7 @@
 import errno
 import os
 import secrets
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,24 @@ def beside(path: Path) -> Path:
 def _made_with(mode: int) -> Callable[[str, int], int]:
     """Made with its final mode: there is no moment at which others could open it."""
     return lambda name, flags: os.open(name, flags, mode)
+
+
+# -- when there is no room --------------------------------------------------------------------------------------------
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether something was not written because the disk, or somebody's share of it, is full."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+def no_room(path: Path | str) -> str:
+    """What is said then of a file that is written whole or not at all."""
+    return (
+        f"Expected room on the disk for {str(path)!r}, got a disk that is full. Nothing was lost: all that was written "
+        "before is there. Make room, and run the same command again."
+    )
 
 
 # -- taking turns -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The files of one site: its rows, the ledger of these rows, and a folder for what it must remember.
 
     STATE/rows.ledger, .head, .salt   the ledger of the data set, for all its runs
+    STATE/rows.ledger.key             the public key of the site that it belongs to: who may raise its cap
     STATE/rows.ledger.heard           what others have seen of it and it lacks, if so: sottovoce ledger catch-up
     STATE/heads.sqlite                what others have said of their own ledgers, for them, in all runs
     STATE/RUN/journal.sqlite          the memory of one run

@@ -88,7 +88,7 @@ def site_run(
     from sottovoce.cli.site.view import watching_run
     from sottovoce.federation.agreement import signing
     from sottovoce.federation.agreement.identity import SigningKey
-    from sottovoce.federation.site.caps import check_raises
+    from sottovoce.federation.site.caps import claim
     from sottovoce.federation.site.events import LogWatcher, Watchers
     from sottovoce.federation.site.mail import Pace
     from sottovoce.federation.site.runner import result_of
@@ -110,7 +110,7 @@ def site_run(
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement))
             opened = stack.enter_context(files.open_ledger(books, data, cap, agreement.unit))
-            check_raises(opened, own_key.public)
+            claim(opened, own_key.public)
             heads = stack.enter_context(files.open_heads(state))
             known_by = files.file_digest(data)
         seat = Seat(

@@ -1,13 +1,17 @@
 """Raising the cap of a ledger: an entry that the site signs, so that nobody else can have raised it.
 
 The ledger itself keeps any signature; who may sign is known here. A site runs under a raised cap only if every raise
-was signed with its own key.
+was signed with its own key. So a raise by any other key would make the ledger useless, and is refused: whose it is lies
+in a small file beside it, which every run writes.
 """
+
+from pathlib import Path
 
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.privacy.books.ledger import Ledger, Raise
+from sottovoce.settings.disk import write_whole
 
 
 def raise_cap(ledger: Ledger, epsilon: float, key: SigningKey) -> Raise:
@@ -16,9 +20,36 @@ def raise_cap(ledger: Ledger, epsilon: float, key: SigningKey) -> Raise:
     Args:
         ledger: of the rows.
         epsilon: the new cap, at the same delta.
-        key: the signing key of the site that the ledger belongs to.
+        key: the signing key of the site that the ledger belongs to. Any other is refused, with nothing written.
     """
+    check_raises(ledger, key.public)
+    place = owner_path(ledger.path)
+    if not place.exists():
+        raise InputError(
+            f"Expected the public key of the site that this ledger belongs to in {str(place)!r}, got no such file. "
+            "sottovoce site run writes it before anything else, also if the run is then refused: run that first."
+        )
+    owner = PublicKey.from_text(place.read_text("ascii", "replace").strip())
+    if key.public != owner:
+        raise InputError(
+            f"Expected the key {owner.fingerprint} of the site that this ledger belongs to, got "
+            f"{key.public.fingerprint}: the site could not run under a cap that another key has raised. Nothing was "
+            "written. Use the right key file."
+        )
     return ledger.raise_cap(epsilon, str(key.public), lambda data: key.sign(data, Context.CAP))
+
+
+def owner_path(ledger: Path) -> Path:
+    """The public key of the site that a ledger belongs to: beside it, with .key behind its name."""
+    return ledger.with_name(f"{ledger.name}.key")
+
+
+def claim(ledger: Ledger, key: PublicKey) -> None:
+    """Say that the ledger belongs to the site with this key; stop if its cap was raised with another."""
+    check_raises(ledger, key)
+    place, text = owner_path(ledger.path), f"{key}\n".encode("ascii")
+    if not place.exists() or place.read_bytes() != text:
+        write_whole(place, text)
 
 
 def is_signed(raised: Raise) -> bool:

@@ -32,7 +32,7 @@ from sottovoce.federation.site.stops import BehindError, DamagedError
 from sottovoce.federation.transport.wire import BOOKS_BYTES, DIGEST_BYTES, NO_BOOKS
 from sottovoce.privacy.books.account import ACCOUNT_BYTES, Account, Record
 from sottovoce.privacy.books.ledger import Ledger
-from sottovoce.settings.disk import write_whole
+from sottovoce.settings.disk import is_full, no_room, write_whole
 
 HANDED = 2  # statements in an answer: those with the most entries, each of another run
 _CLEAR, _SIV_BYTES = struct.Struct(f"<{DIGEST_BYTES}sQ"), 16
@@ -266,6 +266,8 @@ class Heads:
         try:
             yield
         except sqlite3.Error as error:
+            if is_full(error):
+                raise DamagedError(no_room(self.path)) from error
             raise DamagedError(
                 f"Expected a file for what others say of their books, got {str(self.path)!r}: {error}. See to the "
                 "disk, or put the file back from a copy: it protects other sites."

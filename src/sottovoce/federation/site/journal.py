@@ -31,7 +31,7 @@ from sottovoce.federation.site.commitment import SALT_BYTES
 from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import DIGEST_BYTES
-from sottovoce.settings.disk import sync_folder
+from sottovoce.settings.disk import is_full, no_room, sync_folder
 
 _STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
 _LENGTH = struct.Struct("<I")
@@ -543,7 +543,9 @@ def _make(path: Path) -> None:
 
 
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
-    """In use by another process, or not readable: the first is a second life of this site."""
+    """In use by another process, without room, or not readable: the first is a second life of this site."""
+    if is_full(error):
+        raise DamagedError(no_room(path)) from error
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         raise UsedTwiceError(
             f"Expected a journal that nobody else holds, got {str(path)!r}, which is in use. This site runs already: "

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn, final
 from urllib.parse import quote
 
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.settings.disk import write_whole
+from sottovoce.settings.disk import is_full, no_room, write_whole
 
 # Room for a count of 20 digits and a hash of 64; a quarter of the smallest sector.
 _BYTES = 128
@@ -64,7 +64,12 @@ def read_head(ledger: Path) -> Head:
 
 def write_head(ledger: Path, head: Head) -> None:
     """Put a new file in the place of the head, or of none. It is on the disk when this returns."""
-    write_whole(head_path(ledger), head.to_bytes())
+    try:
+        write_whole(head_path(ledger), head.to_bytes())
+    except OSError as error:
+        if is_full(error):
+            raise PrivacyError(no_room(ledger)) from error
+        raise
 
 
 @final
@@ -335,6 +340,8 @@ class LedgerStore:
             self._head_file.overwrite(self._head)
             sync(self._head_file)
         except (sqlite3.Error, OSError) as error:
+            if is_full(error):
+                raise PrivacyError(f"{no_room(self.path)} Entry {entry.index} may count.") from error
             raise PrivacyError(
                 f"Expected to write entry {entry.index} of the ledger path={str(self.path)!r}, got: {error}. Release "
                 "nothing. See to the disk, then open the ledger again; the entry may count."
@@ -487,7 +494,9 @@ def _give_up(path: Path, connection: sqlite3.Connection | None, error: BaseExcep
 
 
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
-    """Say in our words what SQLite could not do: the ledger is in use, or cannot be read."""
+    """Say in our words what SQLite could not do: the ledger is in use, has no room, or cannot be read."""
+    if is_full(error):
+        raise PrivacyError(no_room(path)) from error
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         raise PrivacyError(
             f"Expected a ledger that nobody else holds, got path={str(path)!r}, which is in use. Wait until the other "
