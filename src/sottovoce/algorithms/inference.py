@@ -48,7 +48,7 @@ SUPPOSED = 1.0  # times the usual size of the model: what it may be along a dire
 HIDDEN = 0.4  # of a coefficient's variance may come from there
 DRAWS, FEWEST_DRAWS, WORK = 400, 100, 4e8  # of the bootstrap; fewer for wide tables, whose matrices take p^3 steps
 SEED = 0  # of its draws: the same released numbers give the same table
-BENT = 1.0  # in logarithms: how much the Hessian may have changed between its point and the optimum
+BENT = 0.5  # in logarithms: how much the Hessian may have changed between its point and the optimum
 SWEEPS = 8  # of taking off what is noise in d
 EXACT = 1e-9  # of the largest eigenvalue: without noise, information below is rounding
 
