@@ -337,7 +337,7 @@ def test_two_folders_that_begin_at_the_same_time_are_found_out_at_their_end(fede
     for world in worlds:  # the last words were not said, and not paid for
         assert set(words_of(world)) == set(range(1, ROUNDS))
     for one in (federation, other):
-        assert len(caught_up(one)) == 1
+        assert len({record.run for record in caught_up(one)}) == 1  # neighbours may have heard of different rounds
         assert total(one) > federation.cap
         with pytest.raises(BudgetError):
             play(one.site("berlin", LyingWorld()))
