@@ -13,7 +13,7 @@ from federation.test_summing import FIVE, GO_ON, SIZES, SPARING, Sums, assert_sa
 from helpers.federations import masked_agreement, masked_members
 from sottovoce.algorithms import evaluating
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site.masks import Masks
 from sottovoce.federation.site.summing import _Everyone
 from sottovoce.noise.sources import SeededNoise, Shape, SystemNoise
@@ -185,9 +185,9 @@ def test_it_is_agreed_on_and_wrong_numbers_are_refused():
     made = masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6})
     held = sum(site.rows // 5 for site in made.sites)
     a = masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6, "hold_out": 5, "total_held": held})
-    assert signing.loads(signing.dumps(a)) == a
+    assert toml_file.loads(toml_file.dumps(a)) == a
     assert a.digest() != made.digest()
-    assert "hold_out" not in signing.dumps(made)
+    assert "hold_out" not in toml_file.dumps(made)
     with pytest.raises(InputError, match=f"total_held={held}, of all sites, got total_held={held + 1}"):
         masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6, "hold_out": 5, "total_held": held + 1})
 

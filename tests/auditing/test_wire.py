@@ -17,7 +17,7 @@ from helpers.site_runs import Federation
 from sottovoce.auditing import wire
 from sottovoce.cli import main
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site import masks
 from sottovoce.noise import secure
 
@@ -146,7 +146,7 @@ def test_a_message_that_was_changed_is_refused():
 def test_the_command_reads_a_folder(tmp_path, capsys):
     with ended(ALGORITHMS["ipadmm"]) as federation:
         agreed, _, journals = parts(federation)
-        (tmp_path / "federation.toml").write_text(signing.dumps(agreed))
+        (tmp_path / "federation.toml").write_text(toml_file.dumps(agreed))
         for i, name in enumerate(federation.names):
             state = tmp_path / name / "state" / agreed.run
             state.mkdir(parents=True)

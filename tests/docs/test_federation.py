@@ -13,7 +13,7 @@ from helpers.network_server import free_port
 from sottovoce import models
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.files.datasets.adult_csv import write_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -81,7 +81,7 @@ def followed(tmp_path_factory):
 def test_every_site_ends_well_with_a_model(followed):
     place, codes = followed
     assert codes == [0] * 5
-    agreement = signing.load(place / "federation.toml")
+    agreement = toml_file.load(place / "federation.toml")
     assert {member.name: member.rows for member in agreement.sites} == ROWS
     for site in ROWS:
         folder = place / f"{site}-state" / agreement.run
@@ -154,7 +154,7 @@ def followed_masked(tmp_path_factory):
 def test_the_masked_way_ends_with_one_model_too(followed_masked):
     place, codes = followed_masked
     assert codes == [0] * 5
-    agreement = signing.load(place / "federation.toml")
+    agreement = toml_file.load(place / "federation.toml")
     assert (agreement.algorithm.spare, agreement.algorithm.least_sites) == (2, 4)
     made = [models.load(place / f"{site}-state" / agreement.run / "model.safetensors") for site in ROWS]
     assert len({model.weights.tobytes() for model in made}) == 1

@@ -13,7 +13,7 @@ import sottovoce as sv
 from helpers.federations import ALGORITHMS, COMMON, REGRESSION, SOFTMAX, agreement, members
 from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim, registry
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
-from sottovoce.federation.agreement import signing, terms
+from sottovoce.federation.agreement import terms, toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run, timestamp
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.files.models.from_site import model_of
@@ -39,7 +39,7 @@ kind = "boolean"
 
 
 def reread(a):
-    return signing.loads(signing.dumps(a))
+    return toml_file.loads(toml_file.dumps(a))
 
 
 def changed(text, old, new):
@@ -76,12 +76,12 @@ def test_whole_numbers_and_numbers_of_numpy_are_the_same_agreement():
 
 def test_comments_and_order_do_not_matter():
     a = agreement(run="cd" * 16)
-    text = signing.dumps(a)
+    text = toml_file.dumps(a)
     head, noise = text.split("[noise]")
     kind, bits, *rest = noise.strip().splitlines()
     shuffled = "# read me\n" + head + "[noise]\n" + "\n".join([bits + "  # fine", kind, *rest]) + "\n"
     flipped = changed(shuffled, '["berlin", "paris"]', '["paris", "berlin"]')
-    assert signing.loads(flipped).digest() == a.digest()
+    assert toml_file.loads(flipped).digest() == a.digest()
 
 
 def test_everything_else_matters():
@@ -128,7 +128,7 @@ def test_toml_reads_back_what_was_written(text, number, whole):
 # -- nothing odd gets in ----------------------------------------------------------------------------------------------
 
 
-TEXT = signing.dumps(agreement(name="study"))
+TEXT = toml_file.dumps(agreement(name="study"))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ TEXT = signing.dumps(agreement(name="study"))
 )  # fmt: skip
 def test_odd_files_are_refused(old, new, message):
     with pytest.raises(SottovoceError, match=message):
-        signing.loads(changed(TEXT, old, new))
+        toml_file.loads(changed(TEXT, old, new))
 
 
 def test_one_key_is_one_site():
@@ -218,23 +218,23 @@ def test_a_federation_has_at_least_two_sites():
 
 def test_sizes_are_limited():
     with pytest.raises(InputError, match="at most 4000000 characters"):
-        signing.loads("x" * 4_000_001)
+        toml_file.loads("x" * 4_000_001)
     with pytest.raises(InputError, match="at most 1000 entries of sites"):
-        signing.loads(TEXT.replace("[data]", '[[sites]]\nname = "x"\n' * 1000 + "[data]"))
+        toml_file.loads(TEXT.replace("[data]", '[[sites]]\nname = "x"\n' * 1000 + "[data]"))
     with pytest.raises(InputError, match=r"nested too deeply|Expected TOML"):
-        signing.loads("format = " + "[" * 100_000)
+        toml_file.loads("format = " + "[" * 100_000)
 
 
 def test_files_are_named_in_messages_and_never_replaced(tmp_path):
     path = tmp_path / "federation.toml"
     path.write_text(changed(TEXT, "features = 5", "features = 0"))
     with pytest.raises(InputError, match=r"In file '.*federation\.toml': Expected 1 <= features"):
-        signing.load(path)
+        toml_file.load(path)
     path.write_bytes(b"\xff")
     with pytest.raises(InputError, match="text in UTF-8"):
-        signing.load(path)
+        toml_file.load(path)
     with pytest.raises(InputError, match="a file that does not exist yet"):
-        signing.save(agreement(), path)
+        toml_file.save(agreement(), path)
 
 
 def test_runs_are_never_the_same():
@@ -261,7 +261,7 @@ def test_runs_are_never_the_same():
 )
 def test_other_algorithms_are_refused_with_the_reason(name, reason):
     with pytest.raises(InputError, match=f"{reason}.*Choose among ipadmm, dpadmm, ryu-kim, dp-dsgd, masked"):
-        signing.loads(changed(TEXT, 'name = "ipadmm"', f'name = "{name}"'))
+        toml_file.loads(changed(TEXT, 'name = "ipadmm"', f'name = "{name}"'))
 
 
 def test_an_algorithm_that_does_not_say_so_is_not_for_real_sites():

@@ -328,9 +328,9 @@ def test_nobody_who_is_honest_is_accused_alone():
 
 
 def test_a_statement_that_is_no_text_is_refused_in_one_line(tmp_path, capsys):
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
 
-    signing.save(agreement(), tmp_path / "federation.toml")
+    toml_file.save(agreement(), tmp_path / "federation.toml")
     (tmp_path / "statement.txt").write_bytes(b"\xff\xfe\n\n\n\n")
     options = ["--federation", str(tmp_path / "federation.toml")]
     assert main(["site", "verify", str(tmp_path / "statement.txt"), *options]) == 2

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from helpers.federations import agreement
 from sottovoce.cli.site.files import refusing_changes, rows_of
 from sottovoce.errors import InputError, SottovoceError
-from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.identity import SigningKey, write_secret
 from sottovoce.files.schema import Schema
 
@@ -233,7 +233,7 @@ SIGNATURES = {
 
 @pytest.mark.parametrize("what", SIGNATURES)
 def test_signatures_that_are_none(tmp_path, what):
-    signing.save(AGREED, tmp_path / "federation.toml")
+    toml_file.save(AGREED, tmp_path / "federation.toml")
     (tmp_path / "federation.berlin.sig").write_bytes(SIGNATURES[what])
     with pytest.raises(InputError, match="the signature of site berlin") as raised:
         signing.verify_signatures(AGREED, tmp_path / "federation.toml")

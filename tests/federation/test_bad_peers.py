@@ -38,7 +38,7 @@ from sottovoce.federation.site import absent
 from sottovoce.federation.site.events import JsonLines, LogWatcher, Watcher
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Notice
 from sottovoce.federation.site.mail import Mail, Pace
-from sottovoce.federation.site.seat import room_for
+from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.stops import LeftBehindError
 from sottovoce.federation.transport.transport import RefusedError, Transport, UnreachableError
 from sottovoce.federation.transport.wire import BOOKS_BYTES, Envelope, Kind, Slot, seal

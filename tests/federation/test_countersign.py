@@ -6,7 +6,7 @@ import pytest
 
 from helpers.federations import agreement, members
 from sottovoce.errors import InputError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import signing, toml_file
 from sottovoce.federation.agreement.identity import Context
 from sottovoce.federation.agreement.signing import Countersignature, Standing
 
@@ -16,7 +16,7 @@ def signed(tmp_path):
     """An agreement that all have signed, its file, and their keys."""
     keys, sites = members()
     a, path = agreement(sites), tmp_path / "federation.toml"
-    signing.save(a, path)
+    toml_file.save(a, path)
     for name, key in keys.items():
         signing.write_signature(a, name, key, signing.signature_file(path, name))
     return a, path, keys
@@ -24,7 +24,7 @@ def signed(tmp_path):
 
 def test_all_signatures_are_needed(signed):
     a, path, _ = signed
-    signing.verify_signatures(signing.load(path), path)
+    signing.verify_signatures(toml_file.load(path), path)
     assert set(signing.standings(a, path).values()) == {Standing.SIGNED}
     (path.parent / "federation.paris.sig").unlink()
     with pytest.raises(InputError, match=r"site paris in .*federation\.paris\.sig', got: not signed yet"):

@@ -26,7 +26,7 @@ from sottovoce.cli.demo.demo import NAMES
 from sottovoce.cli.demo.processes import FailedError, Programs
 from sottovoce.cli.output import up
 from sottovoce.federation.site.events import MASKED, OWN_NOISE
-from sottovoce.federation.transport.transport import read_signed
+from sottovoce.federation.transport.signed_text import read_signed
 from sottovoce.files.datasets import adult_csv
 from sottovoce.privacy.books.ledger import Ledger
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from helpers.federations import agreement, masked_agreement, masked_members, members
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.exchange import MaskKey, Seed, hkdf
 from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
 from sottovoce.federation.site.journal import Journal, Owner
@@ -156,9 +156,9 @@ def test_a_signing_key_is_no_mask_key():
 
 def test_mask_keys_stand_in_the_agreement_and_change_it():
     a = masked_agreement()
-    text = signing.dumps(a)
+    text = toml_file.dumps(a)
     assert all(f'mask_key = "{site.mask_key}"' in text for site in a.sites)
-    assert signing.loads(text) == a
+    assert toml_file.loads(text) == a
     keys, _, sites = masked_members()
     one = masked_agreement(sites, run="ab" * 16)
     other = replace(sites[0], mask_key=Seed.generate().mask_key("berlin", keys["berlin"]))

@@ -30,10 +30,10 @@ from helpers.site_runs import Died, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.cli.exit_codes import code_of
-from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement import certificates, toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.seat import room_for
+from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.transport import RefusedError
 from sottovoce.federation.transport.wire import Slot
@@ -209,7 +209,7 @@ def test_a_server_that_is_stopped_for_a_while_costs_time_and_nothing_else(world)
 
 def test_the_operator_opens_a_run_as_often_as_it_likes_and_in_one_way_only(world, tmp_path, capsys):
     agreement, server = world.runs["calm"].agreement, world.server
-    signing.save(agreement, tmp_path / "federation.toml")
+    toml_file.save(agreement, tmp_path / "federation.toml")
     given = ["federation", "open", "--federation", str(tmp_path / "federation.toml"), "--server", server.url]
     for _ in range(2):
         assert main([*given, "--certificates", str(server.papers)]) == 0
@@ -218,7 +218,7 @@ def test_the_operator_opens_a_run_as_often_as_it_likes_and_in_one_way_only(world
         assert f"is open: room for {room.messages} messages of at most {room.size} bytes." in told
     with pytest.raises(RefusedError, match="already in use with a different configuration"):
         play(create_stream(server.url, agreement.run, 10_000, tls=server.files("operator").context()))
-    signing.save(replace(agreement, run=new_run()), tmp_path / "other.toml")
+    toml_file.save(replace(agreement, run=new_run()), tmp_path / "other.toml")
     given[3] = str(tmp_path / "other.toml")
     assert main([*given, "--certificates", str(server.papers)]) == 7  # a run that the server's file does not know
     assert "Expected the server to let us use" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.mail import Pace
-from sottovoce.federation.site.seat import room_for
+from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.stops import LostNeighbourError
 from sottovoce.federation.transport.jetstream import JetStreamTransport
 from sottovoce.federation.transport.transport import UnreachableError

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from helpers.federations import MessageServer
 from sottovoce.cli.federation import federation_app, site_keygen
 from sottovoce.errors import SottovoceError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import signing, toml_file
 from sottovoce.federation.agreement.identity import PublicKey, SigningKey
 
 SITES = ["--site", "berlin=berlin.pub:300", "--site", "paris=paris.pub:200", "--site", "rome=rome.pub:250"]
@@ -90,7 +90,7 @@ def test_reading_an_agreement_costs_the_same_however_many_rows_there_are(run, tm
 
 def test_all_the_way_to_a_server(run, tmp_path):
     run("federation", "new", *ENOUGH, "--name", "Heart study", "--policy", "stop", "--wait-seconds", "60")
-    agreement = signing.load(tmp_path / "federation.toml")
+    agreement = toml_file.load(tmp_path / "federation.toml")
     assert agreement.names == ("berlin", "paris", "rome")
     assert len(agreement.edges) == 3
     assert (agreement.algorithm.rounds, agreement.algorithm.epsilon, agreement.features) == (5, 1.0, 5)
@@ -123,7 +123,7 @@ def test_a_draft_says_the_same_and_options_win(run, tmp_path):
         'data-norm = 1\nepsilon = 1\ndelta = 1e-5\nalgorithm = "dp-dsgd"\nrounds = 7\ndiameter = 3\n'
     )
     run("federation", "new", "--draft", "draft.toml", "--epsilon", "0.5", "--out", "a.toml")
-    algorithm = signing.load(tmp_path / "a.toml").algorithm
+    algorithm = toml_file.load(tmp_path / "a.toml").algorithm
     assert (type(algorithm).__name__, algorithm.epsilon, algorithm.rounds) == ("DPDSGD", 0.5, 7)
     assert algorithm.largest_degree == 1
     (tmp_path / "draft.toml").write_text("epsilom = 1\n")
@@ -134,7 +134,7 @@ def test_a_draft_says_the_same_and_options_win(run, tmp_path):
 def test_a_schema_decides_shape_and_loss(run, tmp_path):
     (tmp_path / "schema.toml").write_text(SCHEMA)
     run("federation", "new", *SITES, *PRIVACY, *STEPS, "--graph", "star", "--schema", "schema.toml")
-    agreement = signing.load(tmp_path / "federation.toml")
+    agreement = toml_file.load(tmp_path / "federation.toml")
     assert (agreement.features, agreement.data_norm, agreement.algorithm.loss.name) == (2, 1.0, "softmax")
     assert agreement.encoding.classes == ("a", "b", "c")
     assert "schema" in run("federation", "show", "federation.toml")
@@ -168,7 +168,7 @@ def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "sottovoce.plan", SimpleNamespace(plan=plan))
     run("federation", "new", *SITES, *PRIVACY, *ARRAYS, "--graph", "path", "--rounds", "9", "--lam", "0.3")
-    algorithm = signing.load(tmp_path / "federation.toml").algorithm
+    algorithm = toml_file.load(tmp_path / "federation.toml").algorithm
     assert (algorithm.rounds, algorithm.local_steps, algorithm.rho, algorithm.diameter) == (9, 3, 0.5, 7.0)
     assert algorithm.weights == "rows"
     assert (algorithm.lam, asked["lam"], asked["fixed"]) == (0.3, 0.3, {"rounds": 9})

@@ -8,15 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nats.protocol.parser import Parser
 
-from sottovoce.federation.transport.connection import (
-    LONGEST_LINE,
-    Complaint,
-    FrameError,
-    Frames,
-    Info,
-    Message,
-    Sign,
-)
+from sottovoce.federation.transport.frames import LONGEST_LINE, Complaint, FrameError, Frames, Info, Message, Sign
 
 LARGEST = 5000
 WORD = st.text("abcdefgh.*>$_-0123456789", min_size=1, max_size=20)

@@ -19,16 +19,9 @@ from hypothesis.extra.numpy import arrays
 from helpers.federations import agreement
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.site import journal as module
-from sottovoce.federation.site.journal import (
-    Journal,
-    Owner,
-    Snapshot,
-    pack_arrays,
-    pack_state,
-    unpack_arrays,
-    unpack_state,
-)
+from sottovoce.federation.site.journal import Journal, Owner
 from sottovoce.federation.site.letters import Sighting
+from sottovoce.federation.site.snapshot import Snapshot, pack_arrays, pack_state, unpack_arrays, unpack_state
 from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
 from sottovoce.federation.site.witness import Witness
 

@@ -15,7 +15,7 @@ from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import Died, Federation, dying
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.federation.agreement import keyring, signing
+from sottovoce.federation.agreement import keyring, toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.masks import Context, Masks, Past, Turn, expect_turn, open_sum
@@ -144,11 +144,11 @@ def test_all_orders_are_about_as_likely():
 @pytest.mark.usefixtures("few")
 def test_it_is_derived_and_stands_in_no_file(nine):
     a = agreed(nine[0])
-    text = signing.dumps(a)
+    text = toml_file.dumps(a)
     assert "edges = []" in text
-    assert signing.loads(text) == a
-    assert signing.loads(text).digest() == a.digest()
-    assert [signing.loads(text).key_partners(name) for name in NINE] == [a.key_partners(name) for name in NINE]
+    assert toml_file.loads(text) == a
+    assert toml_file.loads(text).digest() == a.digest()
+    assert [toml_file.loads(text).key_partners(name) for name in NINE] == [a.key_partners(name) for name in NINE]
     assert replace(a, edges=()).digest() == a.digest()
     assert a.neighbours("site-3") == tuple(name for name in NINE if name != "site-3")  # it hears everyone
     with pytest.raises(InputError, match="a complete graph for masked sums, which everyone reads, got edges=8 of 36"):
@@ -158,7 +158,7 @@ def test_it_is_derived_and_stands_in_no_file(nine):
 def test_an_agreement_of_a_thousand_sites_is_one_that_a_file_holds():
     sites = masked_members([f"site-{i}" for i in range(1000)], (5,) * 1000)[2]
     a = agreed(sites, 20, edges=())
-    again = signing.loads(signing.dumps(a))
+    again = toml_file.loads(toml_file.dumps(a))
     assert again.digest() == a.digest()
     assert len(again.key_partners("site-7")) == 200
     assert "site-7" in again.key_partners(again.key_partners("site-7")[0])
@@ -166,10 +166,10 @@ def test_an_agreement_of_a_thousand_sites_is_one_that_a_file_holds():
 
 @pytest.mark.usefixtures("few")
 def test_too_few_keys_are_refused_by_whoever_reads_the_agreement(nine, monkeypatch):
-    text = signing.dumps(agreed(nine[0], 2, 8))
+    text = toml_file.dumps(agreed(nine[0], 2, 8))
     monkeypatch.setattr(MaskedNewton, "keys", lambda *_: 2)
     with pytest.raises(InputError, match="keys of every site with more than 3 others, got keys=2"):
-        signing.loads(text)
+        toml_file.loads(text)
     with pytest.raises(InputError, match="an even number of keys below 9, or all, got keys=3"):
         keyring.nearest(NINE, "site-0", 3)
 

@@ -19,7 +19,7 @@ from helpers.site_runs import FIVE, QUICK, Backup, Federation, dies, meanwhile
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
 from sottovoce.errors import BudgetError, InputError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.site.letters import ANSWER_BYTES, Heading, read_answer, read_sum
@@ -458,7 +458,7 @@ def test_the_commands_lead_to_one_signed_model_and_the_seeds_are_gone(typed, cap
     assert odd == (2, 2, 2)  # without its seed, with another's, without its salt: nothing was begun
     assert codes == [0, 0, 0]
     assert again == 0  # the same command again: the run is over
-    agreement = signing.load(place / "federation.toml")
+    agreement = toml_file.load(place / "federation.toml")
     made = {}
     for name in FIVE[:3]:
         folder = place / f"{name}-state" / agreement.run

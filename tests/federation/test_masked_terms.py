@@ -17,7 +17,7 @@ from sottovoce.algorithms.masked import MOST_NUMBERS
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.agreement import MOST_SITES, LostNeighbour
 from sottovoce.federation.agreement.exchange import MaskKey, Seed
 from sottovoce.federation.site.letters import sum_size
@@ -37,9 +37,9 @@ SPARING = {"colluding": 1, "least_sites": 4, "spare": 2}
 
 def test_a_file_holds_all_of_it():
     a = masked_agreement(FIVE_SITES, algorithm=SPARING | {"worst_case_epsilon": 4.0}, lost_neighbour=GO_ON)
-    text = signing.dumps(a)
-    assert signing.loads(text) == a
-    assert signing.loads(text).digest() == a.digest()
+    text = toml_file.dumps(a)
+    assert toml_file.loads(text) == a
+    assert toml_file.loads(text).digest() == a.digest()
     assert "[messages]" not in text
     for line in ("colluding = 1", "least_sites = 4", "spare = 2", "worst_case_epsilon = 4.0", "total_rows = 125"):
         assert line in text
@@ -145,9 +145,9 @@ def test_the_longest_message_that_may_be_agreed_on_is_one_that_a_server_takes():
 
 
 def test_a_radius_in_the_file_is_refused():
-    text = signing.dumps(masked_agreement())
+    text = toml_file.dumps(masked_agreement())
     with pytest.raises(InputError, match="a radius of messages in full, and none with masked sums, got radius=5"):
-        signing.loads(text.replace("[lost_neighbour]", "[messages]\nradius = 5.0\n\n[lost_neighbour]"))
+        toml_file.loads(text.replace("[lost_neighbour]", "[messages]\nradius = 5.0\n\n[lost_neighbour]"))
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_seeds_and_lines_belong_together(place, capsys):
 
 def test_from_keys_to_a_table_of_observers_and_signatures(place):
     run("new", "--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS)
-    a = signing.load(place / "federation.toml")
+    a = toml_file.load(place / "federation.toml")
     assert (a.algorithm.colluding, a.algorithm.least_sites, a.algorithm.spare) == (1, 4, 0)
     assert (a.algorithm.total_rows, len(a.edges)) == (1200, 6)
     told = run("show", "federation.toml")
@@ -313,7 +313,7 @@ def test_drafts_that_leave_something_open_are_refused(place, argv, message):
 def test_an_agreement_holds_the_number_of_exchanges_that_a_draft_found(place):
     run("new", "--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS)
     text = (place / "federation.toml").read_text()
-    a = signing.loads(text)
+    a = toml_file.loads(text)
     open_ = replace(a.algorithm, rounds=None)
     found = open_.exchanges(sum(site.rows for site in a.sites), a.features, len(a.sites))
     assert a.algorithm.rounds == found
@@ -321,9 +321,9 @@ def test_an_agreement_holds_the_number_of_exchanges_that_a_draft_found(place):
     with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
         replace(a, algorithm=open_)
     with pytest.raises(SottovoceError, match="Expected rounds, which must be the same number at all sites"):
-        signing.loads(text.replace(f"\nrounds = {found}\n", "\n"))
+        toml_file.loads(text.replace(f"\nrounds = {found}\n", "\n"))
 
 
 def test_members_without_masks_stay_as_they_were():
     _, sites = members()
-    assert "mask" not in signing.dumps(agreement(sites))
+    assert "mask" not in toml_file.dumps(agreement(sites))

@@ -12,7 +12,7 @@ from helpers.federations import agreement, masked_agreement, members
 from sottovoce.cli import federation_view
 from sottovoce.cli.site import files
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import signing, toml_file
 from sottovoce.federation.site.summing import Summing
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.files.schema import Schema
@@ -43,10 +43,10 @@ PEOPLE = {"schema": TEXT, "features": 3, "sites_per_person": 2}
 def test_people_are_agreed_on_and_read_back():
     a = agreement(**PEOPLE)
     assert a.unit == Unit(3, 2)
-    assert signing.loads(signing.dumps(a)) == a
+    assert toml_file.loads(toml_file.dumps(a)) == a
     assert a.digest() != replace(a, sites_per_person=1).digest()
     assert agreement().unit == ROW
-    assert "sites_per_person" not in signing.dumps(agreement())
+    assert "sites_per_person" not in toml_file.dumps(agreement())
 
 
 def test_noise_and_statement_are_for_people():

@@ -23,8 +23,9 @@ from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import write_secret
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.server import Hosting, server_config
+from sottovoce.federation.transport.subjects import inbox, mailbox, push, reading, stream_name
 from sottovoce.federation.transport.transport import PutOutcome, RefusedError
-from sottovoce.federation.transport.wire import Slot, inbox, mailbox, push, reading, stream_name
+from sottovoce.federation.transport.wire import Slot
 
 SIZE = 1000
 

@@ -32,7 +32,7 @@ from sottovoce.cli.site import site as command
 from sottovoce.cli.site.site import site_run
 from sottovoce.cli.site.view import PlainLines, View, duration
 from sottovoce.errors import BudgetError, InputError, PrivacyError
-from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.site import stops
 from sottovoce.federation.site.events import (
@@ -46,11 +46,12 @@ from sottovoce.federation.site.events import (
     Watcher,
     Watchers,
 )
-from sottovoce.federation.site.seat import booked_as, room_for
+from sottovoce.federation.site.opening import room_for
+from sottovoce.federation.site.seat import booked_as
 from sottovoce.federation.transport import transport
 from sottovoce.federation.transport.jetstream import create_stream
 from sottovoce.federation.transport.server import Hosting, server_config
-from sottovoce.federation.transport.transport import read_signed
+from sottovoce.federation.transport.signed_text import read_signed
 from sottovoce.files.schema import Schema
 from sottovoce.privacy import Gaussian
 from sottovoce.privacy.books.ledger import Ledger
@@ -89,7 +90,7 @@ def world(tmp_path_factory):
     schema = Schema.loads(SCHEMA)
     algorithm = IPADMM(rounds=4, local_steps=2, epsilon=1.5, delta=1e-5, diameter=10.0)
     agreed = agreement(sites, features=schema.d, schema=SCHEMA, algorithm=algorithm)
-    signing.save(agreed, folder / "federation.toml")
+    toml_file.save(agreed, folder / "federation.toml")
     certificates.create_authority(folder)
     certificates.issue_server(folder)
     certificates.issue_operator(folder)

@@ -18,7 +18,7 @@ from sottovoce.cli.demo import processes
 from sottovoce.cli.federation_view import _lines
 from sottovoce.cli.site import files
 from sottovoce.errors import InputError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site.commitment import rows_digest
 from sottovoce.federation.site.summing import _Everyone
 from sottovoce.files.models.from_site import model_of, statement_of
@@ -69,7 +69,7 @@ def test_all_sites_end_with_the_model_of_a_simulation_with_the_same_noise(counts
 
 def test_they_are_agreed_on_and_read_back_and_shown():
     a = masked_agreement(schema=COUNTS, features=D, algorithm={"loss": sv.losses.Poisson()})
-    assert signing.loads(signing.dumps(a)) == a
+    assert toml_file.loads(toml_file.dumps(a)) == a
     other = replace(a, schema=COUNTS.replace("bound = 4", "bound = 5"))
     assert a.digest() != other.digest()
     shown = " ".join(_lines(a, statement_of(a, "berlin")))
@@ -170,7 +170,7 @@ def test_by_the_commands_that_people_type(tmp_path, monkeypatch, capsys):
         with ThreadPoolExecutor(3) as pool:
             codes = list(pool.map(lambda name: run_site(name, f"{name}.csv"), names))
     assert codes == [0, 0, 0]
-    agreement_ = signing.load(Path("federation.toml"))
+    agreement_ = toml_file.load(Path("federation.toml"))
     made = [sv.models.load(Path(f"{name}-state") / agreement_.run / "model.safetensors") for name in names]
     assert all(np.array_equal(one.weights, made[0].weights) for one in made)
     assert made[0].exposed

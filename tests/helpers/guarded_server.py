@@ -12,13 +12,13 @@ import numpy as np
 from helpers.federations import seal_words
 from helpers.network_server import NatsServer
 from helpers.site_runs import Federation
-from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.site.absent import Board
+from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.mail import Mail, Pace
-from sottovoce.federation.site.seat import open_run, room_for
+from sottovoce.federation.site.opening import open_run, room_for
 from sottovoce.federation.transport.jetstream import JetStreamTransport
 from sottovoce.federation.transport.server import Hosting, server_config
 from sottovoce.federation.transport.wire import Slot
@@ -92,7 +92,7 @@ def program_of(federation, name, server, folder: Path):
     """The files of one site for `sottovoce site run`, and the arguments."""
     agreed, folder = folder / "federation.toml", folder / name
     if not agreed.exists():
-        signing.save(federation.agreement, agreed)
+        toml_file.save(federation.agreement, agreed)
         for site in federation.names:
             signing.write_signature(
                 federation.agreement, site, federation.keys[site], agreed.with_name(f"federation.{site}.sig")

@@ -29,18 +29,19 @@ import numpy as np
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.cli.site import files
 from sottovoce.errors import SottovoceError
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.events import Watcher
 from sottovoce.federation.site.mail import Pace
+from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.runner import run_site
-from sottovoce.federation.site.seat import Seat, room_for
+from sottovoce.federation.site.seat import Seat
 from sottovoce.federation.transport.jetstream import JetStreamTransport
 from sottovoce.noise.sampler import discrete_gaussian, keyed
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
+from sottovoce.privacy.books.head import OpenHead
 from sottovoce.privacy.books.ledger import Ledger
-from sottovoce.privacy.books.store import OpenHead
 
 PACE = Pace(slice=1.0, server=60.0)
 CAP = 10.0, 1e-3
@@ -108,7 +109,7 @@ def open_ledger(path, site):
 
 
 async def live(folder, case, site, stack, fate):
-    agreement, data = signing.load(folder / "federation.toml"), folder / f"{site}.npz"
+    agreement, data = toml_file.load(folder / "federation.toml"), folder / f"{site}.npz"
     run_folder = files.run_folder(folder / site, agreement)
     noise, rows = {}, files.rows_of(agreement, data)
     if case["seed"] is not None:

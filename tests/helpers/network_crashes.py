@@ -24,17 +24,19 @@ from helpers.network_server import NatsServer
 from helpers.network_worlds import play
 from helpers.site_runs import scratch
 from sottovoce.cli.exit_codes import LEFT_BEHIND
-from sottovoce.federation.agreement import certificates, signing
+from sottovoce.federation.agreement import certificates, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR, write_secret
 from sottovoce.federation.site.journal import Journal
 from sottovoce.federation.site.mail import spoken
-from sottovoce.federation.site.seat import committing, digest, owner_of, room_for
+from sottovoce.federation.site.opening import room_for
+from sottovoce.federation.site.seat import committing, digest, owner_of
 from sottovoce.federation.transport.connection import Pushes, Server
 from sottovoce.federation.transport.jetstream import JetStreamTransport, create_stream
 from sottovoce.federation.transport.link import Link
 from sottovoce.federation.transport.server import Hosting, server_config
-from sottovoce.federation.transport.wire import Slot, inbox, mailbox, stream_name
+from sottovoce.federation.transport.subjects import inbox, mailbox, stream_name
+from sottovoce.federation.transport.wire import Slot
 from sottovoce.privacy.books.ledger import Ledger
 
 DRIVER = Path(__file__).parent / "network_crash_site.py"
@@ -56,7 +58,7 @@ class RealServer(NatsServer):
 def lay_out(federation, folder):
     """Every file that sites and server need."""
     agreement = federation.agreement
-    signing.save(agreement, folder / "federation.toml")
+    toml_file.save(agreement, folder / "federation.toml")
     certificates.create_authority(folder)
     certificates.issue_server(folder)
     certificates.issue_operator(folder)

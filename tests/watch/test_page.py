@@ -17,7 +17,7 @@ from sottovoce.cli.watch.command import Watched, read_terms
 from sottovoce.cli.watch.page import PARTS, Terms, page, parts
 from sottovoce.cli.watch.serving import Board, PageServer, serving
 from sottovoce.cli.watch.story import SiteStory, clean
-from sottovoce.federation.agreement import signing
+from sottovoce.federation.agreement import toml_file
 from watch.browser import BROWSER, FLAGS, Browser
 from watch.logs import AGREEMENT, HOSTILE, began, digest, done, line
 from watch.test_story import three, told
@@ -108,7 +108,7 @@ def test_terms_are_read_off_an_agreement(tmp_path):
     _, _, sites = masked_members(("berlin", "oslo", "paris"), (30, 40, 50))
     algorithm = sv.MaskedNewton(rounds=3, epsilon=1.5, delta=1e-5, colluding=1, least_sites=3, total_rows=120)
     made = agreement(sites, edges=EDGES, algorithm=algorithm)
-    signing.save(made, tmp_path / "federation.toml")
+    toml_file.save(made, tmp_path / "federation.toml")
     terms = read_terms(tmp_path / "federation.toml")
     assert terms.name == made.name
     assert (terms.digest, terms.way, terms.agreed) == (made.digest().hex(), "masked sums", 1)

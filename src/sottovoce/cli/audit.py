@@ -207,10 +207,10 @@ def _wire(
 
     from sottovoce.auditing.wire import audit_wire, check_auditable
     from sottovoce.cli.site.files import rows_of
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
 
     expect((folder / "federation.toml").is_file(), "a folder with federation.toml", site_folder=str(folder))
-    agreement = signing.load(folder / "federation.toml")
+    agreement = toml_file.load(folder / "federation.toml")
     check_auditable(agreement)
     files = {name: _rows_file(folder / name) for name in agreement.names}
     found = audit_wire(

@@ -70,13 +70,13 @@ def new_agreement(draft: Path | None = None, out: Path | None = None, **given: A
     Settings that are not given are planned from public numbers.
     """
     from sottovoce.cli import draft as drafts
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
     from sottovoce.settings.toml import load
 
     lists = {name: given.pop(name) for name in ("site", "edge", "mask_key")}
     agreement = drafts.agreement(drafts.merged({} if draft is None else load(draft), values(Draft, given) | lists))
     path = _FEDERATION if out is None else out
-    signing.save(agreement, path)
+    toml_file.save(agreement, path)
     print(f"Written to {path}. Its digest is {agreement.digest().hex()}.")
     print(f"Every site now reads it with: sottovoce federation show {path}")
     print(f"and, if it agrees, signs with: sottovoce federation sign {path} --site NAME --key NAME.signing.pem")
@@ -112,10 +112,10 @@ def sign_agreement(
     signatures: _Signatures = None,
 ) -> None:
     """Agree, for one site, to exactly what the file says."""
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import signing, toml_file
     from sottovoce.federation.agreement.identity import SigningKey
 
-    agreement = signing.load(federation)
+    agreement = toml_file.load(federation)
     path = signing.signature_file(federation, site, signatures)
     made = signing.write_signature(agreement, site, SigningKey.load(key), path)
     print(f"{site} agrees to {federation}, digest {made.digest.hex()}.")
@@ -126,9 +126,9 @@ def sign_agreement(
 def show_agreement(federation: _File, signatures: _Signatures = None) -> None:
     """Who takes part, what is computed, what it costs each site, what leaves a site, and who has signed."""
     from sottovoce.cli.federation_view import tell
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import signing, toml_file
 
-    agreement = signing.load(federation)
+    agreement = toml_file.load(federation)
     tell(agreement, signing.standings(agreement, federation, signatures))
 
 
@@ -146,9 +146,9 @@ def certificates(
     An organisation with an authority of its own uses that instead.
     """
     from sottovoce.federation.agreement import certificates as authority
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
 
-    agreement = signing.load(federation)
+    agreement = toml_file.load(federation)
     if not (out / "ca.cert.pem").exists():
         # Kept if it is there: certificates of an earlier call stay good.
         authority.create_authority(out, agreement.name[:60] or "sottovoce", min(2 * days, 3650))
@@ -181,12 +181,12 @@ def write_server_config(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("nats.conf"),
 ) -> None:
     """Write the message server's configuration: TLS both ways, and what each certificate may do."""
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import SERVER, write_public
     from sottovoce.federation.transport import server
 
-    agreements = [signing.load(path) for path in federation]
+    agreements = [toml_file.load(path) for path in federation]
     hosting = server.Hosting(
         # Whole paths: the server is started from some other folder one day.
         tls=TLSFiles.within(certificates.resolve(), SERVER),
@@ -215,14 +215,14 @@ def open_on_server(
     import asyncio
 
     from sottovoce.cli.site.view import PlainLines
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR
-    from sottovoce.federation.site import seat
+    from sottovoce.federation.site import opening
 
-    agreement, operator = signing.load(federation), TLSFiles.within(certificates, OPERATOR)
+    agreement, operator = toml_file.load(federation), TLSFiles.within(certificates, OPERATOR)
     told = PlainLines().server_away
-    opened = seat.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
+    opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
     print("The sites can start, with: sottovoce site run")

@@ -122,7 +122,7 @@ def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "tuple[Agreemen
 def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
     """Rows, keys, an agreement, and everyone's signature under it."""
     from sottovoce.cli import draft
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import signing, toml_file
     from sottovoce.federation.agreement.identity import SigningKey
 
     out.mkdir(parents=True)
@@ -145,7 +145,7 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
         wishes = replace(wishes, graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
     agreement = draft.agreement(wishes)
     file = out / "federation.toml"
-    signing.save(agreement, file)
+    toml_file.save(agreement, file)
     for name in NAMES:
         signing.write_signature(agreement, name, keys[name], signing.signature_file(file, name))
     return agreement
@@ -210,7 +210,7 @@ def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
     from sottovoce.federation.agreement import certificates
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR, SERVER, write_public
-    from sottovoce.federation.site import seat
+    from sottovoce.federation.site import opening
     from sottovoce.federation.transport.server import Hosting, server_config
 
     papers, folder = (out / "certificates").resolve(), (out / "server").resolve()
@@ -224,7 +224,7 @@ def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
                       ports_folder=folder)  # fmt: skip
     write_public(folder / "nats.conf", server_config([agreement], hosting).encode("utf-8"))
     url = f"tls://127.0.0.1:{start_server(programs, folder / 'nats.conf')}"
-    asyncio.run(seat.open_run(agreement, url, TLSFiles.within(papers, OPERATOR)))
+    asyncio.run(opening.open_run(agreement, url, TLSFiles.within(papers, OPERATOR)))
     return url
 
 

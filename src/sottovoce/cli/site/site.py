@@ -86,7 +86,7 @@ def site_run(
     """
     from sottovoce.cli.site import files
     from sottovoce.cli.site.view import watching_run
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import signing, toml_file
     from sottovoce.federation.agreement.identity import SigningKey
     from sottovoce.federation.site.caps import claim
     from sottovoce.federation.site.events import LogWatcher, Watchers
@@ -96,7 +96,7 @@ def site_run(
     from sottovoce.federation.site.status import StatusFile
 
     pace, cap = Pace(server=patience), files.Cap(cap_epsilon, cap_delta, cap_mixed)
-    agreement = signing.load(federation)
+    agreement = toml_file.load(federation)
     agreement.member(site)
     signing.verify_signatures(agreement, federation, signatures)
     own_key, tls = SigningKey.load(key), _tls(site, certificates, ca, cert, tls_key)
@@ -186,12 +186,12 @@ def site_verify(
     federation: Annotated[Path, _option("The agreement, as you have it yourself.", _WHO)],
 ) -> None:
     """Check that a model or a statement was signed by a site of this federation, and not changed since."""
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
     from sottovoce.federation.agreement.identity import PublicKey
-    from sottovoce.federation.transport.transport import expect_member, read_signed
+    from sottovoce.federation.transport.signed_text import expect_member, read_signed
     from sottovoce.files import models
 
-    agreement = signing.load(federation)
+    agreement = toml_file.load(federation)
     if file.suffix == ".safetensors":
         model = models.load(file)
         site, agreed = str(model.provenance.get("site")), model.provenance.get("agreement")
@@ -220,7 +220,7 @@ def _text_of(file: Path) -> str:
 @contextmanager
 def _saying_what_was_released(journal: "Journal", agreement: "Agreement") -> Iterator[None]:
     """Whatever goes wrong, the error says how far the run had come."""
-    from sottovoce.federation.site.absent import spare_of
+    from sottovoce.federation.site.board import spare_of
 
     try:
         yield
@@ -258,8 +258,8 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
     """Connect, and take part. A run that does not fit under the cap is refused, with a server or without; others are
     asked about it if there is one.
     """
+    from sottovoce.federation.site.opening import room_for
     from sottovoce.federation.site.runner import not_asked, run_site
-    from sottovoce.federation.site.seat import room_for
     from sottovoce.federation.transport.jetstream import JetStreamTransport
     from sottovoce.federation.transport.transport import UnreachableError
 
@@ -362,7 +362,7 @@ def _write(
     lost: the journal holds all.
     """
     from sottovoce.federation.site.stops import NotWrittenError
-    from sottovoce.federation.transport.transport import sign_text
+    from sottovoce.federation.transport.signed_text import sign_text
     from sottovoce.files import models
     from sottovoce.files.models.from_site import evaluation_of, model_of, statement_text
     from sottovoce.settings.disk import writable, write_whole

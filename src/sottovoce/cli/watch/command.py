@@ -169,12 +169,12 @@ def read_terms(file: Path) -> "Terms":
     from sottovoce.algorithms import MaskedNewton
     from sottovoce.cli.output import counted, up
     from sottovoce.cli.watch.page import Terms
-    from sottovoce.federation.agreement import signing
+    from sottovoce.federation.agreement import toml_file
     from sottovoce.federation.site.events import MASKED, OWN_NOISE
     from sottovoce.files.models.from_site import statement_of
     from sottovoce.privacy.statement import milestones
 
-    agreement = signing.load(file)
+    agreement = toml_file.load(file)
     privacy = statement_of(agreement, agreement.names[0])  # the same at all sites: it follows from agreed numbers
     masked = isinstance(agreement.algorithm, MaskedNewton)
     lines = milestones(privacy.observers) if masked else ()

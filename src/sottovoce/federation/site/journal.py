@@ -1,153 +1,39 @@
-"""What a site goes on from after a crash, as bytes: named arrays of doubles in the safetensors format.
+"""A site's memory of one run: what it has said, and where it stands. One SQLite file with a write-ahead log.
 
-    SHA-256 of what follows (32 bytes) | the arrays
+    outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
+    checkpoint  the state after the last round whose messages were all taken in
+    absent      neighbours that the site goes on without, and from which round
+    vote        whom the site would make a masked sum without, which is not decided yet
+    secret      the seed of this run, from which the keys of noise and masks come, until the run is over
 
-Formal guarantees: what was packed comes back bit by bit, or `DamagedError` is raised. Nothing in the bytes is executed,
-and nothing of another name, shape or type than expected is accepted.
+A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages
+stay on the server, so only the last few are kept here.
+
+Every commit is synced. A checkpoint waits for the next one, so that a message and the state that it was computed
+from come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the
+messages of that round are on the server, so that round is taken in again, with the same result.
+
+The file holds iterates and a seed that must not leave the site; only its owner may read it. Whoever has the seed and
+the messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows.
+One process holds the file at a time.
 """
 
 import hashlib
 import os
 import secrets
 import sqlite3
-import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, final
+from typing import NamedTuple, NoReturn, Self, TypeAlias, final
 from urllib.parse import quote
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
-
-from sottovoce.arrays import Array
 from sottovoce.errors import InputError, PrivacyError, expect
-from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.exchange import SEED_BYTES, Seed
 from sottovoce.federation.site.commitment import SALT_BYTES
 from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
-from sottovoce.federation.site.witness import Witness
-from sottovoce.federation.transport.wire import DIGEST_BYTES
 from sottovoce.settings.disk import is_full, no_room, sync_folder
-
-_STATE, _EDGE, _SAID, _HEARD = "state.", "edge.", "said", "heard"
-_LENGTH = struct.Struct("<I")
-
-
-def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
-    """Arrays of float64 under their names, as bytes, behind a digest of them."""
-    body = save({name: np.asarray(array, dtype=np.float64, order="C") for name, array in arrays.items()})
-    return hashlib.sha256(body).digest() + body
-
-
-def unpack_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Exactly the arrays of these names and shapes; `DamagedError` for anything else."""
-    body = data[DIGEST_BYTES:]
-    try:
-        if hashlib.sha256(body).digest() != data[:DIGEST_BYTES]:
-            raise ValueError("their digest does not fit")
-        found: dict[str, Array] = load(body)
-    except (ValueError, KeyError, SafetensorError) as error:
-        raise DamagedError(f"Expected arrays in the journal, got other bytes: {error}. Restore the journal.") from error
-    wanted = {(name, shape, np.dtype(np.float64)) for name, shape in shapes.items()}
-    # Nothing more and nothing less: an array too many is damage as well.
-    odd = wanted ^ {(name, array.shape, array.dtype) for name, array in found.items()}
-    if odd:
-        names = sorted({name for name, *_ in odd})
-        raise DamagedError(
-            f"Expected the journal's arrays as this run has them, got others for {', '.join(names[:5])}. "
-            "It is another version's, or was damaged: restore the journal."
-        )
-    # States are finite by construction, so these bytes are not ours, whatever their digest says.
-    bad = [name for name, array in found.items() if not np.isfinite(array).all()]
-    if bad:
-        raise DamagedError(f"Expected finite numbers in the journal, got others in {', '.join(bad[:5])}. Restore it.")
-    return found
-
-
-def pack_state(state: Any) -> bytes:
-    """An algorithm's state, a named tuple of arrays."""
-    return pack_arrays({f"{_STATE}{name}": array for name, array in state._asdict().items()})
-
-
-def unpack_state(data: bytes, like: Any) -> Any:
-    """The state, which must have the fields and shapes of `like`."""
-    return _state_of(unpack_arrays(data, _shapes(like)), like)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """A site after a round.
-
-    Args:
-        state: the algorithm's, after `absorb`.
-        said: the site's own last message, (1, d, 1).
-        heard: the sum of its neighbours' last messages.
-        witness: what it knows of everyone's words.
-        edges: by neighbour, the sum over all rounds of (own message - its message). Kept only where a neighbour may be
-            dropped: it is what has to be undone then.
-    """
-
-    state: Any
-    said: Array
-    heard: Array
-    witness: Witness
-    edges: dict[str, Array] = field(default_factory=dict)
-
-    def dumps(self) -> bytes:
-        """As bytes: what it knows, behind its length, then the arrays."""
-        known = self.witness.dumps()
-        arrays = {f"{_STATE}{name}": array for name, array in self.state._asdict().items()}
-        arrays |= {_SAID: self.said, _HEARD: self.heard}
-        packed = pack_arrays(arrays | {f"{_EDGE}{name}": array for name, array in self.edges.items()})
-        return _LENGTH.pack(len(known)) + known + packed
-
-    @classmethod
-    def loads(cls, data: bytes, start: "Snapshot", agreement: Agreement) -> "Snapshot":
-        """From bytes. `start` is the snapshot before round 1 for the same neighbours; it has the same shapes."""
-        size = _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
-        witness = Witness.loads(data[_LENGTH.size : size], agreement)
-        shapes = _shapes(start.state) | {_SAID: start.said.shape, _HEARD: start.heard.shape}
-        arrays = unpack_arrays(
-            data[size:], shapes | {f"{_EDGE}{name}": array.shape for name, array in start.edges.items()}
-        )
-        edges = {name: arrays[f"{_EDGE}{name}"] for name in start.edges}
-        return cls(_state_of(arrays, start.state), arrays[_SAID], arrays[_HEARD], witness, edges)
-
-
-def _shapes(state: Any) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of a state's arrays."""
-    return {f"{_STATE}{name}": array.shape for name, array in state._asdict().items()}
-
-
-def _state_of(arrays: Mapping[str, Array], like: Any) -> Any:
-    """A state of the kind of `like`, from named arrays."""
-    return type(like)(**{name: arrays[f"{_STATE}{name}"] for name in like._fields})
-
-
-# -- journal ----------------------------------------------------------------------------------------------------------
-# A site's memory of one run: what it has said, and where it stands. One SQLite file with a write-ahead log.
-#
-#     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
-#     checkpoint  the state after the last round whose messages were all taken in
-#     absent      neighbours that the site goes on without, and from which round
-#     vote        whom the site would make a masked sum without, which is not decided yet
-#     secret      the seed of this run, from which the keys of noise and masks come, until the run is over
-#
-# A row of the outbox is never replaced: after a crash the same bytes are sent, and nothing is drawn afresh. Messages
-# stay on the server, so only the last few are kept here.
-#
-# Every commit is synced. A checkpoint waits for the next one, so that a message and the state that it was computed
-# from come onto the disk together. A crash in between loses nothing: the outbox before it is on the disk and the
-# messages of that round are on the server, so that round is taken in again, with the same result.
-#
-# The file holds iterates and a seed that must not leave the site; only its owner may read it. Whoever has the seed and
-# the messages can take the noise off. So it is deleted at the end, and a backup of the file is as secret as the rows.
-# One process holds the file at a time.
 
 FORMAT = 4  # 3 knew no votes; 2 held the noise key itself
 # The next round, the one before it, and one to spare: a crash never needs an older one.

@@ -42,7 +42,8 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast, final
 import numpy as np
 
 from sottovoce.errors import SottovoceError
-from sottovoce.federation.site.absent import Board, Policy, Silence, spare_of
+from sottovoce.federation.site.absent import Policy, Silence
+from sottovoce.federation.site.board import Board, spare_of
 from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Answer, Letter, Mail
 from sottovoce.federation.site.masks import Turn, masked_terms, members_digest

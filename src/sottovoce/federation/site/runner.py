@@ -32,10 +32,10 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import BudgetError, InputError, SottovoceError, UnsupportedError
-from sottovoce.federation.site.absent import Board, Policy, Silence, policy_for
+from sottovoce.federation.site.absent import Policy, Silence, policy_for
+from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.commitment import one_thread, protocol
 from sottovoce.federation.site.events import Watcher
-from sottovoce.federation.site.journal import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.letters import Heading, Heard, Point, Sighting, SumWords, Words, norm_of
 from sottovoce.federation.site.lost import (
     Gathering,
@@ -51,6 +51,7 @@ from sottovoce.federation.site.mail import Answer, Letter, Mail, Pace, refuse_ot
 from sottovoce.federation.site.masks import Context, Past
 from sottovoce.federation.site.seat import Seat, as_message
 from sottovoce.federation.site.shown import taken
+from sottovoce.federation.site.snapshot import Snapshot, pack_state, unpack_state
 from sottovoce.federation.site.stops import (
     BehindError,
     DivergedError,

@@ -1,7 +1,8 @@
-"""The operator's part: the mailboxes of an agreed run, made on the message server before anyone starts.
+"""One site's seat in a run: what was agreed, and what only the site has.
 
-Sizes follow from the agreement: how long a message is, and how many there can ever be. So no member can fill the disk,
-and no run the room of another.
+Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat says
+what a round costs, what its noise depends on, and where the site stands; it sends nothing and waits for nobody,
+which is the runner's part.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
@@ -17,20 +18,17 @@ from sottovoce.algorithms import IPADMM, MaskedNewton
 from sottovoce.arrays import Array
 from sottovoce.errors import BudgetError, InputError, PrivacyError, expect
 from sottovoce.federation.agreement.agreement import Agreement
-from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.agreement.identity import OPERATOR, SigningKey
-from sottovoce.federation.site.absent import most_answers, most_notices, spare_of
+from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.commitment import bind, commit, rows_digest, software
 from sottovoce.federation.site.events import Facts, Spending
 from sottovoce.federation.site.heads import Books, Heads
-from sottovoce.federation.site.journal import Commit, Journal, Owner, Snapshot
-from sottovoce.federation.site.mail import largest_message, largest_notice
+from sottovoce.federation.site.journal import Commit, Journal, Owner
 from sottovoce.federation.site.masks import Masks, Parting, Turn, masked_terms, notices_digest
+from sottovoce.federation.site.snapshot import Snapshot
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.site.witness import Witness
-from sottovoce.federation.transport.jetstream import Told, create_stream, stored_size, tell_nobody
-from sottovoce.federation.transport.wire import MOST_NUMBER, Kind, Slot, digest_of, inbox
+from sottovoce.federation.transport.wire import digest_of
 from sottovoce.noise.secure import SecureNoise, require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
@@ -38,73 +36,6 @@ from sottovoce.privacy import Event
 from sottovoce.privacy.accounting.discrete import discretisation_divergence
 from sottovoce.privacy.books.ledger import Assumed, Cost, Ledger
 from sottovoce.problem.sites import Sites
-
-
-@final
-class Room(NamedTuple):
-    """What a run needs on the server."""
-
-    messages: int  # that can ever be put
-    size: int  # of the largest, in bytes
-    total: int  # bytes of all of them, as the server counts them
-
-
-def room_for(agreement: Agreement) -> Room:
-    """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
-    a, sites = agreement, len(agreement.sites)
-    # One model a round and site, and for every sum that may be made again; and notices with their answers.
-    # One more says that a site holds the last sum.
-    # Of masked sums, as many again say where they are taken.
-    masked, rounds = isinstance(a.algorithm, MaskedNewton), a.algorithm.rounds + spare_of(a)
-    models, small = sites * (2 * rounds + 1 if masked else rounds), sites * most_notices(a) + most_answers(a)
-    size, longest = max(largest_message(a), largest_notice(a)), max(a.names, key=len)
-    # The longest address that there can be: of an answer, with the largest number.
-    place = Slot(MOST_NUMBER, longest, Kind.ANSWER, longest)
-    of_model, of_notice = (stored_size(a.run, place, each) for each in (size, largest_notice(a)))
-    return Room(models + small, size, models * of_model + small * of_notice)
-
-
-async def open_run(
-    agreement: Agreement,
-    server: str,
-    operator: TLSFiles,
-    *,
-    replicas: int = 1,
-    timeout: float = 30.0,
-    told: Told = tell_nobody,
-) -> Room:
-    """Make the mailboxes. Doing it again changes nothing; mailboxes that are set up otherwise are refused.
-
-    Args:
-        agreement: of the run.
-        server: its address.
-        operator: the files of the one certificate that may do this.
-        replicas: how many servers of a cluster keep a copy.
-        timeout: in seconds.
-        told: is called while the server does not answer.
-    """
-    room = room_for(agreement)
-    await create_stream(
-        server,
-        agreement.run,
-        room.size,
-        max_messages=room.messages,
-        max_bytes=room.total,
-        replicas=replicas,
-        tls=operator.context(),
-        inbox_prefix=inbox(OPERATOR),
-        timeout=timeout,
-        told=told,
-    )
-    return room
-
-
-# -- seat -------------------------------------------------------------------------------------------------------------
-# One site's seat in a run: what was agreed, and what only the site has.
-#
-# Everything that can be checked before the first round is checked here, before anything is drawn or sent. A seat says
-# what a round costs, what its noise depends on, and where the site stands; it sends nothing and waits for nobody,
-# which is the runner's part.
 
 
 def owner_of(agreement: Agreement, site: str) -> Owner:

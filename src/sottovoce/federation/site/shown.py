@@ -13,9 +13,9 @@ from sottovoce.algorithms import MaskedNewton
 from sottovoce.algorithms.masked import State
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.site.events import MASKED, OWN_NOISE, Taken
-from sottovoce.federation.site.journal import Snapshot
 from sottovoce.federation.site.letters import norm_of
 from sottovoce.federation.site.masks import masked_terms
+from sottovoce.federation.site.snapshot import Snapshot
 
 _GRADIENTS = ("gradient", "last gradient")  # kinds of releases
 

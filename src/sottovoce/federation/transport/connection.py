@@ -1,12 +1,11 @@
-"""What a message server says, cut into frames. Nothing is held that was not measured first.
+"""One connection to a message server, from dialling to the last byte.
 
-A site trusts neither the server nor anyone in between. So a line has a greatest length, a message a greatest
-size, and whatever is not a frame as NATS writes it ends the connection. At any time no more is held than one line, or
-one message of the agreed size, and what the system hands over in one piece.
+It speaks as much of the NATS protocol as mailboxes need: subscribe once, publish with a subject for the answer,
+answer PINGs. It is thrown away at the first thing that is odd (`frames`), or that a peer with good intentions would
+not do: no sign of life, or never reading what it asks for. A connection that was refused or abandoned is closed
+here, at once, not whenever the garbage is collected.
 
-    INFO {...}                                    +OK    PING    PONG    -ERR 'text'
-    MSG subject sid [reply] size                  followed by so many bytes
-    HMSG subject sid [reply] size-of-headers size followed by so many bytes, headers first
+It does not try again, and has no time limits of its own but for PINGs: that is the `link`'s part.
 """
 
 import asyncio
@@ -17,179 +16,17 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import count
 from secrets import token_hex
-from typing import Any, NamedTuple, Self, TypeAlias, final
+from typing import Any, Self, final
 from urllib.parse import urlsplit
 
 from sottovoce.errors import expect
+from sottovoce.federation.transport.frames import Complaint, Frame, FrameError, Frames, Info, Message, Sign
+from sottovoce.federation.transport.subjects import describe_subject
 from sottovoce.federation.transport.transport import RefusedError
-from sottovoce.federation.transport.wire import describe_subject
-
-# Of a line, in bytes: INFO is the longest, with all servers of a large cluster in it.
-LONGEST_LINE = 32 * 1024
-# Of a size or a number of a subscription: more digits are no number that we could have meant.
-_LONGEST_NUMBER = 10
-_END = b"\r\n"
-_STATUS = re.compile(rb"NATS/1\.0 (\d{3})(?: |\r\n)")
-
-
-class FrameError(Exception):
-    """The server does not speak the protocol, or says more than was agreed."""
-
-
-@final
-class Sign(Enum):
-    """Frames of one word."""
-
-    OK = b"+OK"
-    PING = b"PING"
-    PONG = b"PONG"
-
-
-@final
-class Info(NamedTuple):
-    """What the server says about itself, as JSON."""
-
-    text: bytes
-
-
-@final
-class Complaint(NamedTuple):
-    """What the server does not like."""
-
-    text: str
-
-
-@final
-class Message(NamedTuple):
-    """A message of a subscription. Headers are kept as they came; nobody needs more of them than is read here."""
-
-    subject: str
-    sid: int
-    headers: bytes
-    data: bytes
-
-    @property
-    def status(self) -> int | None:
-        """The server's own word instead of a message, such as 404; None if there is none."""
-        found = None if self.data else _STATUS.match(self.headers)
-        return int(found[1]) if found else None
-
-
-Frame: TypeAlias = Sign | Info | Complaint | Message
-
-
-class _Head(NamedTuple):
-    """The line before a message."""
-
-    subject: str
-    sid: int
-    headers: int
-    size: int
-
-
-@final
-class Frames:
-    """Cuts bytes into frames.
-
-    Args:
-        largest: bytes of the largest message that may come, headers included. More is refused before it is held.
-    """
-
-    def __init__(self, largest: int) -> None:
-        self._largest = largest
-        self._held = bytearray()
-        self._searched = 0  # so far there is no end of a line
-        self._head: _Head | None = None
-
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; `FrameError` for what can be none."""
-        self._held += data
-        while True:
-            frame = self._line() if self._head is None else self._message(self._head)
-            if frame is None:
-                return
-            if not isinstance(frame, _Head):
-                yield frame
-
-    def _line(self) -> Frame | _Head | None:
-        """The next line, read; None until it has ended. Its length is checked before and after its end has come."""
-        end = self._held.find(_END, self._searched)
-        if max(end, len(self._held) - 1 if end < 0 else 0) > LONGEST_LINE:
-            raise FrameError(f"a line of more than {LONGEST_LINE} bytes")
-        if end < 0:
-            # One byte back: the end of a line may have come in two halves.
-            self._searched = max(len(self._held) - 1, 0)
-            return None
-        line = bytes(self._held[:end])
-        del self._held[: end + len(_END)]
-        self._searched = 0
-        frame = self._read(line)
-        if isinstance(frame, _Head):
-            self._head = frame
-        return frame
-
-    def _read(self, line: bytes) -> Frame | _Head:
-        """One line: a frame by itself, or the head of a message whose bytes follow."""
-        word, _, rest = line.partition(b" ")
-        match word:
-            case b"MSG" | b"HMSG":
-                return self._measured(word, rest.split())
-            case b"INFO":
-                return Info(rest)
-            case b"-ERR":
-                return Complaint(rest.strip(b" '").decode("utf-8", "replace"))
-            case b"+OK" | b"PING" | b"PONG" if not rest.strip():
-                return Sign(word)
-        raise FrameError("something that is not a frame")
-
-    def _measured(self, word: bytes, parts: list[bytes]) -> _Head:
-        """The head of a message, refused if it announces more than was agreed."""
-        sizes = 2 if word == b"HMSG" else 1
-        if len(parts) - sizes not in (2, 3):  # with or without a subject for replies, which nobody here sends
-            raise FrameError("a message without its sizes")
-        sid, size = _number(parts[1]), _number(parts[-1])
-        headers = _number(parts[-2]) if sizes == 2 else 0
-        if size > self._largest:
-            raise FrameError(f"a message of {size} bytes, where at most {self._largest} were agreed")
-        if headers > size:
-            raise FrameError("headers that are longer than their message")
-        return _Head(parts[0].decode("utf-8", "replace"), sid, headers, size)
-
-    def _message(self, head: _Head) -> Message | None:
-        """The message behind its head; None until all of it has come."""
-        if len(self._held) < head.size + len(_END):
-            return None
-        # Copied once, not twice: a slice of a bytearray would be a copy of its own.
-        with memoryview(self._held) as held:
-            headers, data = bytes(held[: head.headers]), bytes(held[head.headers : head.size])
-        if self._held[head.size : head.size + len(_END)] != _END:
-            raise FrameError("a message that is longer than it says")
-        del self._held[: head.size + len(_END)]
-        self._head = None
-        return Message(head.subject, head.sid, headers, data)
-
-
-def _number(digits: bytes) -> int:
-    """A number of the server's, refused if it has more digits than any that we could have meant."""
-    if not (digits.isdigit() and len(digits) <= _LONGEST_NUMBER):
-        raise FrameError("a size that is no number")
-    return int(digits)
-
-
-# -- connection -------------------------------------------------------------------------------------------------------
-# One connection to a message server, from dialling to the last byte.
-#
-# It speaks as much of the NATS protocol as mailboxes need: subscribe once, publish with a subject for the answer,
-# answer PINGs. It is thrown away at the first thing that is odd (`frames`), or that a peer with good intentions would
-# not do: no sign of life, or never reading what it asks for. A connection that was refused or abandoned is closed
-# here, at once, not whenever the garbage is collected.
-#
-# It does not try again, and has no time limits of its own but for PINGs: that is the `link`'s part.
 
 LOG = logging.getLogger(__name__)
 

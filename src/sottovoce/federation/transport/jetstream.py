@@ -15,9 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias, final
 
 from sottovoce.errors import expect
-from sottovoce.federation.site.mail import Arrivals
-from sottovoce.federation.transport.connection import Message, Pushes, Server, SilenceError, plain
+from sottovoce.federation.site.arrivals import Arrivals
+from sottovoce.federation.transport.connection import Pushes, Server, SilenceError, plain
+from sottovoce.federation.transport.frames import Message
 from sottovoce.federation.transport.link import Link, UnderWayError, now
+from sottovoce.federation.transport.subjects import inbox, mailbox, permissions, push, reading, stream_name
 from sottovoce.federation.transport.transport import (
     PutOutcome,
     PutResult,
@@ -26,16 +28,7 @@ from sottovoce.federation.transport.transport import (
     UnreachableError,
     check_timeout,
 )
-from sottovoce.federation.transport.wire import (
-    Slot,
-    check_run_id,
-    inbox,
-    mailbox,
-    permissions,
-    push,
-    reading,
-    stream_name,
-)
+from sottovoce.federation.transport.wire import Slot, check_run_id
 
 STORE_FAILED = 10077  # the server's code for a full mailbox, and for a full stream
 _RECORD = 34  # bytes of the server's own for each message in a file: lengths, number, time and checksum

@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar, final
 
-from sottovoce.federation.transport.connection import Connection, Message, Pushes, Server, SilenceError
+from sottovoce.federation.transport.connection import Connection, Pushes, Server, SilenceError
+from sottovoce.federation.transport.frames import Message
 from sottovoce.federation.transport.transport import TransportError, UnreachableError
 
 LOG = logging.getLogger(__name__)

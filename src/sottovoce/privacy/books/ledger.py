@@ -9,7 +9,7 @@ Runs are chosen with sight of earlier ones, so what refuses is a `filter`, exact
 
 and the divergences of the real noise from the ideal one may add up to what slack pays for
 (docs/proofs/discrete-gaussian.md). Slack is fixed by the first round: a share that could be moved with sight of
-results would protect nothing (docs/proofs/books.md). The files are in `ledger_store`, what they can and cannot show in
+results would protect nothing (docs/proofs/books.md). The files are in `store`, what they can and cannot show in
 docs/explanation/ledger.md.
 
 Two kinds of entries change what may still be spent. `raise_cap` raises the cap, signed by whoever may. `catch_up` books
@@ -34,7 +34,8 @@ from sottovoce.privacy.accounting.discrete import delta_of_divergence, divergenc
 from sottovoce.privacy.accounting.gaussian import epsilon_of_mu
 from sottovoce.privacy.books.account import Account, Record, fewest, larger, mark_of, record_of
 from sottovoce.privacy.books.filter import Charges, Filter, order_for
-from sottovoce.privacy.books.store import FORMAT, Head, Header, LedgerEntry, LedgerStore
+from sottovoce.privacy.books.head import Head
+from sottovoce.privacy.books.store import FORMAT, Header, LedgerEntry, LedgerStore
 from sottovoce.privacy.events import Event, Gaussian, NonPrivate
 from sottovoce.privacy.observers import against
 from sottovoce.privacy.parsing import event_from_dict
