@@ -178,6 +178,21 @@ def test_every_loss(device, loss):
 
 
 @pytest.mark.parametrize("device", every.DEVICES)
+@pytest.mark.parametrize("runs", [3, 7], ids=["few", "more"])
+def test_sparse_rows_without_any_entry(device, runs):
+    """An empty list of columns means rows of zeros, not full rows: only noise and penalty move the models."""
+    labels = [np.where(np.arange(m) % 2, 1.0, -1.0) for m in SIZES]
+    nothing = sv.Sites([sp.csr_array((m, 9)) for m in SIZES], labels)
+    full = sv.Sites([np.zeros((m, 9)) for m in SIZES], labels)
+    algorithm = sv.IPADMM(rounds=2, local_steps=3, diameter=10.0, rho=0.05, lam=0.2)
+    ours, theirs = (
+        sv.simulate(algorithm, held, GRAPH, runs=runs, seed=3, device=where)
+        for held, where in ((nothing, device), (full, "plain"))
+    )
+    assert_same(ours, theirs, 1e-10)
+
+
+@pytest.mark.parametrize("device", every.DEVICES)
 @pytest.mark.parametrize("most", [1.0, 7.0])
 def test_counts(device, most):
     features, labels = problems.lists(np.random.default_rng(1), SIZES, d=9, classes=False)

@@ -85,3 +85,15 @@ def test_no_module_needs_itself():
 
     needs = {own: {name for name in at_the_top(path) if name in known} for own, path in known.items()}
     tuple(TopologicalSorter(needs).static_order())  # CycleError names the circle
+
+
+def test_numba_is_used_through_its_public_interface():
+    """Its modules below `numba.core` change from version to version."""
+    used = set()
+    for path in modules().values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                used.add(node.module)
+            elif isinstance(node, ast.Import):
+                used.update(alias.name for alias in node.names)
+    assert {name for name in used if name.split(".")[0] == "numba"} == {"numba", "numba.extending"}

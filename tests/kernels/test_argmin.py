@@ -215,6 +215,14 @@ def test_degenerate_rows(features, loss):
     assert case.slack(case.solve()) < 1e-8
 
 
+@name("loss", LOSSES, ids=by_name)
+def test_sparse_rows_without_any_entry(loss):
+    """Their list of columns is empty, as that of full rows. Only pull, curvature and regulariser are left."""
+    case = Case(loss, NET, features=np.zeros_like, seed=6, weight=0.01)
+    soft = np.sign(case.pull) * np.maximum(np.abs(case.pull) - case.l1, 0) / case.mu[:, None, None]
+    np.testing.assert_allclose(case.solve(sparse=True), soft, atol=1e-8)
+
+
 @name("scale", [1e-4, 1e5])
 @name("loss", LOSSES, ids=by_name)
 def test_huge_and_tiny_margins(loss, scale):

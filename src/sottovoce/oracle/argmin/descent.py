@@ -36,9 +36,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.compiling import kernel, maker, part, piece
 from sottovoce.oracle.kernels.formulas import curvature, slope
-from sottovoce.oracle.kernels.simd import any_lane, at, broadcast, convert, fma, load, store, where, width
+from sottovoce.oracle.kernels.simd import (
+    any_lane,
+    at,
+    broadcast,
+    convert,
+    fma,
+    kernel,
+    load,
+    part,
+    piece,
+    store,
+    where,
+    width,
+)
 from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, scatter
 
 _EPS = 2.0**-52
@@ -316,27 +328,27 @@ def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float
         _move(rows, p, of, node, t, lanes)
 
 
-@maker
-def _room(d: int, rows: int, sample: Any, lanes: Any) -> Any:
+@part
+def _room(d: int, rows: int, dtype: Any, lanes: Any) -> Any:
     """A tile to work in."""
     wide = width(lanes)
     long, tall = d * wide, rows * wide
     return _Tile(
-        aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
-        aligned(long, sample), aligned(tall, sample), aligned(tall, sample), aligned(tall, np.empty(0, np.float32)),
-        np.empty(rows, np.int64), aligned(_BLOCK * wide, sample), aligned(wide, sample), aligned(wide, sample),
-        aligned(wide, sample), aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
-        aligned(wide, sample), aligned(wide, sample), aligned(wide, sample),
+        aligned(long, dtype), aligned(long, dtype), aligned(long, dtype), aligned(long, dtype),
+        aligned(long, dtype), aligned(tall, dtype), aligned(tall, dtype), aligned(tall, np.float32),
+        np.empty(rows, np.int64), aligned(_BLOCK * wide, dtype), aligned(wide, dtype), aligned(wide, dtype),
+        aligned(wide, dtype), aligned(wide, dtype), aligned(wide, dtype), aligned(wide, dtype),
+        aligned(wide, dtype), aligned(wide, dtype), aligned(wide, dtype),
     )  # fmt: skip
 
 
-@maker
-def _solve_room(d: int, sample: Any, lanes: Any) -> Any:
-    """Room for conjugate gradients in the precision of the sample."""
+@part
+def _solve_room(d: int, dtype: Any, lanes: Any) -> Any:
+    """Room for conjugate gradients in either precision."""
     long = d * width(lanes)
     return _Solve(
-        aligned(long, sample), aligned(long, sample), aligned(long, sample), aligned(long, sample),
-        aligned(_BLOCK * width(lanes), sample),
+        aligned(long, dtype), aligned(long, dtype), aligned(long, dtype), aligned(long, dtype),
+        aligned(_BLOCK * width(lanes), dtype),
     )  # fmt: skip
 
 
@@ -377,8 +389,8 @@ def descend_all(counter: Any, items: int, rows: Any, light: Any, p: Any, of: Any
     wide, most = width(lanes), 0
     for i in range(nodes):
         most = max(most, p.offsets[i + 1] - p.offsets[i])
-    t, double = _room(d, most, start, lanes), _solve_room(d, start, lanes)
-    single = _solve_room(d, np.empty(0, np.float32), lanes)
+    t, double = _room(d, most, np.float64, lanes), _solve_room(d, np.float64, lanes)
+    single = _solve_room(d, np.float32, lanes)
     tiles = items // nodes
     item = claim(counter)
     while item < items:

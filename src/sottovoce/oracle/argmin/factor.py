@@ -17,15 +17,13 @@ import math
 from typing import Any, NamedTuple
 
 from numba import njit
-from numba.core import types
-from numba.extending import intrinsic
 
 from sottovoce.arrays import Floats, Ints
-from sottovoce.oracle.kernels.compiling import part
+from sottovoce.oracle.kernels.simd import PART, fma, part
 
 _EPS = 2.0**-52
 # A sum may be reordered here, which lets it run on vectors; the order is still the same every time.
-_sum = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
+_sum = njit(**PART, fastmath={"reassoc", "contract"})
 
 
 class FlatRows(NamedTuple):
@@ -34,16 +32,6 @@ class FlatRows(NamedTuple):
     values: Floats  # (entries,)
     columns: Ints  # (entries,) int32, rising within a row; empty for full rows
     starts: Ints  # (rows + 1,) int64
-
-
-@intrinsic
-def _fma(_context: Any, x: Any, y: Any, z: Any) -> Any:  # noqa: ARG001
-    """x y + z, rounded once."""
-
-    def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return types.float64(types.float64, types.float64, types.float64), build
 
 
 @_sum
@@ -104,7 +92,7 @@ def residual(rows: Any, j: int, w: Any, tail: Any, b: float) -> Any:
     for e in range(first, last):
         c = e - first if len(rows.columns) == 0 else rows.columns[e]
         product = rows.values[e] * w[c]
-        rest += _fma(rows.values[e], w[c], -product) + rows.values[e] * tail[c]
+        rest += fma(rows.values[e], w[c], -product) + rows.values[e] * tail[c]
         new = total + product
         back = new - total
         rest += (total - (new - back)) + (product - back)

@@ -45,8 +45,8 @@ from sottovoce.oracle.argmin.factor import (
     residual,
     solve_factored,
 )
-from sottovoce.oracle.kernels.compiling import part, scalar_kernel
 from sottovoce.oracle.kernels.formulas import curvature, slope
+from sottovoce.oracle.kernels.simd import kernel, part
 from sottovoce.oracle.kernels.tiles import claim
 
 _EPS = 2.0**-52
@@ -353,7 +353,7 @@ def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
         copy(kept.by_column[q, i, 1], it.column[_F1])
 
 
-@scalar_kernel
+@kernel
 def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: Any, kept: Any, scales: Any, mu: Any,
                  pull: Any, w: Any, tolerance: float, reached: Any) -> None:  # fmt: skip
     """The argmin of many (node, run) pairs, one at a time; an item is one of them.

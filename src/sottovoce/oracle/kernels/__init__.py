@@ -1,7 +1,7 @@
 """Fast kernels for the CPU, compiled by Numba. Each is tested against the plain NumPy form of what it computes.
 
-    simd, formulas, tiles        vectors, functions on them, rows times models, work for threads
-    compiling                    how kernels and what they call are compiled
+    simd                         vectors, and how kernels are compiled
+    formulas, tiles              functions on vectors, rows times models, work for threads
     steps, softmax, score        where simulations spend their time
     random                       counter-based normals and batches, and the exact noise of real sites
 

@@ -1,8 +1,7 @@
 """exp, log, log1p and sincos on vectors, to about one unit in the last place.
 
 Each is a range reduction and a polynomial, with no table and no branch, so a lane's result depends on its own input
-alone. They are run when a kernel is compiled, on stand-ins that write down instructions: see `simd.traced`.
-Coefficients of exp are near-minimax fits made for this file; those of log, sin and cos are the classic ones of
+alone. Coefficients of exp are near-minimax fits made for this file; those of log, sin and cos are the classic ones of
 FreeBSD's msun (double) and Cephes (single).
 """
 
@@ -13,23 +12,55 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.core.imputils import lower_constant
-from numba.extending import NativeValue, models, overload, register_model, unbox
+from numba import types
+from numba.extending import NativeValue, intrinsic, models, overload, register_model, typeof_impl, unbox
 
-from sottovoce.oracle.kernels.compiling import PIECE, piece
-from sottovoce.oracle.kernels.simd import Vector, bits, convert, defined_by, fma, from_bits, teach, where
+from sottovoce.oracle.kernels.simd import (
+    PIECE,
+    SOURCES,
+    Vector,
+    bits,
+    call_llvm,
+    convert,
+    fma,
+    from_bits,
+    piece,
+    where,
+)
 from sottovoce.problem.losses import Loss, labels
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
-    """c0 + c1 x + c2 x^2 + ..., by Horner's rule, as a chain of fused multiply-adds."""
-    value = coefficients[-1]
-    for constant in coefficients[-2::-1]:
-        value = fma(value, x, constant)
-    return value
+def polynomial(single: tuple[float, ...], double: tuple[float, ...]) -> Any:
+    """c0 + c1 x + c2 x^2 + ..., a function of vectors: by Horner's rule, as a chain of fused multiply-adds. The
+    coefficients are those of the precision of x.
+    """
+
+    @intrinsic
+    def horner(_typing: Any, x: Any) -> Any:
+        def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
+            kind = args[0].type
+            *rest, value = [kind([c] * x.lanes) for c in (single if x.dtype == types.float32 else double)]
+            for constant in reversed(rest):
+                value = call_llvm(builder, "fma", value, args[0], constant)
+            return value
+
+        return x(x), build
+
+    return horner
+
+
+def constant(single: Any, double: Any) -> Any:
+    """A number that depends on the precision of a vector: a function of the vector."""
+
+    @intrinsic
+    def of_precision(_typing: Any, x: Any) -> Any:
+        number = single if x.dtype == types.float32 else double
+        kind = types.int64 if isinstance(number, int) else types.float64
+        return kind(x), lambda context, _builder, _sig, _args: context.get_constant(kind, number)
+
+    return of_precision
 
 
 # Twice exp on [-ln 2 / 2, ln 2 / 2]: the 2 lets the exponent reach both ends of its range.
@@ -41,10 +72,15 @@ _EXP_64 = (
 )  # fmt: skip
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first has so few bits that its product with an exponent is exact.
-_HIGH_32, _LOW_32 = 0.693145751953125, 1.4286068203094173e-06
-_HIGH_64, _LOW_64 = 0.6931471804855391, 7.440617110012397e-11
+_high, _low = constant(0.693145751953125, 0.6931471804855391), constant(1.4286068203094173e-06, 7.440617110012397e-11)
+# Bits of a number before its exponent.
+_digits = constant(23, 52)
 # Adding this rounds to an integer, which the sum's low bits then hold.
-_ROUND_32, _ROUND_64 = 1.5 * 2.0**23, 1.5 * 2.0**52
+_round = constant(1.5 * 2.0**23, 1.5 * 2.0**52)
+# The bits of 1/2, as far as they are its exponent: half of 2^n, since the polynomial is twice exp.
+_half_power = constant(126 << 23, 1022 << 52)
+# ln 2^-125.5 and ln of the largest single, and the same for double: what lies beyond has no normal number.
+_least, _most = constant(-86.98, -708.0), constant(88.72283, 709.782712893384)
 
 # log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f)
 _LOG_32 = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
@@ -53,7 +89,10 @@ _LOG_64 = (
     1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
 )  # fmt: skip
 # bits of sqrt(1/2), below which a mantissa is doubled
-_HALF_32, _HALF_64 = np.int32(0x3F3504F3), np.int64(0x3FE6A09E667F3BCD)
+_half = constant(0x3F3504F3, 0x3FE6A09E667F3BCD)
+# The least normal number, and what lifts smaller ones above it.
+_tiny, _lift = constant(2.0**-126, 2.0**-1022), constant(24.0, 54.0)
+_lifted = constant(2.0**24, 2.0**54)
 
 _SIN_32 = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
 _COS_32 = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
@@ -67,50 +106,43 @@ _COS_64 = (
 )  # fmt: skip
 
 
+_exp_series, _log_series = polynomial(_EXP_32, _EXP_64), polynomial(_LOG_32, _LOG_64)
+_sin_series, _cos_series = polynomial(_SIN_32, _SIN_64), polynomial(_COS_32, _COS_64)
+
+
 def _exp(x: Any) -> Any:
     """exp(x); numbers below 2^-125 (2^-1021 in double) come out as 0, and too large ones as infinity."""
-    if x.dtype == types.float32:
-        shifted = fma(x, _LOG2_E, _ROUND_32)
-        n = shifted - _ROUND_32
-        rest = fma(n, -_LOW_32, fma(n, -_HIGH_32, x))
-        # Half of 2^n, since the polynomial is twice exp: both ends of the exponent then fit.
-        power = from_bits((bits(shifted) << 23) + (126 << 23))
-        value = _polynomial(_EXP_32, rest) * power
-        # ln 2^-125.5 and ln of the largest single: what lies beyond has no normal number.
-        return where(x < -86.98, 0.0, where(x > 88.72283, np.inf, value))
-    shifted = fma(x, _LOG2_E, _ROUND_64)
-    n = shifted - _ROUND_64
-    rest = fma(n, -_LOW_64, fma(n, -_HIGH_64, x))
-    power = from_bits((bits(shifted) << 52) + (1022 << 52))
-    value = _polynomial(_EXP_64, rest) * power
-    # The same for double precision.
-    return where(x < -708.0, 0.0, where(x > 709.782712893384, np.inf, value))
+    shifted = fma(x, _LOG2_E, _round(x))
+    n = shifted - _round(x)
+    rest = fma(n, -_low(x), fma(n, -_high(x), x))
+    power = from_bits((bits(shifted) << _digits(x)) + _half_power(x))
+    return where(x < _least(x), 0.0, where(x > _most(x), np.inf, _exp_series(rest) * power))
 
 
+@piece
 def log_of(f: Any, k: Any) -> Any:
     """ln(1 + f) + k ln 2 for f between sqrt(1/2) - 1 and sqrt(2) - 1 and whole k, both vectors of one kind: the classic
     series in s = f / (2 + f), with k ln 2 added in two parts.
     """
-    single = f.dtype == types.float32
-    series, high, low = (_LOG_32, _HIGH_32, _LOW_32) if single else (_LOG_64, _HIGH_64, _LOW_64)
     s = f / (2 + f)
     z = s * s
     half = 0.5 * f * f
-    inner = fma(s, fma(z, _polynomial(series, z), half), k * low)
-    return fma(k, high, f - (half - inner))
+    inner = fma(s, fma(z, _log_series(z), half), k * _low(f))
+    return fma(k, _high(f), f - (half - inner))
 
 
+@piece
 def split(x: Any) -> Any:
     """(m, k) with x = m 2^k and m between sqrt(1/2) and sqrt(2), for positive normal x: whole-number arithmetic on the
     bits.
     """
-    half, digits, zero = (_HALF_32, 23, np.float32(0)) if x.dtype == types.float32 else (_HALF_64, 52, np.float64(0))
     whole = bits(x)
     # The difference to the bits of sqrt(1/2) has the exponent in its high bits, rounded down.
-    k = (whole - half) >> digits
-    return from_bits(whole - (k << digits)), convert(k, zero)
+    k = (whole - _half(x)) >> _digits(x)
+    return from_bits(whole - (k << _digits(x))), convert(k, x)
 
 
+@piece
 def _edges(x: Any, value: Any) -> Any:
     """What a logarithm is where its formula does not hold: at 0, at infinity, below 0 and at NaN."""
     return where(x == 0, -np.inf, where(x == np.inf, np.inf, where(x > 0, value, np.nan)))
@@ -119,10 +151,9 @@ def _edges(x: Any, value: Any) -> Any:
 def _log(x: Any) -> Any:
     """ln(x), of subnormal numbers too."""
     # A subnormal number has no exponent to take out until it is scaled up.
-    tiny, lift = (2.0**-126, 24.0) if x.dtype == types.float32 else (2.0**-1022, 54.0)
-    small = x < tiny
-    m, k = split(where(small, x * 2.0**lift, x))
-    return _edges(x, log_of(m - 1, k - small * lift))
+    small = x < _tiny(x)
+    m, k = split(where(small, x * _lifted(x), x))
+    return _edges(x, log_of(m - 1, k - small * _lift(x)))
 
 
 def _log1p(x: Any) -> Any:
@@ -135,25 +166,23 @@ def _log1p(x: Any) -> Any:
 
 
 def _of_floats(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """What `teach` takes, of a formula for one vector of floating-point numbers. Everything else is Numba's."""
-    define = defined_by(formula)
+    """What `overload` takes: the formula for one vector of floating-point numbers. Everything else is Numba's."""
 
-    def define_for(*kinds: Any) -> Any:
-        fits = len(kinds) == 1 and isinstance(kinds[0], Vector) and kinds[0].is_float
-        return define(*kinds) if fits else None
+    def choose(x: Any) -> Any:
+        return formula if isinstance(x, Vector) and x.is_float else None
 
-    return define_for
+    return choose
 
 
 for _ufunc, _formula in {np.exp: _exp, np.log: _log, np.log1p: _log1p}.items():
-    teach(_ufunc, _of_floats(_formula), (Vector,))
+    overload(_ufunc, jit_options=PIECE)(_of_floats(_formula))
 
 
+@piece
 def sincos(angle: Any) -> Any:
     """(sin, cos) of angles between -pi/4 and pi/4, by two polynomials in the square of the angle."""
-    sin, cos = (_SIN_32, _COS_32) if angle.dtype == types.float32 else (_SIN_64, _COS_64)
     z = angle * angle
-    return fma(angle * z, _polynomial(sin, z), angle), fma(z * z, _polynomial(cos, z), fma(z, -0.5, 1.0))
+    return fma(angle * z, _sin_series(z), angle), fma(z * z, _cos_series(z), fma(z, -0.5, 1.0))
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------
@@ -174,7 +203,7 @@ class FormulasType(types.Opaque):
         compiled = (loss.value, loss.parts, loss.slope, loss.curvature, labels.sign)
         # The name of the class alone would find a kernel that was compiled for an older formula.
         digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
-        super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest})")
+        super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest}, {SOURCES})")
 
 
 def _text(code: CodeType) -> str:
@@ -186,7 +215,7 @@ class Formulas:
     """What a kernel takes: a loss class, without its shape parameter."""
 
     def __init__(self, loss: type[Loss]) -> None:
-        self._numba_type_ = FormulasType(loss)
+        self.kind = FormulasType(loss)
 
 
 @cache
@@ -198,16 +227,15 @@ def formulas(loss: type[Loss]) -> Formulas:
 register_model(FormulasType)(models.OpaqueModel)
 
 
+@typeof_impl.register(Formulas)
+def _typeof(value: Formulas, _context: Any) -> FormulasType:
+    return value.kind
+
+
 @unbox(FormulasType)
 def _unbox(_kind: Any, _value: Any, c: Any) -> Any:
     """Formulas have no value at run time: all of them is in their type."""
     return NativeValue(c.context.get_dummy_value())
-
-
-@lower_constant(FormulasType)
-def _compiled_constant(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
-    """The same for formulas that are constants of a kernel."""
-    return context.get_dummy_value()
 
 
 @cache

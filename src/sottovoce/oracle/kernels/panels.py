@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.compiling import kernel, part
 from sottovoce.oracle.kernels.formulas import formulas, slope
-from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, fma, load, store, where, width
+from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, fma, kernel, load, part, store, where, width
 from sottovoce.oracle.kernels.steps import (
     NONE,
-    ONE,
     Data,
     Draws,
     Penalty,
@@ -32,7 +30,7 @@ from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, 
 from sottovoce.problem.losses import Loss, expect_one_output
 
 # Rows of a block, whose products are one vector: enough independent sums to hide the latency of one.
-_ROWS = Lanes(32)
+_ROWS = 32
 # Columns of a strip of one row: one register.
 _STRIP = {np.dtype(np.float32): Lanes(16), np.dtype(np.float64): Lanes(8)}
 # Blocks of a group, whose slopes are made before the first sum. The more, the fewer loops that end early.
@@ -73,14 +71,14 @@ def pays(rows: Csr | Dense, data: Data, d: int) -> bool:
     """Whether the kernel here is faster on these rows, and worth the memory."""
     count = len(data.labels)
     held = len(rows.values) if isinstance(rows, Csr) else rows.values.size
-    filled = _ROWS.count * int(np.sum(-(-np.diff(data.offsets) // _ROWS.count)))
+    filled = _ROWS * int(np.sum(-(-np.diff(data.offsets) // _ROWS)))
     small = count * d * rows.values.itemsize <= _MOST_BYTES
     return small and held >= _FULL * count * d and filled <= _FILLED * count
 
 
 def panels(rows: Csr | Dense, data: Data, d: int) -> Panels:
     """The rows as the kernel here reads them."""
-    count, size = len(data.labels), _ROWS.count
+    count, size = len(data.labels), _ROWS
     counts = np.diff(data.offsets)
     blocks = _ends(-(-counts // size))
     groups = _ends(-(-counts // (_BLOCKS * size)))
@@ -119,7 +117,7 @@ def _full(rows: Csr | Dense, count: int, d: int) -> Array:
 
 def _down(full: Array) -> tuple[Ints, Ints, Array]:
     """`Panels.starts`, `columns` and `down` of rows that fill whole blocks."""
-    strips = full.reshape(-1, _ROWS.count, full.shape[1]).swapaxes(1, 2)
+    strips = full.reshape(-1, _ROWS, full.shape[1]).swapaxes(1, 2)
     some = strips.any(axis=2)
     return _ends(some.sum(axis=1)), np.nonzero(some)[1].astype(np.int32), strips[some]
 
@@ -146,8 +144,7 @@ def _across(full: Array, group: Ints, row: Ints, groups: int) -> tuple[Ints, Int
 def _gradient(panels: Any, of: Any, theta: float, share: Any, i: int, w: Any, g: Any, sums: Any, slopes: Any,
               lanes: Any) -> None:  # fmt: skip
     """The data's part of the gradient at w, into g: groups of rows one after another."""
-    block_of, size = _ROWS, width(lanes)
-    length = width(block_of)
+    block_of, length, size = Lanes(_ROWS), _ROWS, width(lanes)
     places = len(sums) // size
     # A strip holds zeros of other rows than those it is held for, and 0 times infinity is no number: one row would
     # change the slopes of others. So products are with a finite model, which is in g until the sums are.
@@ -183,11 +180,12 @@ def _steps(counter: Any, items: int, panels: Any, divisor: Any, of: Any, theta: 
            eta: Any, curvature: Any, start: Any, pull: Any, last: Any, mean: Any, total: Any, lanes: Any,
            ) -> None:  # fmt: skip
     """All nodes and runs; an item is a run of a node."""
-    d, runs, one, size = start.shape[1], start.shape[2], ONE, width(lanes)
+    d, runs, one, size = start.shape[1], start.shape[2], Lanes(1), width(lanes)
     filled = (d + size - 1) // size * size
-    w, g, p, t = aligned(filled, start), aligned(filled, start), aligned(filled, start), aligned(filled, start)
-    m, z, sums = aligned(filled, start), aligned(filled, start), aligned(filled, start)
-    slopes, std, scale = aligned(_BLOCKS * width(_ROWS), start), aligned(1, start), aligned(1, start)
+    dtype = start.dtype
+    w, g, p, t = aligned(filled, dtype), aligned(filled, dtype), aligned(filled, dtype), aligned(filled, dtype)
+    m, z, sums = aligned(filled, dtype), aligned(filled, dtype), aligned(filled, dtype)
+    slopes, std, scale = aligned(_BLOCKS * _ROWS, dtype), aligned(1, dtype), aligned(1, dtype)
     w[:], g[:], p[:], z[:], std[:] = 0, 0, 0, 0, 0
     model = w[:d]
     share = start.dtype.type(1.0 / len(eta))

@@ -17,7 +17,6 @@ import numpy as np
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.errors import expect
-from sottovoce.oracle.kernels.compiling import kernel, part, piece, scalar_kernel
 from sottovoce.oracle.kernels.formulas import log_of, sincos, split
 from sottovoce.oracle.kernels.simd import (
     Lanes,
@@ -25,10 +24,11 @@ from sottovoce.oracle.kernels.simd import (
     convert,
     count_up,
     fma,
+    kernel,
     lesser,
-    local,
+    part,
+    piece,
     store,
-    traced,
     where,
     width,
 )
@@ -48,7 +48,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 
 # One register of single precision; double precision takes two, which keeps both busy.
-LANES = Lanes(16)
+_WIDTH = 16
+LANES = Lanes(_WIDTH)
 _TURN = 2.0 * np.pi * 2.0**-24
 _HIGH_QUARTER = np.uint32(0xC0000000)
 _ANGLE = np.uint32(0x3FFFFF)
@@ -71,7 +72,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     return c0, c1, c2, c3
 
 
-@traced
+@piece
 def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     """Two standard normals from two words (vectors of uint32), in the precision of the scalar `zero`: Box-Muller.
 
@@ -100,7 +101,7 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
 @piece
 def normals(c0: Any, node: Any, k: Any, run: Any, key: Any, zero: Any) -> Any:
     """The four standard normals of each block; c0 and run are vectors of uint64, node and k scalars."""
-    lanes, word = LANES, np.uint32(0)
+    lanes, word = Lanes(_WIDTH), np.uint32(0)
     x = philox(c0, broadcast(np.uint64(node), lanes), broadcast(np.uint64(k), lanes), run, key[0], key[1])
     z0, z1 = normal_pair(convert(x[0], word), convert(x[1], word), zero)
     z2, z3 = normal_pair(convert(x[2], word), convert(x[3], word), zero)
@@ -110,7 +111,7 @@ def normals(c0: Any, node: Any, k: Any, run: Any, key: Any, zero: Any) -> Any:
 @part
 def run_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
     """`tile_normals` where lanes are runs."""
-    lanes, zero = LANES, out.dtype.type(0)
+    lanes, zero = Lanes(_WIDTH), out.dtype.type(0)
     base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
     for block in range((d + 3) // 4):
         c0 = broadcast(base | np.uint64(block), lanes)
@@ -126,11 +127,11 @@ def run_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: A
 @part
 def block_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
     """`tile_normals` where lanes are blocks of coordinates."""
-    lanes, zero = LANES, out.dtype.type(0)
+    lanes, zero = Lanes(_WIDTH), out.dtype.type(0)
     size = width(lanes)
     base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
     # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
-    few = local(lanes, out)
+    few = np.empty(4 * _WIDTH, out.dtype)
     for q in range(runs):
         run = broadcast(np.uint64(first_run + q), lanes)
         for block in range(0, (d + 3) // 4, size):
@@ -151,19 +152,19 @@ def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: 
     is overwritten with anything. `counter` is (node, k, r).
     """
     # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead.
-    if 2 * runs > width(LANES) or width_ % width(LANES) == 0:
+    if 2 * runs > _WIDTH or width_ % _WIDTH == 0:
         run_normals(out, d, width_, first_run, runs, key, counter)
     else:
         block_normals(out, d, width_, first_run, runs, key, counter)
 
 
-@scalar_kernel
+@kernel
 def _fill(counter: Any, items: int, out: Any, key: Any, k: int, r: int, first_node: int, first_run: int,
           _lanes: Any) -> None:  # fmt: skip
     """Normals of all nodes; an item is a node."""
     _, d, runs = out.shape
     # As `tile_normals` wants it: whole vectors of runs, or few runs and lanes that are blocks.
-    padded = runs if 2 * runs <= width(LANES) else (runs + 15) // 16 * 16
+    padded = runs if 2 * runs <= _WIDTH else (runs + _WIDTH - 1) // _WIDTH * _WIDTH
     scratch = np.empty((d + 3) // 4 * 4 * padded, out.dtype)
     i = claim(counter)
     while i < items:
@@ -247,7 +248,7 @@ def count_with_replacement(
     share_out(_count, len(offsets) - 1, out, offsets, batch, key, k, r, first_node, first_run, LANES)
 
 
-@scalar_kernel
+@kernel
 def _choose(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: Any, k: int, r: int, first_node: int,
             first_run: int, lanes: Any) -> None:  # fmt: skip
     """Poisson batches of all nodes; an item is a node."""

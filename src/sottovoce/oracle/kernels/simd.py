@@ -17,44 +17,57 @@ and no operation is contracted or reordered: what a lane computes does not depen
 
 import operator
 from collections.abc import Callable
-from functools import cache, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
-from numba import typeof
-from numba.core import cgutils, types
-from numba.core.imputils import lower_constant
-from numba.core.types.containers import Tuple
-from numba.core.types.misc import VarArg, unliteral
-from numba.core.typing.templates import AbstractTemplate, infer_global
-from numba.extending import NativeValue, lower_builtin, models, register_model, unbox
-from numba.np.arrayobj import populate_array
+from numba import types
+from numba.extending import (
+    NativeValue,
+    intrinsic,
+    lower_builtin,
+    models,
+    register_model,
+    type_callable,
+    typeof_impl,
+    unbox,
+)
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
+# A kernel is what Python calls; it is kept on disk. Parts and pieces are called by kernels alone. Parts stay functions
+# of their own; pieces work on vectors, and vanish into their callers so that these stay in registers. As options they
+# are for `overload`.
+PART: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PIECE: dict[str, Any] = {**PART, "forceinline": True}
+kernel = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)
+part = numba.njit(**PART)
+piece = numba.njit(**PIECE)
 
-# Numba's disk cache looks at the file of the compiled function alone. The lane count is an argument of every kernel,
-# so putting all sources into its type makes an edit of any of them a new signature.
-_SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:12]
+
+# Numba's disk cache looks at the file of the compiled function alone. Every kernel takes a lane count or formulas, so
+# putting all sources into their types makes an edit of any of them a new signature.
+_FILES = sorted(Path(__file__).parents[1].rglob("*.py"))
+SOURCES = sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()[:12]
 
 
 class LanesType(types.Opaque):
     """The type of a lane count: the count is known when compiling."""
 
-    def __init__(self, count: int, sources: str) -> None:
+    def __init__(self, count: int) -> None:
         self.count = count
-        super().__init__(f"lanes({count}, {sources})")
+        super().__init__(f"lanes({count}, {SOURCES})")
 
 
 class Lanes:
-    """A lane count that a kernel takes as an argument and is compiled for."""
+    """A lane count that a kernel takes as an argument and is compiled for. Compiled code makes one of a constant."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._numba_type_ = LanesType(count, _SOURCES)
+        self.kind = LanesType(count)
 
 
 class Vector(types.Type):
@@ -83,15 +96,25 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, ir.VectorType(element, kind.lanes))
 
 
+@typeof_impl.register(Lanes)
+def _typeof_lanes(value: Lanes, _context: Any) -> LanesType:
+    return value.kind
+
+
 @unbox(LanesType)
 def _unbox_lanes(_kind: Any, _value: Any, c: Any) -> Any:
     """A lane count has no value at run time: it is in its type."""
     return NativeValue(c.context.get_dummy_value())
 
 
-@lower_constant(LanesType)
-def _constant_lanes(context: Any, _builder: Any, _kind: Any, _value: Any) -> Any:
-    """The same for a lane count that is a constant of a kernel."""
+@type_callable(Lanes)
+def _type_of_lanes(_context: Any) -> Any:
+    """The type of `Lanes(16)` in compiled code; a count that is not known when compiling has none."""
+    return lambda count: LanesType(count.literal_value) if isinstance(count, types.IntegerLiteral) else None
+
+
+@lower_builtin(Lanes, types.IntegerLiteral)
+def _make_lanes(context: Any, _builder: Any, _sig: Any, _args: Any) -> Any:
     return context.get_dummy_value()
 
 
@@ -119,22 +142,15 @@ def call_llvm(builder: Any, name: str, *values: Any) -> Any:
     element = kind.element if isinstance(kind, ir.VectorType) else kind
     bits = {"float": "f32", "double": "f64"}.get(str(element), str(element))
     suffix = f"v{kind.count}{bits}" if isinstance(kind, ir.VectorType) else bits
-    function_type = ir.FunctionType(kind, [kind] * len(values))
-    function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.{suffix}")
-    return builder.call(function, values)
+    full, declared = f"llvm.{name}.{suffix}", builder.module.globals
+    if full not in declared:
+        ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(values)), full)
+    return builder.call(declared[full], values)
 
 
 def data_of(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
     """Where the first element of an array lies."""
     return builder.extract_value(array, context.data_model_manager[array_type].get_field_position("data"))
-
-
-def new_array(context: Any, builder: Any, kind: Any, data: Any, count: Any, memory: Any = None) -> Any:
-    """An array of one dimension over `count` elements that lie at `data`; `memory` is what counts its references."""
-    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-    array = context.make_array(kind)(context, builder)
-    populate_array(array, data=data, shape=[count], strides=[size], itemsize=size, meminfo=memory)
-    return array._getvalue()
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, kind: Any) -> Any:
@@ -149,144 +165,11 @@ def common(args: tuple[Any, ...]) -> Vector | None:
     return kinds[0] if kinds and fits and all(kind == kinds[0] for kind in kinds) else None
 
 
-# -- functions of compiled code ---------------------------------------------------------------------------------------
-# Numba has `intrinsic` for this, which looks through all that Numba knows each time that one is used.
-
-_KNOWN: dict[Any, Callable[..., Any]] = {}  # how each function is defined
-
-
-def teach(function: Any, define: Callable[..., Any], *operands: tuple[Any, ...]) -> None:
-    """Teach Numba a function, operator or ufunc.
-
-    Args:
-        function: what compiled code calls.
-        define: takes the types of its arguments, and gives its signature and what builds its instructions; None where
-            it has no meaning.
-        operands: classes of types that the arguments may be of. Only where nobody else defines the function may they
-            be left out.
-    """
-
-    class Template(AbstractTemplate):
-        key = function
-
-        def generic(self, args: Any, _keywords: Any) -> Any:
-            found = define(*args)
-            return found and found[0]
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return define(*sig.args)[1](context, builder, sig, args)
-
-    # Typing and lowering are taught apart: the first says what comes out, the second how it is computed.
-    infer_global(function, types.Function(Template))
-    for kinds in operands or [(VarArg(types.Any),)]:
-        lower_builtin(function, *kinds)(lower)
-    _KNOWN[function] = define
-
-
-def primitive(define: Callable[..., Any]) -> Callable[..., Any]:
-    """A new function of compiled code and of `traced` functions, which `define` defines: see `teach`."""
-
-    @wraps(define)
-    def function(*args: Any) -> Any:
-        return _apply(function, args)
-
-    teach(function, define)
-    return function
-
-
-class Traced:
-    """A number or vector in a function that is run while its caller is compiled: what is done to it becomes
-    instructions there.
-
-    Args:
-        kind: its Numba type.
-        value: what LLVM calls it; None while only types are asked for.
-        place: Numba's context and LLVM's builder, likewise.
-    """
-
-    def __init__(self, kind: Any, value: Any = None, place: Any = None) -> None:
-        self.kind, self.value, self.place = kind, value, place
-
-    @property
-    def dtype(self) -> Any:
-        """The type of one lane."""
-        return self.kind.dtype
-
-    def __array_ufunc__(self, ufunc: Any, _method: str, *args: Any) -> Any:
-        return _apply(ufunc, args)
-
-    def __neg__(self) -> Any:
-        return _apply(operator.neg, (self,))
-
-
-def _apply(function: Any, args: tuple[Any, ...]) -> Any:
-    """Do what a function does, to arguments of which one is `Traced` at least."""
-    places = [arg.place for arg in args if isinstance(arg, Traced)]
-    if not places:
-        raise NotImplementedError("compiled code only")
-    kinds = [arg.kind if isinstance(arg, Traced) else typeof(arg) for arg in args]
-    found = _KNOWN[function](*kinds)
-    if found is None:
-        raise TypeError(f"Expected operands that {function.__name__} is defined for, got {kinds}.")
-    sig, build = found
-    if places[0] is None:
-        return Traced(sig.return_type)
-    context, builder = places[0]
-    values = [
-        context.cast(builder, arg.value, kind, wanted) if isinstance(arg, Traced)
-        else context.get_constant_generic(builder, wanted, arg)
-        for arg, kind, wanted in zip(args, kinds, sig.args, strict=True)
-    ]  # fmt: skip
-    return Traced(sig.return_type, build(context, builder, sig, values), places[0])
-
-
-def _method(function: Any, swapped: bool) -> Callable[..., Any]:
-    """An operator of `Traced`, with its operands in either order."""
-    return lambda x, y: _apply(function, (y, x) if swapped else (x, y))
-
-
-for _name in ("add", "sub", "mul", "truediv", "and_", "or_", "xor", "lshift", "rshift"):
-    setattr(Traced, f"__{_name.rstrip('_')}__", _method(getattr(operator, _name), False))
-    setattr(Traced, f"__r{_name.rstrip('_')}__", _method(getattr(operator, _name), True))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Traced, f"__{_name}__", _method(getattr(operator, _name), False))
-
-
-def defined_by(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What `teach` takes, of a function that is run on `Traced` arguments. It gives one of them, or a tuple."""
-
-    @cache
-    def kind_of(*kinds: Any) -> Any:
-        found = function(*map(Traced, kinds))
-        return Tuple([each.kind for each in found]) if isinstance(found, tuple) else found.kind
-
-    def define(*kinds: Any) -> Any:
-        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            place = context, builder
-            found = function(*(Traced(k, v, place) for k, v in zip(sig.args, args, strict=True)))
-            if isinstance(found, tuple):
-                return context.make_tuple(builder, sig.return_type, [each.value for each in found])
-            return found.value
-
-        return kind_of(*kinds)(*kinds), build
-
-    return define
-
-
-def traced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of compiled code that is straight on: arithmetic, what is in this module, no branch on a number.
-
-    It is run in Python whenever a caller is compiled, and what it does to its arguments becomes instructions of the
-    caller. That takes a tenth of the time that Numba would need to read, type and lower it as a function.
-    """
-    return wraps(function)(primitive(defined_by(function)))
-
-
 # -- memory and lanes
 
 
-@primitive
-def load(array: Any, offset: Any, lanes: Any) -> Any:
+@intrinsic
+def load(_typing: Any, array: Any, offset: Any, lanes: Any) -> Any:
     """Consecutive elements of a C-contiguous array, of any alignment."""
     kind = Vector(array.dtype, lanes.count)
 
@@ -300,8 +183,8 @@ def load(array: Any, offset: Any, lanes: Any) -> Any:
     return kind(array, types.intp, lanes), build
 
 
-@primitive
-def store(array: Any, offset: Any, value: Any) -> Any:
+@intrinsic
+def store(_typing: Any, array: Any, offset: Any, value: Any) -> Any:
     """Write a vector over consecutive elements of a C-contiguous array of the same kind."""
     if array.dtype != value.dtype:
         return None
@@ -314,21 +197,8 @@ def store(array: Any, offset: Any, value: Any) -> Any:
     return types.void(array, types.intp, value), build
 
 
-@primitive
-def local(lanes: Any, sample: Any) -> Any:
-    """Room for four vectors of the kind of `sample` in the caller's own frame: gone when that returns."""
-    kind = types.Array(sample.dtype, 1, "C")
-
-    def build(context: Any, builder: Any, _sig: Any, _args: Any) -> Any:
-        count, item = 4 * lanes.count, context.get_data_type(kind.dtype)
-        room = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(item, count)), item.as_pointer())
-        return new_array(context, builder, kind, room, context.get_constant(types.intp, count))
-
-    return kind(lanes, sample), build
-
-
-@primitive
-def at(array: Any, offset: Any) -> Any:
+@intrinsic
+def at(_typing: Any, array: Any, offset: Any) -> Any:
     """One element, without Numba's care for negative indices, which costs an instruction or two in inner loops."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -337,8 +207,8 @@ def at(array: Any, offset: Any) -> Any:
     return array.dtype(array, types.intp), build
 
 
-@primitive
-def lesser(x: Any, y: Any) -> Any:
+@intrinsic
+def lesser(_typing: Any, x: Any, y: Any) -> Any:
     """The smaller of two whole numbers. Numba would compile a function for `min`."""
 
     def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
@@ -347,8 +217,8 @@ def lesser(x: Any, y: Any) -> Any:
     return types.int64(types.int64, types.int64), build
 
 
-@primitive
-def width(lanes: Any) -> Any:
+@intrinsic
+def width(_typing: Any, lanes: Any) -> Any:
     """The lane count as a number."""
 
     def build(context: Any, _builder: Any, _sig: Any, _args: Any) -> Any:
@@ -357,10 +227,10 @@ def width(lanes: Any) -> Any:
     return types.intp(lanes), build
 
 
-@primitive
-def broadcast(scalar: Any, lanes: Any) -> Any:
+@intrinsic
+def broadcast(_typing: Any, scalar: Any, lanes: Any) -> Any:
     """The same number in every lane."""
-    scalar = unliteral(scalar)
+    scalar = types.unliteral(scalar)
     kind = Vector(scalar, lanes.count)
 
     def build(context: Any, builder: Any, _sig: Any, args: Any) -> Any:
@@ -369,10 +239,10 @@ def broadcast(scalar: Any, lanes: Any) -> Any:
     return kind(scalar, lanes), build
 
 
-@primitive
-def count_up(start: Any, lanes: Any) -> Any:
+@intrinsic
+def count_up(_typing: Any, start: Any, lanes: Any) -> Any:
     """start, start + 1, start + 2, ...: one number per lane, of start's integer kind."""
-    kind = Vector(unliteral(start), lanes.count)
+    kind = Vector(types.unliteral(start), lanes.count)
 
     def build(context: Any, builder: Any, _sig: Any, args: Any) -> Any:
         vector = context.get_value_type(kind)
@@ -381,16 +251,18 @@ def count_up(start: Any, lanes: Any) -> Any:
     return kind(kind.dtype, lanes), build
 
 
-@primitive
-def convert(value: Any, sample: Any) -> Any:
-    """The value's lanes as numbers of the kind of `sample`, a scalar. Integers wrap, floats round to nearest."""
-    kind = Vector(unliteral(sample), value.lanes)
+@intrinsic
+def convert(_typing: Any, value: Any, sample: Any) -> Any:
+    """The value's lanes as numbers of the kind of `sample`, a scalar or a vector. Integers wrap, floats round to
+    nearest.
+    """
+    kind = Vector(sample.dtype if isinstance(sample, Vector) else types.unliteral(sample), value.lanes)
 
     def build(context: Any, builder: Any, _sig: Any, args: Any) -> Any:
         name = _conversion(value, kind)
         return getattr(builder, name)(args[0], context.get_value_type(kind)) if name else args[0]
 
-    return kind(value, kind.dtype), build
+    return kind(value, types.unliteral(sample)), build
 
 
 def _conversion(old: Vector, new: Vector) -> str:
@@ -406,8 +278,8 @@ def _conversion(old: Vector, new: Vector) -> str:
     return "trunc" if new.dtype.bitwidth < old.dtype.bitwidth else ""
 
 
-@primitive
-def bits(value: Any) -> Any:
+@intrinsic
+def bits(_typing: Any, value: Any) -> Any:
     """The bits of floating-point lanes, as signed integers of the same width."""
     kind = Vector(types.Integer.from_bitwidth(value.dtype.bitwidth, True), value.lanes)
 
@@ -417,8 +289,8 @@ def bits(value: Any) -> Any:
     return kind(value), build
 
 
-@primitive
-def from_bits(value: Any) -> Any:
+@intrinsic
+def from_bits(_typing: Any, value: Any) -> Any:
     """The floating-point numbers of the same width that have these bits."""
     kind = Vector({32: types.float32, 64: types.float64}[value.dtype.bitwidth], value.lanes)
 
@@ -428,8 +300,8 @@ def from_bits(value: Any) -> Any:
     return kind(value), build
 
 
-@primitive
-def where(condition: Any, yes: Any, no: Any) -> Any:
+@intrinsic
+def where(_typing: Any, condition: Any, yes: Any, no: Any) -> Any:
     """`yes` in the lanes where the condition is not 0, `no` in the others; either may be a scalar."""
     kind = common((yes, no))
     if kind is None or not isinstance(condition, Vector):
@@ -444,8 +316,8 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return kind(condition, yes, no), build
 
 
-@primitive
-def any_lane(value: Any) -> Any:
+@intrinsic
+def any_lane(_typing: Any, value: Any) -> Any:
     """Whether some lane is not 0 (a NaN counts)."""
 
     def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
@@ -457,10 +329,10 @@ def any_lane(value: Any) -> Any:
     return types.boolean(value), build
 
 
-@primitive
-def fma(x: Any, y: Any, z: Any) -> Any:
+@intrinsic
+def fma(_typing: Any, x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once, on vectors and scalars, or on three scalars of one kind."""
-    args = tuple(unliteral(arg) for arg in (x, y, z))
+    args = tuple(types.unliteral(arg) for arg in (x, y, z))
     kind = common(args) or (args[2] if args[0] == args[1] == args[2] else None)
     if kind is None:
         return None
@@ -488,19 +360,26 @@ def _flags(builder: Any, condition: Any, kind: Any) -> Any:
 def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool = True, integers: bool = True) -> None:
     """Teach Numba one operator or ufunc: its result is of its operands' one vector kind."""
 
-    def define(*kinds: Any) -> Any:
-        kind = common(kinds) if len(kinds) == arity else None
-        if kind is None or not (floats if kind.is_float else integers):
-            return None
+    def result(*kinds: Any) -> Vector | None:
+        kind = common(kinds)
+        return kind if kind is not None and (floats if kind.is_float else integers) else None
 
-        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
-            return emit(builder, kind, sig.args, *values)
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = sig.return_type
+        values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
+        return emit(builder, kind, sig.args, *values)
 
-        return kind(*kinds), build
+    # Numba reads off the signature how many operands there are.
+    def of_one(x: Any) -> Vector | None:
+        return result(x)
 
+    def of_two(x: Any, y: Any) -> Vector | None:
+        return result(x, y)
+
+    type_callable(function)(lambda _context: of_one if arity == 1 else of_two)
     pairs = (Vector, Vector), (Vector, types.Number), (types.Number, Vector)
-    teach(function, define, *([(Vector,)] if arity == 1 else pairs))
+    for kinds in [(Vector,)] if arity == 1 else pairs:
+        lower_builtin(function, *kinds)(lower)
 
 
 def _arithmetic(for_float: str, for_integer: str) -> Callable[..., Any]:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.compiling import kernel, part
 from sottovoce.oracle.kernels.random import tile_normals
-from sottovoce.oracle.kernels.simd import at, broadcast, load, store, where, width
+from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, kernel, load, part, store, where, width
 from sottovoce.oracle.kernels.steps import (
+    FEW,
     NARROW,
     NONE,
     SEEDED,
@@ -122,9 +122,9 @@ def _turn_back(block: Any, n: int, shape: Any, lanes: Any) -> None:
 @part
 def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
     """Turn the predictions of run q into p - e_b, clipped and weighted."""
-    z, rows, classes = block.turned, NARROW, shape.classes
+    z, rows, classes = block.turned, Lanes(FEW), shape.classes
     step = shape.room * _BLOCK
-    for row in range(0, n, width(rows)):
+    for row in range(0, n, FEW):
         begin = q * _BLOCK + row
         end = begin + classes * step
         b = load(block.labels, row, rows)
@@ -227,8 +227,8 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, classes: int, room: i
     tiles = items // nodes
     chunks = (classes * room + size - 1) // size
     length = coordinates // classes * size
-    w = aligned(chunks * length, start).reshape(chunks, length)
-    g = aligned(chunks * length, start).reshape(chunks, length)
+    w = aligned(chunks * length, start.dtype).reshape(chunks, length)
+    g = aligned(chunks * length, start.dtype).reshape(chunks, length)
     p, z, t, m = np.empty_like(w), np.empty_like(w), np.empty_like(w), np.empty_like(w)
     normals = np.empty(((coordinates + 3) // 4 * 4, room if room <= 8 else (room + 15) // 16 * 16), start.dtype)
     squares, std = np.zeros(chunks * size, start.dtype), np.zeros(chunks * size, start.dtype)

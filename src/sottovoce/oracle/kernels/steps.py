@@ -23,10 +23,23 @@ import numpy as np
 from numba.extending import overload
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.compiling import PART, kernel, part, piece
-from sottovoce.oracle.kernels.formulas import formulas, slope
+from sottovoce.oracle.kernels.formulas import constant, formulas, slope
 from sottovoce.oracle.kernels.random import LANES, block_normals, run_normals
-from sottovoce.oracle.kernels.simd import Lanes, any_lane, at, broadcast, lesser, load, store, traced, where, width
+from sottovoce.oracle.kernels.simd import (
+    PART,
+    Lanes,
+    any_lane,
+    at,
+    broadcast,
+    kernel,
+    lesser,
+    load,
+    part,
+    piece,
+    store,
+    where,
+    width,
+)
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
 from sottovoce.oracle.kernels.tiles import (
     Csr,
@@ -38,7 +51,6 @@ from sottovoce.oracle.kernels.tiles import (
     dot,
     scatter,
     share_out,
-    zeros,
 )
 from sottovoce.problem.losses import Loss, expect_one_output
 
@@ -46,7 +58,8 @@ NONE, SEEDED, GIVEN = 0, 1, 2
 
 # Rows handled together; a multiple of the lanes of one vector.
 _BLOCK = 32
-ONE, NARROW = Lanes(1), Lanes(16)
+FEW = 16
+ONE, NARROW = Lanes(1), Lanes(FEW)
 # Four registers of 512 bits: enough independent sums to hide the latency of one.
 WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
@@ -120,17 +133,19 @@ def _weights(weights: Any, r: int, j: int, first: int, runs: int, room: Any, lan
     return load(room, 0, lanes)
 
 
-@traced
+# The square root of the largest number.
+_far = constant(math.sqrt(np.finfo(np.float32).max), math.sqrt(np.finfo(np.float64).max))
+
+
+@piece
 def settled(z: Any) -> Any:
     """Predictions as a slope takes them: finite, by the rule of `oracle.settled`.
 
     A model may be so large that <w, a> overflows. Were that to reach a sum for some rows and not for others, whoever
     chose the model would learn which rows there are.
     """
-    # The square root of the largest number; what is no number becomes the lower end.
-    far = math.sqrt(np.finfo(str(z.dtype)).max)
-    # In this order each of the two is one instruction, and what is no number is not above -far.
-    return np.minimum(where(z > -far, z, -far), far)
+    # In this order each of the two is one instruction, and what is no number becomes the lower end.
+    return np.minimum(where(z > -_far(z), z, -_far(z)), _far(z))
 
 
 def _slopes(
@@ -175,11 +190,12 @@ def _slopes_of(
             scratch.shares[q] = weights[at_[0], j, at_[1]] if weights.shape[0] > 0 else own
             if data.shifts.shape[0] > 0:
                 scratch.slopes[q] += at(data.shifts, j)
-        for q in range(0, n, width(NARROW)):
-            cap = load(scratch.cap, q, NARROW)
-            s = slope(of, settled(load(scratch.slopes, q, NARROW)), load(scratch.labels, q, NARROW), theta)
+        rows = Lanes(FEW)
+        for q in range(0, n, FEW):
+            cap = load(scratch.cap, q, rows)
+            s = slope(of, settled(load(scratch.slopes, q, rows)), load(scratch.labels, q, rows), theta)
             clipped = np.minimum(np.maximum(s, -cap), cap)
-            store(scratch.slopes, q, clipped * load(scratch.shares, q, NARROW))
+            store(scratch.slopes, q, clipped * load(scratch.shares, q, rows))
 
     return of_rows
 
@@ -316,13 +332,17 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
     size = width(lanes)
     tiles = items // start.shape[0]
     length = d * size
-    w, g, p = aligned(length, start), aligned(length, start), aligned(length, start)
-    t, m = aligned(length, start), aligned(length, start)
-    z, std = aligned((d + 3) // 4 * 4 * size, start), zeros(size, start)
-    scratch = _Scratch(
-        zeros(_BLOCK, data.offsets), zeros(_BLOCK * size, start), zeros(size, start),
-        zeros(_BLOCK, start), zeros(_BLOCK, start), zeros(_BLOCK, start),
+    dtype = start.dtype
+    w, g, p, t, m = (
+        aligned(length, dtype), aligned(length, dtype), aligned(length, dtype), aligned(length, dtype),
+        aligned(length, dtype),
     )  # fmt: skip
+    z, std = aligned((d + 3) // 4 * 4 * size, dtype), np.zeros(size, dtype)
+    scratch = _Scratch(
+        np.zeros(_BLOCK, np.int64), aligned(_BLOCK * size, dtype), np.zeros(size, dtype),
+        np.zeros(_BLOCK, dtype), np.zeros(_BLOCK, dtype), np.zeros(_BLOCK, dtype),
+    )  # fmt: skip
+    scratch.slopes[:] = 0
     share = start.dtype.type(1.0 / len(eta))
     item = claim(counter)
     while item < items:

@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import overload
+from numba import types
+from numba.extending import intrinsic, overload
 
 from sottovoce.arrays import Array, Ints
-from sottovoce.oracle.kernels.compiling import PIECE, part
-from sottovoce.oracle.kernels.simd import at, broadcast, data_of, fma, load, new_array, primitive, store, width
+from sottovoce.oracle.kernels.simd import PIECE, at, broadcast, data_of, fma, load, part, store, width
 
 
-@primitive
-def claim(counter: Any) -> Any:
+@intrinsic
+def claim(_typing: Any, counter: Any) -> Any:
     """The number of the next item: read the counter and add 1, as one step among all threads."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -87,32 +86,11 @@ class Dense(NamedTuple):
     values: Array  # (rows, d)
 
 
-def _aligned(sample: Any, clear: bool) -> Any:
-    """`aligned` or `zeros`, as `primitive` takes it."""
-    kind = types.Array(sample.dtype, 1, "C")
-
-    def build(context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        item = context.get_data_type(kind.dtype)
-        size = builder.mul(args[0], context.get_constant(types.intp, context.get_abi_sizeof(item)))
-        memory = context.nrt.meminfo_alloc_aligned(builder, size, _LINE)
-        data = builder.bitcast(context.nrt.meminfo_data(builder, memory), item.as_pointer())
-        if clear:
-            cgutils.memset(builder, data, size, 0)
-        return new_array(context, builder, kind, data, args[0], memory)
-
-    return kind(types.intp, sample), build
-
-
-@primitive
-def aligned(_count: Any, sample: Any) -> Any:
-    """Room for `count` numbers of the kind of `sample`, an array, from the start of a cache line on."""
-    return _aligned(sample, clear=False)
-
-
-@primitive
-def zeros(_count: Any, sample: Any) -> Any:
-    """`aligned`, all 0."""
-    return _aligned(sample, clear=True)
+@part
+def aligned(count: int, dtype: Any) -> Any:
+    """Room for `count` numbers, from the start of a cache line on."""
+    room = np.empty(count + _LINE, dtype)
+    return room[(_LINE - np.int64(room.ctypes.data) % _LINE) % _LINE // room.itemsize :][:count]
 
 
 @part
