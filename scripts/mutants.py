@@ -525,8 +525,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a ledger does not know what it has said of itself",
         "privacy/books/account.py",
-        "                if total % _MODULUS == wanted:",
-        "                if total % _MODULUS == wanted and last == self.records[0].rounds:",
+        "for run, last in self.history:",
+        "for run, last in ((r.run, r.rounds) for r in self.records):",
         "tests/privacy/test_account.py::"
         "test_a_ledger_of_many_runs_goes_on_with_an_early_one_and_knows_its_own_word[3]",
     ),
