@@ -12,7 +12,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.formulas import formulas, parts, sign
-from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, kernel, lesser, load, store, width
+from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, kernel, lesser, store, width
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, share_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
@@ -22,7 +22,6 @@ _PIECE = 1024
 # Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
 # logarithm is taken: the product stays far below the largest number of single precision, 2^128.
 _FEW = 64
-_NARROW = 16
 _LANES = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
@@ -32,9 +31,8 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, groups
     """Into losses and hits, both (pieces, models): the sums over the rows from starts[piece] to the next."""
     d, size = models.shape[1], width(lanes)
     tiles = items // (len(groups) - 1)
-    tile, terms = aligned(d * size, models.dtype), aligned(2 * size, models.dtype)
+    tile = aligned(d * size, models.dtype)
     sums = aligned(2 * size, losses.dtype)
-    few = Lanes(_NARROW)
     item = claim(counter)
     zero, one = models.dtype.type(0), models.dtype.type(1)
     while item < items:
@@ -42,9 +40,7 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, groups
         count = lesser(size, models.shape[2] - first)
         copy_in(tile, lanes, models, 0, first, count)
         for piece in range(groups[group], groups[group + 1]):
-            right = broadcast(0.0, lanes)
-            for q in range(size):
-                sums[q] = 0
+            loss, right = broadcast(0.0, lanes), broadcast(0.0, lanes)
             end = starts[piece + 1]
             for start in range(starts[piece], end, _FEW):
                 straight, product, found = broadcast(zero, lanes), broadcast(one, lanes), broadcast(zero, lanes)
@@ -54,13 +50,9 @@ def _score(counter: Any, items: int, rows: Any, labels: Any, starts: Any, groups
                     x, y = parts(of, z, b, theta)
                     straight, product = straight + x, product * y
                     found = found + (sign(z) == b)
-                store(terms, 0, straight)
-                store(terms, size, product)
-                # Narrow vectors: a logarithm is long, and would be as many times longer.
-                for q in range(0, size, _NARROW):
-                    log = np.log(convert(load(terms, size + q, few), 0.0))
-                    store(sums, q, load(sums, q, few) + (convert(load(terms, q, few), 0.0) + log))
+                loss = loss + (convert(straight, 0.0) + np.log(convert(product, 0.0)))
                 right = right + convert(found, 0.0)
+            store(sums, 0, loss)
             store(sums, size, right)
             for q in range(count):
                 losses[piece, first + q] = sums[q]
