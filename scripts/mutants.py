@@ -1245,9 +1245,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a model's file is evaluated at the price of rows",
         "files/models/apply.py",
-        "colluding=colluding, unit=model.privacy.unit)",
-        "colluding=colluding)",
+        "colluding=colluding, unit=protected, counted",
+        "colluding=colluding, counted",
         "tests/cli/test_people_cli.py::test_an_evaluation_protects_the_people_of_the_model",
+    ),
+    Mutant(
+        "an evaluation counts a row more of a person than its noise is for",
+        "files/models/apply.py",
+        "most = min(protected.changed * protected.sites, MOST_ROWS)",
+        "most = min(protected.changed * protected.sites + 1, MOST_ROWS)",
+        "tests/cli/test_people_cli.py::test_an_evaluation_takes_all_rows_that_its_noise_is_for",
     ),
     Mutant(
         "second moments have 15 % less noise",

@@ -91,6 +91,21 @@ def test_an_evaluation_protects_the_people_of_the_model(answer, rows, tmp_path, 
     assert second / single[1] == pytest.approx(4, rel=0.1)
 
 
+def test_an_evaluation_takes_all_rows_that_its_noise_is_for(answer, cli, rows, tmp_path):
+    """A file holds a person's rows of all sites: two at each of two are four. A fifth is not paid for."""
+    out = tmp_path / "run"
+    answer(*given(rows, "--site-column", "clinic", "--sites-per-person", 2, "--out", out))
+    ask = ("evaluate", out / "model.safetensors", rows, "--private", "--epsilon", 1, "--delta", 1e-5)
+    said = answer(*ask)
+    assert said["rows"] == 600
+    assert said["privacy"]["unit"] == Unit(2, 2).words
+    assert not any("taken on trust" in note for note in said["privacy"]["notes"])  # the file names people: counted
+    rows.write_text(rows.read_text() + "secret-0,30,no,no,north\n")
+    code, _, err = cli(*ask)
+    assert code == 2
+    assert "at most rows=4 rows of a person" in err
+
+
 def test_people_with_more_rows_or_at_more_sites_are_refused(cli, rows, tmp_path):
     code, _, err = cli(*given(rows, "--nodes", 3))
     assert code == 2

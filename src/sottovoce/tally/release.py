@@ -50,6 +50,7 @@ class Terms:
             at least one if there is another.
         least_sites: u, how many sites a sum must hold. None: all.
         unit: what is protected: a row, or a person with all the rows that they may have.
+        counted: whether somebody has counted that no person has more rows. Else the statement says that nobody has.
     """
 
     epsilon: float
@@ -58,6 +59,7 @@ class Terms:
     colluding: int | None = None
     least_sites: int | None = None
     unit: Unit = ROW
+    counted: bool = False
 
     def __post_init__(self) -> None:
         expect(isfinite(self.epsilon) and self.epsilon > 0, "a finite epsilon > 0", epsilon=self.epsilon)
@@ -137,7 +139,7 @@ class Terms:
                 "scores by label, or sums of clipped errors; all figures follow from them"
             ),
             public=("the number of rows", "the model, which was fixed before", "the number of sites"),
-            notes=(*self._rests(), FIXED, OPTIMISM, *((ON_TRUST,) if self.unit.people else ())),
+            notes=(*self._rests(), FIXED, OPTIMISM, *((ON_TRUST,) if self.unit.people and not self.counted else ())),
             observers=self._table(event),
             unit=self.unit,
         )

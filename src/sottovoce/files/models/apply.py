@@ -17,6 +17,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.errors import InputError, expect
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import NumberLabel, Schema
+from sottovoce.files.schema.person import MOST_ROWS
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.strength import default_delta
 from sottovoce.problem.figures import figures, no_model, rare_class
@@ -182,7 +183,8 @@ def evaluate_privately(
 
     Args:
         model: fixed before, without a look at these rows; or learnt from them, at a price that adds to this one.
-        path: a labelled file.
+        path: a labelled file. Where its schema names people, nobody may have more rows in it than the noise is for: as
+            many as at all of their sites together.
         epsilon: of this evaluation.
         delta: None: as small as so many rows need.
         sites: whose rows these are together, as a simulation of so many; the sums are then masked.
@@ -193,7 +195,11 @@ def evaluate_privately(
     """
     from sottovoce.files.schema import files
 
-    schema = _judged_by(model, delimiter)
+    schema, protected, counted = _judged_by(model, delimiter), model.privacy.unit, False
+    if schema.person is not None and protected.people:
+        # A file may hold a person's rows of all their sites, and the noise is for all of them.
+        most = min(protected.changed * protected.sites, MOST_ROWS)
+        schema, counted = replace(schema, person=replace(schema.person, rows=most)), True
     data = files.encode(path, schema)
     rows = len(data.labels)
     chosen = default_delta(max(rows, 1)) if delta is None else delta
@@ -202,7 +208,7 @@ def evaluate_privately(
     label = schema.label
     found = tally.evaluate_privately(
         model.loss, data.factors.shifted(model.outputs(data.features) + unit), data.labels,
-        Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=model.privacy.unit),
+        Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=protected, counted=counted),
         classes=model.classes, **_score_range(model, schema), threshold=threshold,
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
         learnt=_learnt_from(model),
