@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import typer
 
+from sottovoce import IPADMM
 from sottovoce.cli import main
 from sottovoce.cli.app import app
 from sottovoce.estimators import PrivateLogisticRegression
@@ -55,7 +56,9 @@ def rows_and(labels):
 
 def fitted():
     given = rows_and([0, 1])
-    model = PrivateLogisticRegression(data_norm=1.0, classes=[0, 1], rounds=2, local_steps=1, rho=0.1, diameter=1.0)
+    model = PrivateLogisticRegression(
+        data_norm=1.0, classes=[0, 1], algorithm=IPADMM(rounds=2, local_steps=1, rho=0.1, diameter=1.0)
+    )
     return {"model": model.fit(given["X"], given["y"])}
 
 

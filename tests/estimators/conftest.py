@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from sottovoce import IPADMM
+
 # Small and quick, with steps that suit rows of norm 1. `plain` needs no compiler.
-QUICK = {"rounds": 20, "local_steps": 5, "rho": 1e-2, "diameter": 30.0, "device": "plain"}
+QUICK = {"algorithm": IPADMM(rounds=20, local_steps=5, rho=1e-2, diameter=30.0), "device": "plain"}
 
 
 @pytest.fixture

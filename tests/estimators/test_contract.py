@@ -4,6 +4,7 @@ import pytest
 from sklearn.base import is_classifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from sottovoce import IPADMM
 from sottovoce.algorithms import DPADMM
 from sottovoce.estimators import (
     PrivateLinearRegression,
@@ -20,10 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sottovoce.errors.PrivacyLeakWar
 LARGE = {
     "epsilon": 100.0,
     "weight_bound": 10.0,
-    "rounds": 20,
-    "local_steps": 10,
-    "rho": 1e-2,
-    "diameter": 30.0,
+    "algorithm": IPADMM(rounds=20, local_steps=10, rho=1e-2, diameter=30.0),
     "device": "plain",
 }
 BOUND = {"device": "plain", "weight_bound": 10.0}  # the checks give weights up to that

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
+from sottovoce import IPADMM
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor
 from sottovoce.problem.losses import Huber, SmoothedHinge
@@ -15,7 +16,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore:epsilon=.* protects next to nothing:sottovoce.errors.PrivacyLeakWarning"),
 ]
-EXACT = {"epsilon": 1e6, "rounds": 60, "local_steps": 25, "rho": 1e-2, "device": "plain", "random_state": 0}
+EXACT = {"epsilon": 1e6, "device": "plain", "random_state": 0}
+
+
+def steps(diameter):
+    return {"algorithm": IPADMM(rounds=60, local_steps=25, rho=1e-2, diameter=diameter), **EXACT}
 
 
 def scaled(X, norm):
@@ -32,7 +37,7 @@ def margins(model, X, norm):
 
 def test_two_classes_against_scikit_learn(two):
     X, y = two
-    ours = PrivateLogisticRegression(**EXACT, diameter=60.0, data_norm=4.0, classes=["no", "yes"], lam=1e-2).fit(X, y)
+    ours = PrivateLogisticRegression(**steps(60.0), data_norm=4.0, classes=["no", "yes"], lam=1e-2).fit(X, y)
     theirs = LogisticRegression(C=1 / (1e-2 * len(y)), fit_intercept=False, tol=1e-10).fit(scaled(X, 4.0), y)
     assert margins(ours, X, 4.0) == pytest.approx(theirs.decision_function(scaled(X, 4.0)), abs=0.02)
     assert ours.coef_.shape == (1, 4)
@@ -42,7 +47,7 @@ def test_two_classes_against_scikit_learn(two):
 
 def test_several_classes_against_scikit_learn(three):
     X, y = three
-    ours = PrivateLogisticRegression(**EXACT, diameter=60.0, data_norm=3.0, classes=[0, 10, 20], lam=1e-2).fit(X, y)
+    ours = PrivateLogisticRegression(**steps(60.0), data_norm=3.0, classes=[0, 10, 20], lam=1e-2).fit(X, y)
     theirs = LogisticRegression(C=1 / (1e-2 * len(y)), fit_intercept=False, tol=1e-10).fit(scaled(X, 3.0), y)
     z = theirs.decision_function(scaled(X, 3.0))
     assert margins(ours, X, 3.0) == pytest.approx(z - z.mean(axis=1, keepdims=True), abs=0.02)
@@ -54,16 +59,14 @@ def test_several_classes_against_scikit_learn(three):
 @pytest.mark.parametrize("sites", [1, 5])
 def test_the_penalty_does_not_depend_on_the_number_of_sites(two, sites):
     X, y = two
-    model = PrivateLogisticRegression(
-        **EXACT, diameter=30.0, data_norm=4.0, classes=["no", "yes"], lam=0.1, sites=sites
-    )
+    model = PrivateLogisticRegression(**steps(30.0), data_norm=4.0, classes=["no", "yes"], lam=0.1, sites=sites)
     theirs = LogisticRegression(C=1 / (0.1 * len(y)), fit_intercept=False, tol=1e-10).fit(scaled(X, 4.0), y)
     assert margins(model.fit(X, y), X, 4.0) == pytest.approx(theirs.decision_function(scaled(X, 4.0)), abs=0.02)
 
 
 def test_support_vectors_against_a_general_solver(two):
     X, y = two
-    ours = PrivateLinearSVC(**EXACT, diameter=30.0, data_norm=4.0, classes=["no", "yes"], lam=1e-2).fit(X, y)
+    ours = PrivateLinearSVC(**steps(30.0), data_norm=4.0, classes=["no", "yes"], lam=1e-2).fit(X, y)
     A, b, loss = scaled(X, 4.0), np.where(y == "yes", 1.0, -1.0), SmoothedHinge()
 
     def objective(w):
@@ -78,7 +81,7 @@ def test_support_vectors_against_a_general_solver(two):
 def test_huber_against_a_general_solver(numbers, intercept):
     X, y = numbers
     ours = PrivateRobustRegressor(
-        **EXACT, diameter=5.0, data_norm=5.0, y_bounds=(0, 100), lam=1e-3, threshold=0.1, fit_intercept=intercept
+        **steps(5.0), data_norm=5.0, y_bounds=(0, 100), lam=1e-3, threshold=0.1, fit_intercept=intercept
     ).fit(X, y)
     middle, half = (50.0, 50.0) if intercept else (0.0, 100.0)
     A, b, loss = scaled(X, 5.0) if intercept else X / 5.0, (y - middle) / half, Huber(0.1)
@@ -98,7 +101,7 @@ def test_huber_against_a_general_solver(numbers, intercept):
 def test_quantiles_against_scikit_learn(numbers, loss, level):
     X, y = numbers
     ours = PrivateRobustRegressor(
-        **EXACT, diameter=3.0, data_norm=5.0, y_bounds=(0, 100), lam=0.0, loss=loss, quantile=level
+        **steps(3.0), data_norm=5.0, y_bounds=(0, 100), lam=0.0, loss=loss, quantile=level
     ).fit(X, y)
     theirs = QuantileRegressor(quantile=level, alpha=0.0).fit(X, y)
     assert ours.predict(X) == pytest.approx(theirs.predict(X), abs=1.0)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce import IPADMM
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor, training
 from sottovoce.oracle.cpu import CompiledOracle
@@ -116,7 +117,7 @@ def test_one_row_more_or_less_is_one_row_of_the_sums(handed_on, kind, seed, odd,
     said[WHICH] = labels(kind, rng, ROWS)[0] if y.dtype.kind == "i" else 1e300 * rng.normal()
     owners = np.arange(ROWS) % 5 if sites == "by label" else None
     given_ = {"epsilon": 1.0, "delta": 1e-3, "data_norm": 10.0**norm, "fit_intercept": intercept, "random_state": 5}
-    dealt = {"sites": sites if owners is None else 1, "max_grad_norm": clip, "rounds": 4}
+    dealt = {"sites": sites if owners is None else 1, "algorithm": MaskedNewton(rounds=4, max_grad_norm=clip)}
     for rows, answers in ((X, y), (other, said)):
         KINDS[kind](**given_, **dealt).fit(formed(rows, form), answers, sites=owners)
 
@@ -150,7 +151,13 @@ def test_the_bounds_are_nearly_attained_by_what_callers_can_bring(handed_on, int
     said[WHICH] = 1 - y[WHICH]
     for rows, answers in ((X, y), (other, said)):
         PrivateLogisticRegression(
-            1.0, delta=1e-3, data_norm=2.0, classes=[0, 1], fit_intercept=intercept, random_state=5, rounds=3
+            1.0,
+            delta=1e-3,
+            data_norm=2.0,
+            classes=[0, 1],
+            fit_intercept=intercept,
+            random_state=5,
+            algorithm=MaskedNewton(rounds=3),
         ).fit(rows, answers)
     (ours, algorithm, _), (theirs, _, _) = handed_on
     ratios = replayed(ours, theirs, algorithm, Oracle)
@@ -160,13 +167,12 @@ def test_the_bounds_are_nearly_attained_by_what_callers_can_bring(handed_on, int
 
 
 @pytest.mark.filterwarnings(SEEDED)
-@pytest.mark.parametrize("algorithm", ["masked", "ipadmm"])
+@pytest.mark.parametrize("algorithm", [MaskedNewton(rounds=3), IPADMM(rounds=3, local_steps=2, rho=0.1, diameter=2.0)])
 def test_with_the_same_noise_only_the_row_itself_moves_a_model(handed_on, algorithm):
     """The same fit twice is the same model, and another row moves it: the replay above is of something real."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(ROWS, D)), labels("two classes", rng, ROWS)
-    own = {"rounds": 3} if algorithm == "masked" else {"rounds": 3, "local_steps": 2, "rho": 0.1, "diameter": 2.0}
-    given_ = {"data_norm": 2.0, "delta": 1e-3, "random_state": 5, "sites": 3, "algorithm": algorithm, **own}
+    given_ = {"data_norm": 2.0, "delta": 1e-3, "random_state": 5, "sites": 3, "algorithm": algorithm}
     fits = [KINDS["two classes"](epsilon=1.0, **given_).fit(X, y).coef_ for _ in range(2)]
     other = X.copy()
     other[WHICH] *= -1e5

@@ -3,6 +3,7 @@
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce import privacy
+from sottovoce import MaskedNewton, privacy
 from sottovoce.algorithms import ADMM, DPADMM, IPADMM
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
 from sottovoce.estimators import (
@@ -24,7 +25,9 @@ from sottovoce.estimators import (
 from sottovoce.estimators.scaling import CONSTANT, Scale
 
 SEEDED = "ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning"
-ONE_STEP = {"rounds": 1, "local_steps": 1, "rho": 1e-2, "diameter": 1.0, "lam": 0.0, "device": "plain"}
+ONE_STEP = {
+    "algorithm": IPADMM(rounds=1, local_steps=1, rho=1e-2, diameter=1.0), "lam": 0.0, "device": "plain"
+}  # fmt: skip
 CLASSES = [-1.0, 1.0]
 
 
@@ -212,11 +215,9 @@ def test_nothing_but_the_release_is_kept(two, quick):
 
 def test_a_plan_follows_from_public_numbers_only(two):
     X, y = two
-    model = PrivateLogisticRegression(
-        2.0, data_norm=3.0, classes=["no", "yes"], algorithm="ipadmm", rounds=10, device="plain"
-    )
+    model = PrivateLogisticRegression(2.0, data_norm=3.0, classes=["no", "yes"], algorithm="ipadmm", device="plain")
     settings_one = model.fit(X, y).plan_.settings
-    assert settings_one["rounds"] == model.n_iter_ == 10
+    assert settings_one["rounds"] == model.n_iter_
     assert model.fit(-5 * X, y[::-1]).plan_.settings == settings_one
     kept = pickle.loads(pickle.dumps(model)).plan_
     assert kept.settings == settings_one
@@ -257,13 +258,11 @@ def test_a_loss_for_other_labels_is_refused_before_the_charge(two, model, told):
 
 def test_settings_that_nothing_would_use_are_refused(two):
     for change, message in (
-        ({"algorithm": IPADMM(rounds=5), "rounds": 7}, "as fields of the algorithm, got rounds=7"),
-        ({"algorithm": IPADMM(rounds=5, max_grad_norm=1.0)}, "max_grad_norm as a parameter"),
         ({"algorithm": ADMM(rounds=5)}, "a private algorithm"),
-        ({"algorithm": "masked", "rho": 0.1}, "settings of algorithm='masked', got rho=0.1"),
-        ({"algorithm": "ipadmm", "colluding": 1}, "settings of algorithm='ipadmm', got colluding=1"),
-        ({"algorithm": IPADMM(), "spare": 1}, "as fields of the algorithm, got spare=1"),
-        ({"rho": 0.1, "spare": 1}, "settings of algorithm='ipadmm', got spare=1"),
+        ({"algorithm": "newton"}, "among masked, ipadmm, None, or a private algorithm"),
+        ({"algorithm": IPADMM(), "inference": True}, "inference as a field of the algorithm"),
+        ({"algorithm": "ipadmm", "inference": True}, "inference=False with algorithm='ipadmm'"),
+        ({"graph": "ring", "sites": 3, "inference": True}, "inference=False with algorithm='ipadmm'"),
     ):
         with pytest.raises(InputError, match=message):
             PrivateLogisticRegression(data_norm=3.0, classes=["no", "yes"], **change).fit(*two)
@@ -271,7 +270,7 @@ def test_settings_that_nothing_would_use_are_refused(two):
 
 @pytest.mark.parametrize(
     ("change", "masked"),
-    [({}, True), ({"sites": 3}, True), ({"sites": 3, "graph": "ring"}, False), ({"local_steps": 2}, False)],
+    [({}, True), ({"sites": 3}, True), ({"sites": 3, "graph": "ring"}, False)],
 )
 def test_masked_sums_unless_something_speaks_against_them(two, change, masked):
     model = PrivateLogisticRegression(1.0, data_norm=3.0, classes=["no", "yes"], device="plain", **change).fit(*two)
@@ -290,7 +289,7 @@ def test_what_masked_sums_assume_is_said_and_kept(two):
     alone = PrivateLogisticRegression(1.0, **given).fit(*two).privacy_
     assert "whoever holds its rows is trusted" in alone.prose()
     several = PrivateLogisticRegression(
-        1.0, **given, sites=6, colluding=2, least_sites=5, spare=1, worst_case_epsilon=1.5
+        1.0, **given, sites=6, algorithm=MaskedNewton(colluding=2, least_sites=5, spare=1, worst_case_epsilon=1.5)
     ).fit(*two)
     told = several.privacy_.prose()
     assert "at most 2 of the 6 sites collude" in told
@@ -305,16 +304,17 @@ def test_the_number_of_exchanges_follows_from_public_numbers_only(two):
     model = PrivateLogisticRegression(2.0, data_norm=3.0, classes=["no", "yes"], device="plain")
     first = model.fit(X, y).n_iter_
     assert model.fit(-5 * X, y[::-1]).n_iter_ == first
-    assert model.set_params(rounds=3).fit(X, y).n_iter_ == 3
+    assert model.set_params(algorithm=MaskedNewton(rounds=3)).fit(X, y).n_iter_ == 3
 
 
 def test_gradients_can_be_clipped(two, quick):
     """With clipping at 1/10 the noise is a tenth: eta scales with c1, so the models differ, not the statement."""
     given = {**quick, "data_norm": 3.0, "classes": ["no", "yes"]}
-    clipped = PrivateLogisticRegression(1.0, **given, max_grad_norm=0.1).fit(*two)
+    short = replace(given["algorithm"], max_grad_norm=0.1)
+    clipped = PrivateLogisticRegression(1.0, **given | {"algorithm": short}).fit(*two)
     assert clipped.privacy_.sigma == PrivateLogisticRegression(1.0, **given).fit(*two).privacy_.sigma
     with pytest.raises(InputError, match="max_grad_norm > 0"):
-        PrivateLogisticRegression(1.0, **given, max_grad_norm=0.0).fit(*two)
+        PrivateLogisticRegression(1.0, **given | {"algorithm": replace(short, max_grad_norm=0.0)}).fit(*two)
 
 
 def test_a_run_that_costs_more_than_asked_is_refused(two, quick, monkeypatch):

@@ -3,6 +3,7 @@
 import math
 import random
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from sottovoce.privacy.accounting.accountant import plain_mu
 
 SEEDED = pytest.mark.filterwarnings("ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning")
 PUBLIC = {"data_norm": 3.0, "classes": ["no", "yes"]}
+STEPS = IPADMM(rounds=10, local_steps=5, rho=1e-2, diameter=30.0)
 
 
 @pytest.fixture
 def base(quick):
-    return PrivateLogisticRegression(**{**quick, "rounds": 10}, **PUBLIC)
+    return PrivateLogisticRegression(**{**quick, "algorithm": STEPS}, **PUBLIC)
 
 
 @SEEDED
@@ -67,7 +69,9 @@ def test_every_fit_and_score_has_the_noise_that_was_paid_for(base, two, monkeypa
     monkeypatch.setattr(PrivateLogisticRegression, "fit", fit)
     monkeypatch.setattr(SystemDraws, "random", lambda _: Spy())
     monkeypatch.setattr(search, "repetitions", lambda *_: 3)
-    found = PrivateSearch(base, {"rounds": [5, 10]}, 1.0, runs=5, score_share=0.3).fit(*two)
+    found = PrivateSearch(base, {"algorithm": [replace(STEPS, rounds=5), STEPS]}, 1.0, runs=5, score_share=0.3).fit(
+        *two
+    )
     fit_event, score_event = found.privacy_.event.event.events
     assert [plain_mu(event) for event in fits] == pytest.approx([1 / fit_event.sigma] * 3)
     assert max(plain_mu(event) for event in fits) <= 1 / fit_event.sigma
@@ -107,8 +111,9 @@ def test_row_scores_lie_between_0_and_1(numbers, quick, base, two):
 def test_regression(numbers, quick, monkeypatch):
     monkeypatch.setattr(search, "repetitions", lambda *_: 8)
     model = PrivateRobustRegressor(**quick, data_norm=3.0, y_bounds=(0, 100))
-    found = PrivateSearch(model, {"diameter": [1e-9, 3.0]}, 30.0, runs=10, random_state=3).fit(*numbers)
-    assert found.best_params_ == {"diameter": 3.0}  # with the other nothing moves from zero
+    tried = [replace(STEPS, rounds=20, diameter=diameter) for diameter in (1e-9, 3.0)]
+    found = PrivateSearch(model, {"algorithm": tried}, 30.0, runs=10, random_state=3).fit(*numbers)
+    assert found.best_params_ == {"algorithm": tried[1]}  # with the other nothing moves from zero
 
 
 @pytest.mark.parametrize(
@@ -131,8 +136,7 @@ def test_bad_searches(base, two, change, message):
 
 def test_noise_that_the_price_does_not_know_is_refused(base, two):
     batches = IPADMM(rounds=2, batch_size=10, local_steps=1)
-    unplanned = dict.fromkeys(("rounds", "local_steps", "rho", "diameter"))
-    model = base.set_params(**unplanned, algorithm=batches)
+    model = base.set_params(algorithm=batches)
     with pytest.raises(PrivacyError, match="plain Gaussian noise"):
         PrivateSearch(model, {"lam": [1e-4]}, runs=2).fit(*two)
 
@@ -187,8 +191,7 @@ def test_a_candidate_is_refused_whether_it_is_drawn_or_not(base, two, monkeypatc
     with pytest.raises(InputError, match="lam"):
         PrivateSearch(base, {"lam": [1e-4, -1.0]}, 1.0, accountant=accountant).fit(*two)
     batches = IPADMM(rounds=2, batch_size=10, local_steps=1)
-    unplanned = dict.fromkeys(("rounds", "local_steps", "rho", "diameter"))
-    model = clone(base).set_params(**unplanned)
+    model = clone(base).set_params(algorithm=None)
     with pytest.raises(PrivacyError, match="plain Gaussian noise"):
         PrivateSearch(model, {"algorithm": [None, batches]}, 1.0, accountant=accountant).fit(*two)
     assert len(accountant) == 0
@@ -200,8 +203,8 @@ def test_a_fit_that_fails_is_the_worst_of_all_and_stops_nothing(base, two, monke
     drawn = iter([1, 0, 1, 1, 1, 1, 1, 1])
     monkeypatch.setattr(random.SystemRandom, "randrange", lambda *_: next(drawn))
     monkeypatch.setattr(random.SystemRandom, "normalvariate", lambda *_: -1e9)  # the one that did not fail scores worst
-    model = PrivateSearch(base, {"diameter": [30.0, 1e300]}, 1.0)
-    assert model.fit(*two).best_params_ == {"diameter": 30.0}
+    model = PrivateSearch(base, {"algorithm": [STEPS, replace(STEPS, diameter=1e300)]}, 1.0)
+    assert model.fit(*two).best_params_ == {"algorithm": STEPS}
     with pytest.raises(InputError, match="finite model"):
         model.fit(*two)
     with pytest.raises(NotFittedError):

@@ -125,7 +125,7 @@ def test_rows_are_dealt_out_evenly_and_all_of_them(two, quick):
 def test_every_site_adds_noise_for_its_own_few_rows(quick):
     """30 sites of 10 rows: the spread of the consensus after one step, by hand."""
     X, y = np.zeros((300, 2)), np.tile([0, 1], 150)
-    one = {**quick, "rounds": 1, "local_steps": 1, "diameter": 1.0, "lam": 0.0}
+    one = {**quick, "algorithm": replace(quick["algorithm"], rounds=1, local_steps=1, diameter=1.0), "lam": 0.0}
     model = PrivateLogisticRegression(1.0, **one, sites=30, data_norm=2.0, classes=[0, 1])
     found = [model.fit(X, y).coef_ for _ in range(150)]
     noise = 2 * model.privacy_.sigma / 10  # on a gradient, c1 = 1

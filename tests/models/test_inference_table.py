@@ -165,7 +165,7 @@ def test_an_estimator_sums_up(recwarn):
     plain = PrivateLogisticRegression(**options).fit(x, y)
     with pytest.raises(InputError, match="inference=True"):
         plain.summary()
-    PrivateLogisticRegression(inference=False, algorithm="ipadmm", rounds=3, **options).fit(x, y)
+    PrivateLogisticRegression(inference=False, algorithm=sv.IPADMM(rounds=3), **options).fit(x, y)
     with pytest.raises(InputError, match="loss='logistic' or 'poisson' with inference"):
         PrivateLogisticRegression(inference=True, epsilon=1, data_norm=1.5, classes=[0, 1, 2]).fit(
             x, rng.integers(3, size=len(x))

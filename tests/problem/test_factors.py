@@ -245,13 +245,14 @@ def classed(n=3000, seed=0):
 
 
 KNOWN = {"epsilon": math.inf, "data_norm": 1.8, "lam": 0.0, "random_state": 0, "weight_bound": BOUND}
+LONG = sv.MaskedNewton(rounds=300)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_logistic_regression_is_that_of_scikit_learn(classes):
     x, y, v = classed()
     y = np.where(np.random.default_rng(1).random(len(y)) < 0.2, classes - 1, y)
-    ours = quietly(lambda: PrivateLogisticRegression(classes=list(range(classes)), rounds=300, **KNOWN), x, y,
+    ours = quietly(lambda: PrivateLogisticRegression(classes=list(range(classes)), algorithm=LONG, **KNOWN), x, y,
                    sample_weight=v)  # fmt: skip
     theirs, alike = (LogisticRegression(C=1e9, tol=1e-9, max_iter=5000).fit(x, y, sample_weight=u) for u in (v, None))
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-4)
@@ -261,7 +262,7 @@ def test_logistic_regression_is_that_of_scikit_learn(classes):
 def test_weights_and_class_weights_multiply():
     x, y, v = classed()
     heavy = {0: 1.0, 1: 5.0}
-    ours = quietly(lambda: PrivateLogisticRegression(classes=[0, 1], rounds=300, class_weight=heavy, **KNOWN), x, y,
+    ours = quietly(lambda: PrivateLogisticRegression(classes=[0, 1], algorithm=LONG, class_weight=heavy, **KNOWN), x, y,
                    sample_weight=v)  # fmt: skip
     theirs = LogisticRegression(C=1e9, tol=1e-9, max_iter=5000, class_weight=heavy).fit(x, y, sample_weight=v)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=2e-3)

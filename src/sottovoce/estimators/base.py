@@ -106,17 +106,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     sites: int
     graph: str | Graph
     algorithm: training.AlgorithmChoice
-    rounds: int | None
-    local_steps: int | None
-    rho: float | None
-    diameter: float | None
-    colluding: int | None
-    least_sites: int | None
-    spare: int | None
-    worst_case_epsilon: float | None
     lam: float
     fit_intercept: bool
-    max_grad_norm: float | None
     accountant: BudgetAccountant | None
     random_state: RandomState
     device: DeviceName
@@ -405,11 +396,8 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return Scale(longest if longest > 0 else 1.0, constant)
 
     def _choose(self, loss: Loss, delta: float, problem: Problem) -> training.Chosen:
-        given = {name: getattr(self, name, None) for name in (*training.PLANNED, *training.MASKED)}
-        given["inference"] = given["inference"] or None  # what is not wanted is no setting of any algorithm
-        objective = {name: getattr(self, name) for name in ("lam", "max_grad_norm", "epsilon")}
-        objective |= {"delta": delta, "loss": loss}
-        return training.choose(self.algorithm, given, objective, problem)
+        objective = {"lam": self.lam, "epsilon": self.epsilon, "delta": delta, "loss": loss}
+        return training.choose(self.algorithm, bool(getattr(self, "inference", False)), objective, problem)
 
     def _leaks_of_noise(self, leaks: list[Leak], delta: float, rows: int) -> None:
         none, large = no_delta(delta), large_delta(delta, rows)

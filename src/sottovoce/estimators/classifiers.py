@@ -119,25 +119,15 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         sites: how many sites the rows are dealt out to. Or give their labels to `fit`.
         graph: which sites hear each other: a name, such as "complete" or "ring", or a Graph with a node for each site.
         algorithm: "masked" (sums over all sites, of which nothing else is seen), "ipadmm" (every site's messages are
-            private by themselves), or a private algorithm of `sottovoce.algorithms`, of which loss, lam, max_grad_norm,
-            epsilon and delta are replaced by this estimator's. None: masked sums if the loss is smooth, the graph
-            complete and no setting of IPADMM given; else IPADMM.
-        rounds: of exchange. None, here and in the next three: from public numbers.
-        local_steps: of IPADMM: noisy steps in each round.
-        rho: of IPADMM: the penalty that holds sites together.
-        diameter: of IPADMM: of the domain of models, which scales the steps.
-        colluding: of masked sums: how many sites may tell each other and the relay all. None: fewer than half of them,
-            but at least one.
-        least_sites: of masked sums: how many sites a sum must hold. None: all.
-        spare: of masked sums: attempts that are paid for beforehand, if sites are lost. None: none.
-        worst_case_epsilon: of masked sums: what must hold against all other sites together. None: what follows.
+            private by themselves, with settings planned from public numbers), or a private algorithm with settings of
+            your own, such as MaskedNewton(colluding=3) or IPADMM(rounds=50), of which loss, lam, epsilon and delta are
+            replaced by this estimator's. None: masked sums if the loss is smooth and the graph complete; else IPADMM.
         inference: of masked sums: whether `summary` is to have standard errors, of two classes. They take a part of the
             budget: 70 % goes to a Hessian and a last gradient. They are of coefficients without a ridge, whatever lam
             is. None: no.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and
             holds the intercept too.
         fit_intercept: learn a constant. It counts as a feature, so it costs some noise.
-        max_grad_norm: clip every record's gradient to this norm (of rows scaled to norm 1).
         accountant: is charged before anything is computed. None: that of the `with` block around the fit, if any.
         random_state: None takes noise from the operating system. A seed is for tests, with a `PrivacyLeakWarning`.
         device: "cpu", "plain" or "cuda"; changes nothing but speed.
@@ -183,18 +173,9 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         sites: int = 1,
         graph: str | Graph = "complete",
         algorithm: AlgorithmChoice = None,
-        rounds: int | None = None,
-        local_steps: int | None = None,
-        rho: float | None = None,
-        diameter: float | None = None,
-        colluding: int | None = None,
-        least_sites: int | None = None,
-        spare: int | None = None,
-        worst_case_epsilon: float | None = None,
         inference: bool | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
-        max_grad_norm: float | None = None,
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
@@ -261,17 +242,8 @@ class PrivateLinearSVC(_PrivateLinearClassifier):
         sites: int = 1,
         graph: str | Graph = "complete",
         algorithm: AlgorithmChoice = None,
-        rounds: int | None = None,
-        local_steps: int | None = None,
-        rho: float | None = None,
-        diameter: float | None = None,
-        colluding: int | None = None,
-        least_sites: int | None = None,
-        spare: int | None = None,
-        worst_case_epsilon: float | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
-        max_grad_norm: float | None = None,
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",

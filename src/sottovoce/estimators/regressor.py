@@ -7,6 +7,7 @@ Labels are clipped to public bounds and scaled to -1..1, about their middle if t
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, final, get_args
 
@@ -150,17 +151,8 @@ class PrivateRobustRegressor(_PrivateRegressor):
         sites: int = 1,
         graph: str | Graph = "complete",
         algorithm: AlgorithmChoice = None,
-        rounds: int | None = None,
-        local_steps: int | None = None,
-        rho: float | None = None,
-        diameter: float | None = None,
-        colluding: int | None = None,
-        least_sites: int | None = None,
-        spare: int | None = None,
-        worst_case_epsilon: float | None = None,
         lam: float = 1e-4,
         fit_intercept: bool = True,
-        max_grad_norm: float | None = None,
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
@@ -216,17 +208,8 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         sites: int = 1,
         graph: str | Graph = "complete",
         algorithm: AlgorithmChoice = None,
-        rounds: int | None = None,
-        local_steps: int | None = None,
-        rho: float | None = None,
-        diameter: float | None = None,
-        colluding: int | None = None,
-        least_sites: int | None = None,
-        spare: int | None = None,
-        worst_case_epsilon: float | None = None,
         inference: bool | None = None,
         lam: float = 1e-5,
-        max_grad_norm: float | None = None,
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
         device: DeviceName = "cpu",
@@ -346,9 +329,10 @@ class PrivateLinearRegression(_PrivateRegressor):
     Args:
         y_bounds: (low, high) of labels, known without looking at them; what lies outside is clipped. None reads them
             off y, with a `PrivacyLeakWarning`. Noise grows with their width.
+        algorithm: LeastSquares(...) with settings of your own, such as colluding=3, of which lam, epsilon and delta are
+            replaced by this estimator's. None: its defaults.
 
-    All other parameters are those of `PrivateLogisticRegression`. Not here: rounds and gradients, of which there are
-    none.
+    All other parameters are those of `PrivateLogisticRegression`.
 
     Fitted: coef_ (features,) and intercept_, a number, in the unit of y, with the adaptive ridge that noise asks for;
     y_bounds_; inference_, whose estimates have no ridge; the rest as there.
@@ -367,10 +351,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         data_norm: float | None = None,
         sites: int = 1,
         graph: str | Graph = "complete",
-        colluding: int | None = None,
-        least_sites: int | None = None,
-        spare: int | None = None,
-        worst_case_epsilon: float | None = None,
+        algorithm: LeastSquares | None = None,
         lam: float = 0.0,
         fit_intercept: bool = True,
         accountant: BudgetAccountant | None = None,
@@ -387,9 +368,10 @@ class PrivateLinearRegression(_PrivateRegressor):
         return losses.Huber(2.0)  # squares, while predictions stay within the bounds of y
 
     def _choose(self, loss: Loss, delta: float, problem: Problem) -> Chosen:  # noqa: ARG002
-        names = ("colluding", "least_sites", "spare", "worst_case_epsilon")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return Chosen(LeastSquares(epsilon=self.epsilon, delta=delta, lam=self.lam, **given), None)
+        own = LeastSquares() if self.algorithm is None else self.algorithm
+        if not isinstance(own, LeastSquares):
+            raise InputError(f"Expected algorithm as LeastSquares(...) or None, got algorithm={own!r}.")
+        return Chosen(replace(own, epsilon=self.epsilon, delta=delta, lam=self.lam), None)
 
     def _inferred(self, solved: Solved, scale: Scale) -> "Inference":
         from sottovoce.files.models.inference import (

@@ -10,25 +10,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, MaskedNewton, PrivateAlgorithm
+from sottovoce.algorithms import MaskedNewton, PrivateAlgorithm
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.estimators.draws import Draws
 from sottovoce.plan import Plan, plan
 from sottovoce.privacy import BudgetAccountant, PrivacyStatement
 from sottovoce.problem import graphs
 from sottovoce.problem.graphs import CompleteGraph, Graph
-from sottovoce.problem.losses import Loss
 from sottovoce.problem.problem import Problem
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Charge, Solved, solve
 
 AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
-PLANNED = ("rounds", "local_steps", "rho", "diameter")  # settings of IPADMM
-# and of MaskedNewton
-MASKED = ("rounds", "colluding", "least_sites", "spare", "worst_case_epsilon", "inference")
-
-
-KNOWN = {"masked": MASKED, "ipadmm": PLANNED}
 
 
 class Chosen(NamedTuple):
@@ -48,45 +41,33 @@ def graph_of(graph: Graph | str, n: int) -> Graph:
     return graph
 
 
-def choose(
-    algorithm: AlgorithmChoice, given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem
-) -> Chosen:
-    """Masked sums where they can be had, else IPADMM, planned where nothing was given; or the caller's algorithm with
-    our objective and guarantee.
+def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, Any], problem: Problem) -> Chosen:
+    """Masked sums where they can be had, else IPADMM with planned settings; or the caller's algorithm with our
+    objective and guarantee.
 
-    `objective` are the fields of an algorithm that say what is minimised, and within which guarantee.
+    Args:
+        algorithm: a name, an algorithm with settings of the caller's, or None.
+        inference: True if coefficients are to have standard errors, which only masked sums give.
+        objective: the fields of an algorithm that say what is minimised, and within which guarantee.
+        problem: the rows, and who speaks with whom. Only its public numbers are used.
     """
-    given = {name: value for name, value in given.items() if value is not None}
+    sites, loss = problem.sites, objective["loss"]
     if isinstance(algorithm, PrivateAlgorithm):
-        expect(not given, "what an algorithm is set to as fields of the algorithm", **given)
-        own, wanted = algorithm.max_grad_norm, objective["max_grad_norm"]
-        expect(own in (None, wanted), "max_grad_norm as a parameter of the estimator", algorithm=own)
+        expect(not inference, "inference as a field of the algorithm", inference=inference, algorithm=algorithm)
         return Chosen(replace(algorithm, **objective), None)
-    name = _suited(given, objective["loss"], problem) if algorithm is None else algorithm
-    if name not in KNOWN:
-        raise InputError(
-            f"Expected algorithm among {', '.join(KNOWN)}, None, or a private algorithm such as IPADMM(rounds=50), got "
-            f"algorithm={algorithm!r}."
-        )
-    for setting, value in given.items():
-        if setting not in KNOWN[name]:
-            raise InputError(f"Expected settings of algorithm={name!r}, got {setting}={value!r}. Leave it out.")
-    return _ipadmm(given, objective, problem) if name == "ipadmm" else Chosen(MaskedNewton(**given, **objective), None)
-
-
-def _suited(given: Mapping[str, Any], loss: Loss, problem: Problem) -> str:
-    """Masked sums, unless the loss has a kink, not all sites hear each other, or IPADMM's settings were given."""
-    smooth, all_hear = loss.smoothness_bound is not None, isinstance(problem.graph, CompleteGraph)
-    return "masked" if smooth and all_hear and set(given) <= set(MASKED) else "ipadmm"
-
-
-def _ipadmm(given: Mapping[str, Any], objective: Mapping[str, Any], problem: Problem) -> Chosen:
-    if set(given) == set(PLANNED):
-        return Chosen(IPADMM(**given, **objective), None)
-    sites = problem.sites
-    shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d, "data_norm": sites.data_norm}
-    planned = plan(graph=problem.graph, fixed=given, unit=sites.unit, **shape, **objective)
-    return Chosen(planned.algorithm(), planned)
+    summed = loss.smoothness_bound is not None and isinstance(problem.graph, CompleteGraph)
+    match algorithm or ("masked" if summed else "ipadmm"):
+        case "masked":
+            return Chosen(MaskedNewton(inference=inference, **objective), None)
+        case "ipadmm":
+            expect(not inference, "inference=False with algorithm='ipadmm'", inference=inference)
+            shape: dict[str, Any] = {"sizes": sites.counts.tolist(), "d": sites.d, "data_norm": sites.data_norm}
+            planned = plan(graph=problem.graph, unit=sites.unit, **shape, **objective)
+            return Chosen(planned.algorithm(), planned)
+    raise InputError(
+        "Expected algorithm among masked, ipadmm, None, or a private algorithm such as IPADMM(rounds=50), got "
+        f"algorithm={algorithm!r}."
+    )
 
 
 def train(
