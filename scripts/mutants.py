@@ -791,6 +791,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/federation/test_lost_masked.py::test_one_member_does_not_have_a_site_dropped_that_nobody_voted_for",
     ),
     Mutant(
+        "new words need nobody's answer",
+        "federation/site/lost.py",
+        "enough = 1 + len(found) >= least and ",
+        "enough = ",
+        "tests/federation/test_lost_masked.py::test_without_enough_answers_or_an_attempt_to_spare_nothing_is_said",
+    ),
+    Mutant(
+        "words that nobody can add up are paid for",
+        "federation/site/lost.py",
+        ">= least and seat.turn(t).attempt < spare_of(seat.agreement)",
+        ">= least",
+        "tests/federation/test_lost_masked.py::test_without_enough_answers_or_an_attempt_to_spare_nothing_is_said",
+    ),
+    Mutant(
+        "whoever was silent is not asked again",
+        "federation/site/runner.py",
+        "self.asked = all(name in answers for name in self.seat.neighbours if self.seat.takes_part(name, k))",
+        "self.asked = True",
+        "tests/federation/test_lost_masked.py"
+        "::test_whoever_was_silent_when_a_process_asked_is_asked_before_the_next_words",
+    ),
+    Mutant(
         "the last sum needs no other site",
         "federation/site/lost.py",
         "while (same := sum(end == ours.heading for end in ends.values())) < least:",

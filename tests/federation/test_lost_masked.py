@@ -541,29 +541,43 @@ def test_whoever_starts_late_is_waited_for_as_long_as_was_agreed():
         assert all(end.absent == {} for end in ends)
 
 
-def test_nothing_is_said_where_too_few_answer_or_no_attempt_is_left():
-    with made() as federation:
-        ends = play(federation.all(LyingWorld(), names=FIVE[:3], pace=PACE))
-        for name, end in ends.items():
+async def stopped_before_words(federation, world, at, gone=None):
+    """All have stopped where it is known where sum `at` is taken, and nobody has spoken for it; some died before."""
+    await without(federation, world, dict.fromkeys(federation.names, ("began", at)) | (gone or {}))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "terms", "gone", "back"),
+    [
+        pytest.param(SIZES, {}, {}, 3, id="too few answer"),
+        pytest.param((30, 20, 17, 80, 25, 40, 33), {"least": 5, "spare": 1}, {"site-5": ("reserved", 1)}, 5,
+                     id="no attempt is left"),
+    ],
+)  # fmt: skip
+def test_without_enough_answers_or_an_attempt_to_spare_nothing_is_said(sizes, terms, gone, back):
+    with made(sizes=sizes, **terms) as federation:
+        names, world = federation.names[:back], LyingWorld()
+
+        def spent():
+            return {name: (booked(federation, name), said(federation, world, name)) for name in names}
+
+        async def scene():
+            await stopped_before_words(federation, world, 3, gone)
+            return spent(), await federation.all(world, names=names, pace=PACE)
+
+        before, ends = play(scene())
+        assert spent() == before
+        for end in ends.values():
             assert isinstance(end, LostNeighbourError), ends
-            assert booked(federation, name) == []
-    sizes = (30, 20, 17, 80, 25, 40, 33)
-    with made(sizes=sizes, least=5, spare=1) as federation:
-        names, world = federation.names, LyingWorld()
-        deaths = {names[5]: ("reserved", 1)} | dict.fromkeys(names[:5] + names[6:], ("checkpointed", 3))
-        play(without(federation, world, deaths))  # the one attempt is used up
-        before = {name: len(booked(federation, name)) for name in names[:5]}
-        ends = play(federation.all(world, names=names[:5], pace=PACE))
-        for name in names[:5]:
-            assert isinstance(ends[name], LostNeighbourError), ends
-            assert len(booked(federation, name)) == before[name]
+            assert "of what it last heard of us, got none" in str(end)
 
 
-def test_up_to_the_agreed_round_everyone_is_asked():
-    with made(first=1) as federation:
+def test_up_to_the_agreed_round_everyone_must_answer():
+    with made(first=3) as federation:
         world = LyingWorld()
 
         async def scene():
+            await stopped_before_words(federation, world, 3)
             running = asyncio.ensure_future(federation.all(world, names=FIVE[:4], pace=PACE))
             await asyncio.sleep(10 * WAIT)
             assert not running.done()
@@ -571,7 +585,7 @@ def test_up_to_the_agreed_round_everyone_is_asked():
             await asyncio.gather(running, return_exceptions=True)
 
         play(scene())
-        assert not any(said(federation, world, name) for name in FIVE[:4])
+        assert all(max(said(federation, world, name)) == 2 for name in FIVE[:4])
 
 
 def test_a_site_that_was_set_back_hears_of_it_though_one_is_silent():
