@@ -80,12 +80,12 @@ def test_a_share_that_one_real_site_leaves_out_is_found_out(monkeypatch):
     """Of three shares in a sum two are left: sqrt(2/3) of the noise, which no message alone would show."""
     right = masks.Masks.words
 
-    def without(self, context, value, scale, past):
+    def without(self, context, value, past):
         if self.site == "oslo":
             with monkeypatch.context() as quiet:
                 quiet.setattr(masks, "discrete_gaussian", lambda *_: np.zeros(context.numbers, dtype=np.int64))
-                return right(self, context, value, scale, past)
-        return right(self, context, value, scale, past)
+                return right(self, context, value, past)
+        return right(self, context, value, past)
 
     monkeypatch.setattr(masks.Masks, "words", without)
     with ended(masked(), sv.graphs.complete(3)) as federation:

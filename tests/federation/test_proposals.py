@@ -66,6 +66,18 @@ def proposing(federation, name, k, change, to=None):
     return shows
 
 
+def pointing(federation, name, k, change):
+    """A member that signs what it likes: all that it says with its proposal for sum k is changed, for all readers."""
+
+    def shows(reader, slot, data):
+        if data is None or slot != Slot(k, name, Kind.POINT) or reader == name:
+            return data
+        place, point = opened(federation, slot, data)
+        return seal(place, change(point).to_bytes(), federation.keys[name])
+
+    return shows
+
+
 def shifted(by):
     return lambda proposal: proposal._replace(shared=proposal.shared + by)
 
@@ -146,6 +158,65 @@ def test_where_sites_may_be_dropped_a_bad_proposer_wastes_one_sum():
             assert sorted(words_of(federation, world, name)) == [1, 2, 4, 5, 6]  # the last says that it holds the model
             with federation.ledger(name) as ledger:
                 assert len(list(ledger.reservations())) == 5
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda point: point._replace(version="sottovoce 0.0.1 noise 1"),
+        lambda point: point._replace(heading=point.heading._replace(transcript=bytes(32))),
+        lambda point: point._replace(heading=point.heading._replace(release=2, attempt=1)),
+        lambda point: point._replace(heading=point.heading._replace(context=b"x" * 32)),
+        lambda point: point._replace(proposal=point.proposal._replace(shared=np.full(10, 1e308))),
+    ],
+    ids=["version", "transcript", "turn", "context", "overflow"],
+)
+def test_whatever_a_bad_proposer_says_with_its_point_it_wastes_one_sum(lie):
+    """All but the last stopped everybody once."""
+    with made(GO_ON, spare=1) as federation:
+        world = LyingWorld(shows=pointing(federation, "paris", 3, lie))
+        ends = play(federation.all(world, pace=BRISK))
+        left = [name for name in FIVE if name != "paris"]
+        assert all(getattr(ends[name], "absent", None) == {"paris": 3} for name in left), ends
+        assert len({ends[name].model.tobytes() for name in left}) == 1
+
+
+@pytest.mark.parametrize("changes", [{"digest": b"x" * 32}, {"gone": True, "left": True}])
+def test_what_a_proposer_testifies_of_another_site_sends_nobody_away(changes):
+    """It says that rome has said something else, or that it goes on without rome: once that stopped rome, or all."""
+    with made(GO_ON, spare=1) as federation:
+        rome = FIVE.index("rome")
+
+        def lie(point):
+            told = list(point.testimony)
+            told[rome] = told[rome]._replace(**changes)
+            return point._replace(testimony=tuple(told))
+
+        world = LyingWorld(shows=pointing(federation, "paris", 3, lie))
+        ends = play(federation.finish(world, pace=BRISK))
+        assert all(end.absent == {} for end in ends.values())
+
+
+@pytest.mark.parametrize("lost", [STOP, GO_ON], ids=["stop", "go-on"])
+def test_a_site_that_has_proposed_what_it_cannot_have_computed_is_used_twice(lost):
+    """In its own mailbox lies another point that it has signed: another process, or another history."""
+    with made(lost, **({} if lost is STOP else {"spare": 1})) as federation:
+        world = LyingWorld()
+
+        async def scene():
+            others = [asyncio.ensure_future(federation.site(name, world)) for name in FIVE if name != "paris"]
+            await dies(federation, world, "began", 3, "paris")
+            place = Slot(3, "paris", Kind.POINT)
+            envelope, point = opened(federation, place, world.post._held[place])
+            off = point._replace(proposal=shifted(1e-3)(point.proposal))
+            world.post._held[place] = seal(envelope, off.to_bytes(), federation.keys["paris"])
+            with pytest.raises(UsedTwiceError, match=r"another signed message of round=3"):
+                await federation.site("paris", world)
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        play(scene())
 
 
 @pytest.mark.parametrize("point", ["checkpointed", "began", "published"])

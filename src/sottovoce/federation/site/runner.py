@@ -63,7 +63,7 @@ from sottovoce.federation.site.stops import (
 from sottovoce.federation.site.summing import proposer
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.transport import PutOutcome, Transport, UnreachableError
-from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Slot, books_of, digest_of
+from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Refusal, Slot, books_of, digest_of
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.problem import Answers
 from sottovoce.tally.evaluation import Tallied
@@ -266,9 +266,10 @@ class _Run:
         async def propose() -> Point:
             # What lies there already, a process before this one has said: it holds, whatever we would say now.
             held = (await self.mail.put(place, self.mail.seal(place, own.to_bytes()))).held
-            if not self.mail.is_signed(place, held):
+            try:
+                return self._checked(k, before, site, self.mail.open_point(place, held), own)
+            except BadMessageError:
                 self.mail.refuse_held(place, held)
-            return self.mail.open_point(place, held)
 
         def read(slot: Slot, data: bytes) -> Point:
             return self._checked(k, before, slot.site, self.mail.open_point(slot, data), own)
@@ -282,7 +283,7 @@ class _Run:
             return found
 
         awaited = frozenset(members) if k == 1 else frozenset((by,))
-        mine = {site: self._checked(k, before, site, await propose(), own)} if site in awaited else {}
+        mine = {site: await propose()} if site in awaited else {}
         outcome = await self._settle(k, policy, hear, awaited)
         if outcome.dropped:
             return None
@@ -308,28 +309,41 @@ class _Run:
         return Point(protocol(), before.witness.testimony, heading, made)
 
     def _checked(self, k: int, before: Snapshot, name: str, came: Point, own: Point) -> Point:
-        """A proposal that may be taken; stops if its sender was told something else or has other software. One that is
-        not what was computed here is refused, and stops the run where its sender cannot be gone on without.
+        """A proposal that may be taken. Any other stops the run, and names its sender. Where that can be gone on
+        without, or is this site itself, it is refused instead: `BadMessageError`.
         """
-        if came.version != own.version:
-            raise InputError(
-                f"Expected {own.version} at all sites, as here, got {came.version} at site={name!r}. Nothing was said "
-                f"in round={k}: install the same version everywhere, and run the same command again."
-            )
-        before.witness.check(self.agreement, self.seat.site, name, came.testimony)
-        self._refuse_other(k, name, came.heading, own.heading, name)
+        seat = self.seat
+        try:
+            # First of all, and stopping everybody before the first sum: nothing is spent, and it is soon mended.
+            if came.version != own.version:
+                raise InputError(
+                    f"Expected {own.version} at all sites, as here, got {came.version} at site={name!r}. Nothing was "
+                    f"said in round={k}. What was proposed stays on the server: install the same version everywhere, "
+                    "and agree on a new run."
+                )
+            # A heading stands for all that was heard. Testimony only helps to say where two part: whoever lies in it
+            # alone sends nobody away, and whoever judges by it need not come to what others come to.
+            if came.heading != own.heading:
+                before.witness.check(self.agreement, seat.site, name, came.testimony)
+                self._refuse_other(k, name, came.heading, own.heading, name)
+            self._refuse_off(k, before, name, came)
+        except SottovoceError as error:
+            if name != seat.site and (not seat.drops or (k == 1 and isinstance(error, InputError))):
+                raise
+            raise BadMessageError(Refusal.OTHER_POINT, str(error)) from error
+        return came
+
+    def _refuse_off(self, k: int, before: Snapshot, name: str, came: Point) -> None:
+        """Stop if a proposal is not what was computed here, up to rounding."""
         seat = self.seat
         try:
             seat.summing.adopted(seat.turn(k).release, before.state, seat.members(k), came.proposal)
         except BadMessageError as error:
-            if seat.drops:
-                raise
             raise SpoiledError(
                 f"Expected of site={name!r} in round={k} what follows from all sums before, up to rounding. {error} It "
                 "does not keep to the agreement, or its computer does not. Nothing was said for this sum, and what was "
                 "learnt before it stands."
             ) from error
-        return came
 
     def _refuse_other(self, k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:
         """Stop if somebody speaks in another context than this site; `by` has proposed it."""

@@ -81,7 +81,8 @@ class Summing:
         """
         own, came = self.algorithm.shared(q, state)[0, :, 0], proposal.shared
         most = ROUNDING * (float(np.linalg.norm(own)) + 1 / self.oracle.sites.data_norm)
-        apart = float(np.linalg.norm(came - own)) if np.isfinite(came).all() else np.inf
+        with np.errstate(over="ignore"):
+            apart = float(np.linalg.norm(came - own)) if np.isfinite(came).all() else np.inf
         if not apart <= most:
             _refuse(f"a point within {most:.3g} of the one that was computed here, got one {apart:.3g} away")
         taken = self.algorithm.with_shared(q, state, came)
