@@ -383,6 +383,23 @@ def test_a_ledger_that_has_caught_up_has_no_fear_of_its_own_word(make):
     assert new.total() > total
 
 
+def test_a_ledger_that_has_caught_up_with_a_list_knows_its_own_word(make):
+    """Of its own five runs and what another has seen, more than fit: two lists, of which one was caught up. Once the
+    first was unknown to the ledger that had made it: a false 13, and catching up booked it twice.
+    """
+    ledger, other = make("one", 8.0), make("other", 8.0)
+    for i in range(5):
+        book(ledger, f"old {i}", 1)
+        book(other, f"old {i}", 1)
+    for i in range(17):
+        book(other, f"new {i}", 1)
+    book(other, "old 0", 2, first=2)
+    ledger.catch_up(through_bytes(other.account()), other.height)
+    own = through_bytes(ledger.account())
+    assert sum(record.rounds == 0 for record in own.records) == 2
+    assert ledger.account().lacking(own) == ()
+
+
 def test_a_cap_is_not_raised_over_what_would_then_count_as_everything(make):
     whole, new = make("whole", mixed=True), make("new", mixed=True)
     whole.reserve("one", 1, SAMPLED, FAR)

@@ -104,7 +104,7 @@ class Account:
 
     def lacking(self, other: "Account") -> tuple[Record, ...]:
         """What the other has spent and this has not: the records of theirs that are to be booked here."""
-        own, beside = {record.run: record for record in self.records}, {r.run for r in other.records if r.rounds}
+        own, beside = {record.run: record for record in self.records}, {record.run for record in other.records}
 
         def is_here(record: Record) -> bool:
             return own[record.run].covers(record) if record.run in own else self._had(record, beside)
