@@ -1,4 +1,4 @@
-"""What is to be learnt: losses, regularisers, rows at sites, who hears whom, and the `Problem` that binds them once."""
+"""The learning problem: losses, regularisers, rows at sites, the network, and the `Problem` that binds them."""
 
 import lazy_loader
 

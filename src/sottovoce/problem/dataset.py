@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Dataset:
     """Rows a_j with labels b_j; the first `n_train` rows are for training.
 
-    `data_norm` is a declared bound on every row's Euclidean norm. It is not computed here: a bound read off
-    private rows would itself say something about them. Whoever builds on it checks the rows against it.
+    `data_norm` is a declared bound on every row's Euclidean norm. It is not computed here: a bound computed
+    from private rows would itself say something about them. Whoever builds on it checks the rows against it.
 
     `private` says that the rows need protection, as those of a file do: what would leak them is then refused. Rows that
     anyone may see anyway, as in the packaged data sets, are not.
@@ -50,8 +50,8 @@ class Dataset:
         expect(len(self.names) == d, f"one name for each of {d} columns", names=len(self.names))
         expect(0 <= self.n_train <= rows, f"0 <= n_train <= {rows}", n_train=self.n_train)
         expect(0 < self.data_norm <= inf, "data_norm > 0", data_norm=self.data_norm)
-        told = None if self.people is None else len(self.people)
-        expect(told in (None, rows), f"one person for each of {rows} rows", people=told)
+        count = None if self.people is None else len(self.people)
+        expect(count in (None, rows), f"one person for each of {rows} rows", people=count)
         self.factors.expect_rows(rows)
 
     def __len__(self) -> int:
@@ -59,21 +59,21 @@ class Dataset:
 
     @property
     def d(self) -> int:
-        """Number of columns."""
+        """Number of feature columns."""
         return int(self.features.shape[1])
 
     @property
     def train(self) -> "Dataset":
-        """The training rows."""
+        """The first `n_train` rows, as a data set of their own."""
         return replace(self.taken(slice(0, self.n_train)), n_train=self.n_train)
 
     @property
     def test(self) -> "Dataset":
-        """The other rows."""
+        """The rows after the first `n_train`, as a data set of their own."""
         return self.taken(slice(self.n_train, len(self)))
 
     def taken(self, rows: slice | Ints | Bools) -> "Dataset":
-        """These rows with all that belongs to them; which of them are for training is left to whoever asks."""
+        """The chosen rows with their labels, people and factors. `n_train` is 0: the caller sets it."""
         people = None if self.people is None else self.people[rows]
         return replace(
             self, features=self.features[rows], labels=self.labels[rows], n_train=0, people=people,
@@ -81,7 +81,7 @@ class Dataset:
         )  # fmt: skip
 
     def values(self, column: str) -> Floats:
-        """One column, dense."""
+        """One column as a dense vector (rows,); an unknown name is refused."""
         attributes = ", ".join(dict.fromkeys(name.split("=")[0] for name in self.names))
         expect(column in self.names, f"a column among {attributes}", column=column)
         return _dense(self.features[:, [self.names.index(column)]])[:, 0]

@@ -1,7 +1,6 @@
-"""How good models are on all rows: the mean loss (no regulariser) and the accuracy, of rows by their weights.
+"""Mean loss (no regulariser) and accuracy of models over all rows, weighted, computed without noise.
 
-This reads every row without noise. It is for simulations on data that the analyst may see; no result of it is part of
-what a site releases.
+This is for simulations on data that the analyst may see; no result of it is part of what a site releases.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ IN_CACHE = 1 << 20
 
 
 class Scores(NamedTuple):
-    """Of every model: its mean loss and its share of right answers (nan for regression)."""
+    """Mean loss and share of right answers of every model; the share is nan for regression."""
 
     risk: Floats  # (models,)
     accuracy: Floats  # (models,)
@@ -26,7 +25,7 @@ def evaluate(
     block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, factors: Factors = ALIKE,
     block_size: int = IN_CACHE,
 ) -> Scores:  # fmt: skip
-    """Score models, given as columns, on all rows, each by its weight; arguments as for `summed`."""
+    """Weighted mean loss and accuracy of models, given as columns, over all rows; arguments as for `summed`."""
     whole = len(labels) if factors.weights is None else float(factors.weights.sum())
     return Scores(*(sums / whole for sums in summed(block, labels, loss, models, factors, block_size)))
 
@@ -35,12 +34,12 @@ def summed(
     block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, factors: Factors = ALIKE,
     block_size: int = IN_CACHE,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Of every model the sum of the losses over all rows, and of the right answers, each row by its weight.
+    """Weighted sums over all rows, for every model: of the losses, and of the right answers.
 
     Args:
         block: rows first..last-1 as a matrix, as in `Rows.block`.
         labels: of all rows.
-        loss: whose value is averaged.
+        loss: whose value is summed.
         models: (d * outputs, models), on the device that `block` and `labels` are on.
         factors: weights and exposures of all rows.
         block_size: rows times models to work on at a time.

@@ -1,11 +1,11 @@
-"""What a row brings to its loss besides features and label: how much it counts, and how much it was exposed to.
+"""Weights and exposures of rows, relative to public bounds.
 
 With a weight v_j in (0, V] and an exposure e_j in (0, E], V and E public, the loss of row j is
 
     u_j loss(<w, a_j> + o_j, b_j),        u_j = v_j / V in (0, 1],        o_j = ln(e_j / E) <= 0.
 
 A factor of at most 1 leaves every record's gradient, Hessian and moments within the convex hull of what they may be
-without it, 0 included: no sensitivity changes (docs/proofs/rows.md). Neither V nor E is ever read off rows.
+without it, 0 included: no sensitivity changes (docs/proofs/rows.md). Neither V nor E is ever computed from rows.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ AnyArray = TypeVar("AnyArray", bound=Array)
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Factors:
-    """Of some rows, relative to public bounds. Made by `of`.
+    """Weights and exposures of some rows, relative to public bounds. Make them with `of`.
 
     Args:
         weights: (rows,) u_j; None where every row counts alike.
@@ -50,8 +50,8 @@ class Factors:
     def of(
         cls, *, weights: Any = None, weight_bound: float = 1.0, exposures: Any = None, exposure_bound: float = 1.0
     ) -> "Factors":
-        """From weights and exposures as they are. What is not above 0, above its bound, or missing is refused, by the
-        number of the row: what it holds is private, and is not quoted.
+        """Factors from weights and exposures in their own units. A value that is missing, not above 0 or above its
+        bound is refused. The error names the row and does not quote the value, which is private.
 
         Args:
             weights: (rows,) how much each counts; None: all alike.
@@ -70,30 +70,30 @@ class Factors:
 
     @property
     def plain(self) -> bool:
-        """Whether every row counts alike, and is of the same exposure."""
+        """True if all rows have the same weight and the same exposure."""
         return self.weights is None and self.shifts is None
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Which of them there are, by name."""
+        """Names of the factors that are set: "weights", "shifts", both or none."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
 
     def __getitem__(self, rows: "slice | Ints | Any") -> "Factors":
-        """Those of some rows."""
+        """The factors of some rows."""
         return Factors(*(None if part is None else part[rows] for part in (self.weights, self.shifts)))
 
     def shifted(self, z: AnyArray) -> AnyArray:
-        """Predictions (rows, ...) with what exposures add to them."""
+        """Predictions (rows, ...) plus o_j of each row."""
         return z if self.shifts is None else cast(AnyArray, z + self.shifts.reshape(-1, *(1,) * (z.ndim - 1)))
 
     def weighed(self, numbers: AnyArray) -> AnyArray:
-        """Numbers of every row (rows, ...) times how much it counts."""
+        """Numbers of every row (rows, ...) times its weight u_j."""
         if self.weights is None:
             return numbers
         return cast(AnyArray, numbers * self.weights.reshape(-1, *(1,) * (numbers.ndim - 1)))
 
     def expect_rows(self, rows: int) -> None:
-        """Refuse other numbers of them."""
+        """Refuse factors of any other number of rows."""
         for name in self.told:
             came, given = len(getattr(self, name)), "exposures" if name == "shifts" else name
             expect(came == rows, f"one of {given} for each of {rows} rows", came=came)
@@ -110,9 +110,9 @@ _ADVICE = {
 
 
 def stacked(parts: Sequence[Factors]) -> Factors:
-    """Those of several sites, below each other: all have them, or none."""
-    told = {part.told for part in parts}
-    expect(len(told) <= 1, "weights and exposures at every site, or at none", sites=sorted(told))
+    """The factors of several sites, below each other. Refused if only some sites have them."""
+    kinds = {part.told for part in parts}
+    expect(len(kinds) <= 1, "weights and exposures at every site, or at none", sites=sorted(kinds))
     return Factors(
         *(
             np.concatenate([getattr(part, name) for part in parts]) if parts and name in parts[0].told else None
@@ -122,7 +122,7 @@ def stacked(parts: Sequence[Factors]) -> Factors:
 
 
 def expect_bound(name: str, bound: Any) -> None:
-    """Refuse a bound that bounds nothing."""
+    """Refuse a bound that is not a finite number > 0."""
     number = isinstance(bound, float | int | np.number) and not isinstance(bound, bool)
     if not number or not 0 < bound < inf:
         raise InputError(
@@ -132,7 +132,7 @@ def expect_bound(name: str, bound: Any) -> None:
 
 
 def _within(what: Literal["weight", "exposure"], values: Any, bound: float) -> Floats:
-    """Values in (0, bound], as doubles of their own."""
+    """A copy of the values as doubles, all in (0, bound]; the first other one is refused by its row."""
     expect_bound(f"{what}_bound", bound)
     try:
         found: Floats = np.array(values, dtype=np.float64)

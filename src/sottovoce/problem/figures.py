@@ -1,4 +1,4 @@
-"""Figures that people know, of one model, and what no model at all would reach. Read off rows without noise, too."""
+"""Figures of merit of one model, such as AUC, and of a constant answer; computed without noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _FURTHEST = 40.0  # of a constant prediction; beyond, no loss of ours gains anyt
 
 @dataclass(frozen=True)
 class Figures:
-    """How good one model is, or a constant answer. What has no meaning for a loss is None.
+    """Figures of merit of one model, or of a constant answer. None where a figure has no meaning for the loss.
 
     `mean_absolute_error` is in the unit of the labels, `log_loss` in nats. `average_precision` is of the rarer of two
-    classes, `auc` the chance that a row of the one class is told from one of the other.
+    classes, `auc` the chance that a row of the second class has a higher score than one of the first.
     """
 
     risk: float
@@ -35,7 +35,7 @@ class Figures:
 
 
 def predictions(block: Callable[[int, int], Any], count: int, loss: Loss, model: Floats) -> Floats:
-    """z of all rows of one flat model: (rows,), or (rows, outputs) where there are several."""
+    """Predictions z of one flat model for all rows: (rows,), or (rows, outputs) if the loss has several outputs."""
     step = max(1, IN_CACHE // loss.outputs)
     matrix = model.reshape(-1, loss.outputs)
     parts = [np.asarray(block(first, min(first + step, count)) @ matrix) for first in range(0, count, step)]
@@ -44,12 +44,12 @@ def predictions(block: Callable[[int, int], Any], count: int, loss: Loss, model:
 
 
 def mean(values: Array | Bools, weights: Floats | None = None) -> float:
-    """Of rows that count so much, or alike."""
+    """Mean over rows, weighted if there are weights."""
     return float(np.average(values, weights=weights))
 
 
 def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: Floats | None = None) -> Figures:
-    """Of predictions z, exposures counted in. `scale` is how many units of the label make 1 of what was learnt."""
+    """Figures of predictions z, which include exposures. `scale`: units of the label in one unit of what was learnt."""
     risk = mean(loss.value(z, labels, loss.theta), weights)
     if isinstance(loss.labels, Reals):
         error = loss.predict(z) - labels
@@ -61,16 +61,16 @@ def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: 
     if loss.outputs > 1:
         return Figures(risk, accuracy, log_loss)
     positive = labels > 0
-    ranked = _Ranked.of(z, positive, weights)
-    rarer = ranked if mean(positive, weights) <= 0.5 else ranked.turned()
-    return Figures(risk, accuracy, log_loss, ranked.auc(), rarer.average_precision())
+    ranking = _Ranking.of(z, positive, weights)
+    rarer = ranking if mean(positive, weights) <= 0.5 else ranking.reverse()
+    return Figures(risk, accuracy, log_loss, ranking.auc(), rarer.average_precision())
 
 
 def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
-    """What to predict of every row by someone who knows the labels learnt from and looks at no feature: (outputs,).
+    """The best prediction from the labels `learnt` alone, the same for every row: (outputs,).
 
-    The best constant by the loss; in regression the median, or the quantile that is asked for, which people can name;
-    of counts the mean, of a unit of exposure.
+    That is the constant of least loss. In regression it is the median, or the quantile of the loss; for counts it is
+    the logarithm of the mean of one unit of exposure.
     """
     weights = factors.weights
     if isinstance(loss.labels, Counts):
@@ -98,8 +98,8 @@ def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
 def no_model(
     loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0, known: Factors = ALIKE, factors: Factors = ALIKE
 ) -> Figures:
-    """The figures on `labels` of the constant that the labels learnt from suggest. `known` are the factors of those,
-    `factors` of the others.
+    """Figures on `labels` of the `constant` of the labels `learnt`. `known` are the factors of the labels learnt,
+    `factors` those of `labels`.
     """
     answer = constant(loss, learnt, known)
     z = factors.shifted(np.broadcast_to(answer, (len(labels), len(answer))))
@@ -107,7 +107,7 @@ def no_model(
 
 
 def quantile(values: Floats, level: float, weights: Floats | None = None) -> float:
-    """That quantile; of rows with weights, the smallest value up to which at least `level` of the weight lies."""
+    """The `level` quantile; with weights, the smallest value up to which at least `level` of the weight lies."""
     if weights is None:
         return float(np.quantile(values, level))
     order = np.argsort(values, kind="stable")
@@ -116,17 +116,17 @@ def quantile(values: Floats, level: float, weights: Floats | None = None) -> flo
 
 
 def rare_class(loss: Loss, labels: Floats) -> int | None:
-    """The number of the rarer of two classes if fewer than one row in ten is of it; else None."""
+    """Number (0 or 1) of the rarer of two classes if fewer than one row in ten has it; else None."""
     if loss.outputs > 1 or isinstance(loss.labels, Reals):
         return None
     share = float(np.mean(labels > 0))
     return None if min(share, 1 - share) >= RARE else int(share < RARE)
 
 
-class _Ranked(NamedTuple):
-    """Rows from the highest score down: sorting them is what takes the time, so all that needs it is read off here.
+class _Ranking(NamedTuple):
+    """Cumulative counts of rows from the highest score down, sorted once for all figures that need it.
 
-    Rows of one score are called at one threshold: only the last of them is a point of a curve.
+    Rows of one score pass a threshold together: only the last of them is a point of a curve.
     """
 
     rows: Array  # at each distinct score: how many rows have it or a higher one, each counted by its weight
@@ -141,8 +141,8 @@ class _Ranked(NamedTuple):
             return cls(last + 1, np.cumsum(positive[order])[last])
         return cls(np.cumsum(weights[order])[last], np.cumsum((weights * positive)[order])[last])
 
-    def turned(self) -> Self:
-        """The other class, by the negative scores."""
+    def reverse(self) -> Self:
+        """The ranking of the other class, by the negative scores."""
         rows, found = (np.insert(part[:-1], 0, 0)[::-1] for part in self)  # above each score, from the lowest up
         below = self.rows[-1] - rows
         return type(self)(below, below - (self.found[-1] - found))
@@ -165,9 +165,9 @@ class _Ranked(NamedTuple):
 
 def auc(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
     """Area under the ROC curve: ties count half. None where one class is missing."""
-    return _Ranked.of(scores, positive, weights).auc()
+    return _Ranking.of(scores, positive, weights).auc()
 
 
 def average_precision(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
     """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
-    return _Ranked.of(scores, positive, weights).average_precision()
+    return _Ranking.of(scores, positive, weights).average_precision()

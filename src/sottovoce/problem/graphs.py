@@ -1,4 +1,4 @@
-"""Who talks to whom: connected, undirected graphs on the nodes 0 .. n-1.
+"""Networks: connected, undirected graphs on the nodes 0 .. n-1.
 
 The one thing that algorithms ask of a graph is the exchange, `Inbox`. Random graphs come from networkx, imported where
 it is used: the same seed gives the same graph under the same version of networkx.
@@ -34,7 +34,7 @@ DRAWS = 20  # how often a random graph is drawn before we say that it will not c
 
 
 class Inbox(ABC):
-    """What the nodes hear in a round. Only what is asked for is computed."""
+    """Sums of the messages that nodes receive in a round, computed when asked for."""
 
     @abstractmethod
     def neighbours(self) -> Array:
@@ -47,7 +47,7 @@ class Inbox(ABC):
 
 @final
 class Exchanged(Inbox):
-    """All nodes' messages in one place, as in a simulation, and how neighbours' are summed there."""
+    """Inbox of a simulation, which holds the messages of all nodes."""
 
     def __init__(self, messages: Array, neighbour_sum: Callable[[Array], Array]) -> None:
         self._messages, self._neighbour_sum = messages, neighbour_sum
@@ -68,7 +68,7 @@ class Graph(ABC):
     @property
     @abstractmethod
     def n(self) -> int:
-        """Number of nodes."""
+        """Number of nodes, one for each site."""
 
     @property
     @abstractmethod
@@ -85,7 +85,7 @@ class Graph(ABC):
         """The neighbours of node i, in rising order."""
 
     def exchange(self, messages: Array) -> Inbox:
-        """What the nodes hear if each says its message (nodes, d, runs)."""
+        """The inbox of all nodes after each has sent its message (nodes, d, runs)."""
         return Exchanged(messages, self.neighbour_sum)
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Graph(ABC):
         return graph
 
     def _check_node(self, i: int) -> None:
-        """Refuse a number that is no node."""
+        """Refuse a number outside 0 .. n - 1."""
         expect(0 <= i < self.n, f"a node in 0 .. {self.n - 1}", i=i)
 
     def _check_messages(self, messages: Array) -> None:
@@ -118,7 +118,7 @@ class Graph(ABC):
 @final
 @dataclass(frozen=True)
 class CompleteGraph(Graph):
-    """Everyone hears everyone. No edge is stored: the sum over neighbours is the total minus one's own."""
+    """Every pair of nodes is an edge. None is stored: the sum over neighbours is the total minus the own message."""
 
     size: int
 
@@ -127,31 +127,25 @@ class CompleteGraph(Graph):
 
     @property
     def n(self) -> int:
-        """Number of nodes."""
         return self.size
 
     @property
     def name(self) -> str:
-        """The kind of graph."""
         return "complete"
 
     @cached_property
     def degrees(self) -> Ints:
-        """Everyone has n - 1 neighbours."""
         return np.full(self.n, self.n - 1, dtype=np.int64)
 
     @property
     def edge_count(self) -> int:
-        """All pairs."""
         return self.n * (self.n - 1) // 2
 
     def neighbours(self, i: int) -> Ints:
-        """Everyone but i."""
         self._check_node(i)
         return np.delete(np.arange(self.n, dtype=np.int64), i)
 
     def neighbour_sum(self, messages: Array) -> Array:
-        """The total minus one's own message."""
         self._check_messages(messages)
         # Added up in double precision: over many nodes a single-precision total would drift.
         total: Array = messages.sum(axis=0, dtype=np.float64).astype(messages.dtype)
@@ -168,7 +162,7 @@ class EdgeGraph(Graph):
 
     @abstractmethod
     def links(self, first: int, last: int) -> "Adjacency":
-        """Its rows first .. last - 1: what a process must know that holds these nodes alone."""
+        """Rows first .. last - 1 of the matrix: all that a process needs that holds only these nodes."""
 
     @cached_property
     def _single(self) -> "sparse.csr_array[np.float32, tuple[int, int]]":
@@ -177,7 +171,6 @@ class EdgeGraph(Graph):
         return self.adjacency.astype(np.float32)
 
     def neighbours(self, i: int) -> Ints:
-        """The column indices of row i."""
         self._check_node(i)
         return self.links(i, i + 1).indices.astype(np.int64)
 
@@ -192,7 +185,7 @@ class EdgeGraph(Graph):
 @final
 @dataclass(frozen=True, eq=False)
 class SparseGraph(EdgeGraph):
-    """A graph kept as its adjacency matrix, which is checked."""
+    """A graph stored as its adjacency matrix, which is refused unless simple and connected."""
 
     matrix: "Adjacency"
     kind: str = "custom"
@@ -205,26 +198,21 @@ class SparseGraph(EdgeGraph):
 
     @property
     def adjacency(self) -> "Adjacency":
-        """As it is kept."""
         return self.matrix
 
     @property
     def n(self) -> int:
-        """Number of nodes."""
         return int(self.matrix.shape[0])
 
     @property
     def name(self) -> str:
-        """The kind of graph."""
         return self.kind
 
     @cached_property
     def degrees(self) -> Ints:
-        """Number of neighbours of every node."""
         return np.diff(self.matrix.indptr).astype(np.int64)
 
     def links(self, first: int, last: int) -> "Adjacency":
-        """A slice."""
         return self.matrix[first:last]
 
 
@@ -236,8 +224,8 @@ _AT_ONCE = 2**16  # nodes whose neighbours are listed at a time, where all must 
 @final
 @dataclass(frozen=True, eq=False)
 class PatternGraph(EdgeGraph):
-    """A graph by a rule that says the neighbours of any node: nothing is stored, and no process needs to know it whole.
-    Whoever makes one answers for it being connected, undirected and without loops.
+    """A graph by a rule that gives the neighbours of any node: nothing is stored, and no process needs all of it.
+    The caller guarantees that it is connected, undirected and without loops: nothing is checked.
     """
 
     size: int
@@ -249,27 +237,22 @@ class PatternGraph(EdgeGraph):
 
     @property
     def n(self) -> int:
-        """Number of nodes."""
         return self.size
 
     @property
     def name(self) -> str:
-        """The kind of graph."""
         return self.kind
 
     @cached_property
     def degrees(self) -> Ints:
-        """Number of neighbours of every node."""
         some = (np.arange(first, min(first + _AT_ONCE, self.n)) for first in range(0, self.n, _AT_ONCE))
         return np.concatenate([np.count_nonzero(self.pattern(nodes) >= 0, axis=1) for nodes in some])
 
     @cached_property
     def adjacency(self) -> "Adjacency":
-        """All of it, made when it is asked for."""
         return self.links(0, self.n)
 
     def links(self, first: int, last: int) -> "Adjacency":
-        """By the rule."""
         heard = np.sort(self.pattern(np.arange(first, last)), axis=1)
         there = heard >= 0
         starts = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))])
@@ -295,7 +278,7 @@ def _check_simple(adjacency: "Adjacency") -> None:
 
 
 def _check_connected(adjacency: "Adjacency") -> None:
-    """Refuse a graph that falls apart: news would never reach some nodes."""
+    """Refuse a graph of several components: messages would never reach some nodes."""
     count, part = connected_components(adjacency, directed=False)
     if count > 1:
         lost = int(np.flatnonzero(part != part[0])[0])
@@ -349,7 +332,7 @@ def from_networkx(graph: "nx.Graph[Any]", name: str = "custom") -> Graph:
 
 
 def complete(n: int) -> Graph:
-    """Everyone hears everyone: n (n - 1) / 2 edges, none of which is stored."""
+    """Every pair of nodes is an edge: n (n - 1) / 2 edges, none of which is stored."""
     return CompleteGraph(n)
 
 
@@ -361,12 +344,12 @@ def ring(n: int) -> PatternGraph:
 
 
 def path(n: int) -> PatternGraph:
-    """An open chain: two neighbours each, one at the ends. News takes n - 1 rounds from end to end."""
+    """An open chain: two neighbours each, one at the ends. A message takes n - 1 rounds from end to end."""
     return PatternGraph(n, "path", lambda i: np.stack([i - 1, np.where(i + 1 < n, i + 1, -1)], axis=1))
 
 
 def star(n: int) -> Graph:
-    """Node 0 in the middle, everyone else hears only it. If its site is lost, nobody hears anybody."""
+    """Node 0 is the only neighbour of all others. If its site is lost, no messages are exchanged."""
     i = np.arange(1, max(n, 1))
     return _from_pairs(n, np.stack([0 * i, i], axis=1), "star")
 
@@ -407,7 +390,7 @@ def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
 
     Args:
         n: number of nodes; n times degree must be even.
-        degree: of every node, below n. With 3 or more, news reaches everyone in about ln(n) rounds.
+        degree: of every node, below n. With 3 or more, a message reaches all nodes in about ln(n) rounds.
         seed: the same one gives the same graph, under the same version of networkx.
     """
     import networkx as nx
@@ -420,9 +403,8 @@ def random_regular(n: int, degree: int = 4, seed: int = 0) -> Graph:
 
 def random_cycles(n: int, degree: int = 4, seed: int = 0) -> Graph:
     """Closed chains through all nodes in random orders, degree / 2 of them, that share no edge: a random graph in which
-    everyone has `degree` neighbours, connected for certain, and known by a rule. Nothing is stored, so it is the one
-    for millions of nodes. What nearly all such graphs are like is what nearly all random regular graphs are like (Kim &
-    Wormald 2001).
+    every node has `degree` neighbours. It is always connected and given by a rule, so nothing is stored, also for
+    millions of nodes. Nearly all of them have the properties of nearly all random regular graphs (Kim & Wormald 2001).
 
     Args:
         n: number of nodes, 3 or more.
@@ -446,7 +428,7 @@ def random_cycles(n: int, degree: int = 4, seed: int = 0) -> Graph:
 
 
 def _share_an_edge(one: Shuffle, other: Shuffle) -> bool:
-    """Whether two are neighbours in both chains."""
+    """True if some pair of nodes is adjacent in both closed chains."""
     for first in range(0, one.n, _AT_ONCE):
         place = np.arange(first, min(first + _AT_ONCE, one.n))
         gap = (other.place(one.node(place)) - other.place(one.node((place + 1) % one.n))) % one.n

@@ -1,4 +1,4 @@
-"""Ways to deal the rows of one data set out to nodes, for simulations.
+"""Partitions: ways to deal the rows of one data set out to nodes, for simulations.
 
 A partition is called as `partition(data, nodes, seed)` and gives one array of row numbers per node:
 disjoint, none empty, each in rising order. The same seed gives the same parts. Of rows that anyone may see,
@@ -29,19 +29,19 @@ MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
 
 
 class Partition(ABC):
-    """Deals rows out to nodes."""
+    """A rule that deals the rows of one data set out to nodes."""
 
-    # Said by each class for itself, so that a new one is refused for private rows until somebody has looked at it.
+    # Each class declares it, so that a new one is refused for private rows until somebody has looked at it.
     reads_rows: ClassVar[bool] = True
 
     def __init_subclass__(cls, reads_rows: bool = True) -> None:
-        """A subclass goes by the number of rows alone only if it says so."""
+        """Declare with reads_rows=False that a subclass uses only the number of rows."""
         super().__init_subclass__()
         cls.reads_rows = reads_rows
 
     @abstractmethod
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
-        """The row numbers of every node."""
+        """Row numbers of every node, in rising order: one array per node, none empty."""
 
 
 @final
@@ -50,7 +50,6 @@ class Even(Partition, reads_rows=False):
     """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
-        """The row numbers of every node."""
         return _cut(_shuffled(data, nodes, seed), np.full(nodes, len(data) // nodes))
 
 
@@ -68,7 +67,6 @@ class BySizes(Partition, reads_rows=False):
         expect(all(size >= 1 and size % 1 == 0 for size in self.sizes), "whole sizes >= 1", sizes=self.sizes)
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
-        """The row numbers of every node."""
         order = _shuffled(data, nodes, seed)
         expect(len(self.sizes) == nodes, f"one size for each of {nodes} nodes", sizes=self.sizes)
         expect(
@@ -90,7 +88,6 @@ class ByShares(Partition, reads_rows=False):
         expect(all(0 < share < inf for share in self.shares), "finite shares > 0", shares=self.shares)
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
-        """The row numbers of every node."""
         order = _shuffled(data, nodes, seed)
         expect(len(self.shares) == nodes, f"one share for each of {nodes} nodes", shares=self.shares)
         weights = np.array(self.shares, dtype=np.float64)
@@ -116,7 +113,6 @@ class LabelSkew(Partition):
         expect(self.minimum >= 1 and self.minimum % 1 == 0, "a whole minimum >= 1", minimum=self.minimum)
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
-        """The row numbers of every node."""
         _check(data, nodes, seed)
         enough = nodes * self.minimum <= len(data)
         expect(enough, f"at least nodes * minimum = {nodes * self.minimum} rows", rows=len(data))
@@ -157,7 +153,6 @@ class ByColumn(Partition):
     column: str
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
-        """The row numbers of every node."""
         order = _shuffled(data, nodes, seed)
         categories = data.categories(self.column)
         if categories is None:
@@ -166,18 +161,12 @@ class ByColumn(Partition):
         present, code, sizes = np.unique(categories, return_inverse=True, return_counts=True)
         enough = nodes <= len(present)
         expect(enough, f"at most {len(present)} nodes, one for each {self.column} present", nodes=nodes)
-        owner = _balance(sizes, nodes)[code]
+        load, node = np.zeros(nodes, dtype=np.int64), np.empty(len(sizes), dtype=np.int64)
+        for category in np.argsort(-sizes, kind="stable"):
+            node[category] = load.argmin()
+            load[node[category]] += sizes[category]
+        owner = node[code]
         return [np.flatnonzero(owner == i) for i in range(nodes)]
-
-
-def _balance(sizes: Ints, nodes: int) -> Ints:
-    """For every category its node: from the largest down, to the lightest node."""
-    load = np.zeros(nodes, dtype=np.int64)
-    owner = np.empty(len(sizes), dtype=np.int64)
-    for category in np.argsort(-sizes, kind="stable"):
-        owner[category] = load.argmin()
-        load[owner[category]] += sizes[category]
-    return owner
 
 
 def _apportion(rows: int, weights: Floats) -> Ints:
@@ -215,7 +204,7 @@ NAMES: tuple[str, ...] = tuple(_BY_NAME)
 
 
 def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
-    """Refuse to deal private rows out by what they say. A plain function does not say whether it reads them."""
+    """Refuse a partition of private rows that reads them, or that does not declare that it does not."""
     if not isinstance(partition, Partition) or partition.reads_rows:
         raise PrivacyError(
             f"Expected a partition that does not read private rows, got partition={partition!r}: one changed row would "
@@ -225,8 +214,8 @@ def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
 
 
 def secret_order(rows: int, key: bytes | None) -> Ints:
-    """The numbers of private rows in a uniform order that nobody is told: the operating system's, or that of a secret
-    key. Two tables dealt out by one key are not protected together, so a key is for one run.
+    """The numbers of private rows in a uniform secret order, drawn by the operating system or from a secret key. Two
+    tables dealt out by one key are not protected together, so a key is for one run.
     """
     from sottovoce.noise.sampler import encode_fields, keyed, shuffled  # heavy, and not needed to describe a partition
     from sottovoce.noise.sources import SystemStream

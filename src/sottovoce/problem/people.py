@@ -1,7 +1,7 @@
-"""Who stands behind which rows: counted, held against what was declared, and cut down to it by a public rule.
+"""Rows per person: counted, checked against the declared bound, and cut to it by a public rule.
 
-Whose a row is never becomes a feature, and is forgotten once rows are with their sites. What is refused here is refused
-on private counts, so it may be said to nobody but whoever holds the rows: before a run, where they are read.
+Whose a row is never becomes a feature, and is forgotten once rows are with their sites. Refusals here depend on private
+counts, so only the holder of the rows may see them: before a run, where rows are read.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -27,13 +27,13 @@ DROPPED = (
 
 
 def numbered(people: Any) -> Ints:
-    """A number for every person, for each row that of its person: rows are of one person where numbers are equal."""
+    """The number of each row's person, from 0 on: (rows,). Equal names get equal numbers."""
     found: Ints = np.unique(np.asarray(people), return_inverse=True)[1].reshape(-1).astype(np.int64)
     return found
 
 
 def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
-    """For each row whether it is among the first `most` of its person, at its site if sites are told.
+    """True for each row that is among the first `most` of its person; counted per site if sites are given.
 
     Whether a row is kept depends on the rows of the same name alone: nobody changes what is kept of anybody else, as
     long as they leave others' names alone.
@@ -53,7 +53,7 @@ def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
 
 
 def kept(people: Ints, unit: "Unit", surplus: Surplus, sites: Ints | None = None) -> Bools:
-    """Which rows are learnt from: all, if everybody has at most k at a site. Else the first k, or none: refused."""
+    """True for each row to learn from: the first `unit.changed` of a person at a site. More are refused, or dropped."""
     expect(surplus in SURPLUS, f"surplus among {', '.join(SURPLUS)}", surplus=surplus)
     found = within(people, unit.changed, sites)
     if surplus == "refuse" and not found.all():

@@ -1,4 +1,4 @@
-"""A problem: all that a run must know of rows and network, bound once.
+"""A problem: rows bound to a network, with all that a run must know of both.
 
 Rows come from a data set, a file with its schema, arrays, or one file for each site. Whoever runs something on them
 gets a `Problem`, and need not know which it was.
@@ -51,7 +51,7 @@ class Answers:
 
     @classmethod
     def of(cls, schema: "Schema | None", outputs: int = 1) -> "Answers":
-        """As a schema says. Without one: signs or, where there are several outputs, the numbers of the classes."""
+        """The answers that a schema declares. Without one: signs or, with several outputs, numbers of classes."""
         if schema is None:
             return cls(tuple(map(str, range(outputs)))) if outputs > 1 else cls()
         from sottovoce.files.schema import NumberLabel
@@ -64,34 +64,34 @@ class Answers:
 
     @classmethod
     def counting(cls, most: float, exposure: float = 1.0) -> "Answers":
-        """Counts up to a public bound, of exposures up to another."""
+        """Answers that are counts up to a public bound, with exposures up to another."""
         return cls(None, 0.0, losses.Poisson(most).most, counts=True, exposure=exposure)
 
     @classmethod
     def between(cls, low: float, high: float, *, centred: bool = True) -> "Answers":
-        """Numbers within public bounds, counted from their middle; from 0 if not centred."""
+        """Answers that are numbers within public bounds, with the middle as offset; 0 if not centred."""
         offset, half = (low / 2 + high / 2, high / 2 - low / 2) if centred else (0.0, max(high, -low))
         return cls(None, offset, half or 1.0)  # where all labels are alike, any unit will do
 
     def learnt(self, labels: Floats) -> Floats:
-        """Labels as a loss takes them. Rounding may leave one an ulp beyond 1; no bound of ours rests on it."""
+        """Labels as the loss takes them. Rounding may leave one an ulp beyond 1; no bound rests on that."""
         return labels if (self.offset, self.scale) == (0.0, 1.0) else (labels - self.offset) / self.scale
 
     def model(self, weights: Floats) -> tuple[Floats, float]:
-        """A model of what was learnt as one of labels in their own unit: its weights, and what its output is off by."""
+        """The weights and the intercept of the same model for labels in their own unit."""
         return (weights, self._log_unit) if self.counts else (self.scale * weights, self.offset)
 
     @property
     def _log_unit(self) -> float:
-        """Of counts: what the logarithm of the mean of one unit of exposure is over the output that was learnt."""
+        """For counts: ln(mean of one unit of exposure) minus the output that was learnt."""
         return log(self.scale) - log(self.exposure)
 
     def outputs(self, z: Floats) -> Floats:
-        """Outputs of that model as those of what was learnt."""
+        """Outputs in the labels' own unit, converted back to those that were learnt: the inverse of `model`."""
         return z - self._log_unit if self.counts else self.learnt(z)
 
     def loss_of(self, loss: Loss) -> Loss:
-        """What that model's outputs mean: the loss that was learnt with, and for counts the one in their own unit."""
+        """The loss in the labels' own unit: Poisson up to the largest count for counts, else the loss as it is."""
         return losses.Poisson(self.scale) if self.counts else loss
 
     def classes_of(self, loss: Loss) -> tuple[str, ...] | None:
@@ -103,9 +103,22 @@ class Answers:
         second of two classes counts that many times. A loss for other labels is refused.
         """
         if positive_weight is not None:
-            return self._weighted(name, positive_weight)
+            count = None if self.classes is None else len(self.classes)
+            if count != 2 or name not in (None, losses.Logistic.name):
+                raise InputError(
+                    f"Expected two classes and the logistic loss with positive_weight={positive_weight!r}, got "
+                    f"classes={count}, loss={name!r}. Leave one of them out."
+                )
+            return losses.WeightedLogistic(positive_weight)
+        if self.classes is None and self.counts:
+            if name not in (None, losses.Poisson.name):
+                raise InputError(
+                    f"Expected loss='poisson' for a label that counts, got loss={name!r}. Leave it out, or take counts "
+                    "= true out of the schema's label to learn it as any number."
+                )
+            return losses.Poisson()
         if self.classes is None:
-            return self._of_counts(name) if self.counts else self._of_numbers(name or losses.Huber.name)
+            return self._of_numbers(name or losses.Huber.name)
         if (several := len(self.classes)) > 2:
             if name not in (None, losses.Softmax.name):
                 raise InputError(
@@ -115,17 +128,8 @@ class Answers:
             return losses.Softmax(several)
         return None if name is None else self._of_two(name)
 
-    def _weighted(self, name: str | None, weight: float) -> Loss:
-        count = None if self.classes is None else len(self.classes)
-        if count != 2 or name not in (None, losses.Logistic.name):
-            raise InputError(
-                f"Expected two classes and the logistic loss with positive_weight={weight!r}, got classes={count}, "
-                f"loss={name!r}. Leave one of them out."
-            )
-        return losses.WeightedLogistic(weight)
-
     def _of_two(self, name: str) -> Loss:
-        """A loss for two classes. One for numbers would be paid for, and nothing could be said of its model."""
+        """The loss of that name for two classes. One for numbers is refused: its model could not be interpreted."""
         fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Signs)]
         if name not in fits:
             raise InputError(
@@ -134,16 +138,8 @@ class Answers:
             )
         return losses.by_name(name)
 
-    def _of_counts(self, name: str | None) -> Loss:
-        if name not in (None, losses.Poisson.name):
-            raise InputError(
-                f"Expected loss='poisson' for a label that counts, got loss={name!r}. Leave it out, or take counts = "
-                "true out of the schema's label to learn it as any number."
-            )
-        return losses.Poisson()
-
     def _of_numbers(self, name: str) -> Loss:
-        """A loss for labels that are numbers."""
+        """The loss of that name for labels that are numbers; any other loss is refused."""
         if name == losses.Poisson.name:
             raise InputError(
                 "Expected a label that counts for loss='poisson', got a number. Say counts = true in the schema's "
@@ -166,7 +162,7 @@ def grouped(owners: Any) -> tuple[tuple[str, ...], list[Ints]]:
 
 
 def unit_of(schema: "Schema", sites_per_person: int | None) -> Unit:
-    """What is protected: the people that a schema names, each at so many sites at most, or rows."""
+    """The unit of privacy of a schema: people, each at `sites_per_person` sites at most, or rows."""
     if schema.person is not None:
         return schema.person.unit(1 if sites_per_person is None else sites_per_person)
     if sites_per_person is not None:
@@ -178,7 +174,7 @@ def unit_of(schema: "Schema", sites_per_person: int | None) -> Unit:
 
 
 def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
-    """The private rows of a file by its schema, labels as they are learnt, and of which sites, if a column says so."""
+    """The private rows of a file, labels as they are learnt, and each row's site if a column names it, else None."""
     from sottovoce.files.schema import files
 
     data, owners = (files.encode(path, schema), None) if site_column is None else (
@@ -190,7 +186,7 @@ def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tupl
 @final
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows bound to a network, and what is known of both.
+    """Rows bound to a network, with names, meaning and origin of both.
 
     Args:
         sites: the rows, and whether they are private.
@@ -233,7 +229,7 @@ class Problem:
         return int(self.counts.sum()), self.sites.d, self.graph.n, self.unit
 
     def part(self, rank: int, ranks: int) -> "Problem":
-        """What process `rank` of `ranks` holds of it: some of the sites."""
+        """The problem of process `rank` of `ranks`, which holds some of the sites."""
         share = Share.of(self.counts, rank, ranks)
         return replace(self, sites=self.sites.part(share.first, share.last), share=share)
 
@@ -242,8 +238,8 @@ class Problem:
         cls, data: Dataset, nodes: int, graph: GraphOf, *, seed: int | None = None, partition: Partition = even,
         key: bytes | None = None, held_out: bool = False, **about: Any,
     ) -> "Problem":  # fmt: skip
-        """A data set, dealt out to nodes as in `Sites.split`. `held_out`: learn from its training rows, to be scored on
-        the others.
+        """The problem of a data set dealt out to nodes as in `Sites.split`. With `held_out`, its training rows are
+        learnt from, and the others are for scoring.
         """
         if held_out:
             about["test"] = data.test
@@ -308,12 +304,12 @@ class Problem:
 
     @property
     def private(self) -> bool:
-        """Whether the rows need protection."""
+        """True if the rows need protection."""
         return self.sites.private
 
     @property
     def unit(self) -> Unit:
-        """What the guarantee protects: noise is made for just that."""
+        """The unit that the guarantee protects: rows, or people. Noise is calibrated to it."""
         return self.sites.unit
 
 

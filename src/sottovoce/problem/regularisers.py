@@ -18,19 +18,19 @@ from sottovoce.errors import expect
 
 @dataclass(frozen=True)
 class Regulariser(ABC):
-    """phi, given by its two weights."""
+    """A regulariser phi, given by the weights of its two parts."""
 
     name: ClassVar[str]
 
     @property
     @abstractmethod
     def l1(self) -> float:
-        """Weight of ||w||_1."""
+        """Weight of ||w||_1 in phi."""
 
     @property
     @abstractmethod
     def l2(self) -> float:
-        """Weight of ||w||^2 / 2."""
+        """Weight of ||w||^2 / 2 in phi."""
 
     def value(self, w: Array) -> Array:
         """The penalty of every model: (nodes, d, runs) to (nodes, runs)."""
@@ -60,7 +60,7 @@ class Regulariser(ABC):
 
     @property
     def strong_convexity(self) -> float:
-        """The penalty minus this much of ||w||^2 / 2 is still convex."""
+        """The largest c with which phi(w) - c ||w||^2 / 2 is convex."""
         return self.l2
 
     @property
@@ -72,7 +72,7 @@ class Regulariser(ABC):
 @final
 @dataclass(frozen=True)
 class L2(Regulariser):
-    """||w||^2 / 2."""
+    """Half the squared Euclidean norm, ||w||^2 / 2."""
 
     name = "l2"
     l1 = 0.0
@@ -82,7 +82,7 @@ class L2(Regulariser):
 @final
 @dataclass(frozen=True)
 class L1(Regulariser):
-    """||w||_1."""
+    """The sum of absolute values, ||w||_1."""
 
     name = "l1"
     l1 = 1.0
@@ -106,12 +106,10 @@ class ElasticNet(Regulariser):
 
     @property
     def l1(self) -> float:
-        """The mix."""
         return self.mix
 
     @property
     def l2(self) -> float:
-        """1 - mix."""
         return 1 - self.mix
 
 

@@ -1,4 +1,4 @@
-"""Private rows of a stack of nodes, held once, and the two linear maps that every oracle needs.
+"""The private rows of all nodes as one matrix, and the two linear maps that every oracle needs.
 
 All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` are node i's. With w of shape (nodes, d,
 runs):
@@ -39,7 +39,7 @@ class Rows(ABC):
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes that have rows here."""
         return len(self.offsets) - 1
 
     @property
@@ -84,7 +84,7 @@ class Rows(ABC):
 
     @abstractmethod
     def squares(self, weights: Floats | None = None) -> Floats:
-        """Its diagonal, without the rest: (d,)."""
+        """The diagonal of `moments`, computed alone: (d,)."""
 
     @abstractmethod
     def block(self, first: int, last: int) -> Matrix:
@@ -108,12 +108,12 @@ class Rows(ABC):
 
     @abstractmethod
     def is_finite(self) -> bool:
-        """Whether no entry is NaN or infinite."""
+        """True if no entry is NaN or infinite."""
 
 
 @final
 class DenseRows(Rows):
-    """Rows as one (rows, d) array."""
+    """Rows stored as one (rows, d) array."""
 
     def __init__(self, values: Array, offsets: Ints) -> None:
         super().__init__(offsets, values.shape[1])
@@ -171,7 +171,7 @@ class DenseRows(Rows):
 
 @final
 class SparseRows(Rows):
-    """Rows as one CSR matrix."""
+    """Rows stored as one CSR matrix."""
 
     def __init__(self, matrix: sp.csr_array, offsets: Ints) -> None:
         super().__init__(offsets, matrix.shape[1])
@@ -241,7 +241,7 @@ class SparseRows(Rows):
 
 @final
 class RowsElsewhere(Rows):
-    """Rows that other processes hold: how many there are at each node is known here, and nothing else."""
+    """Rows that other processes hold. Only their number at each node is known; all else is refused."""
 
     def regrouped(self, offsets: Ints) -> "RowsElsewhere":
         return RowsElsewhere(offsets, self.d)
@@ -318,5 +318,4 @@ def _canonical(matrix: Any) -> Any:
 
 
 def _dense(matrix: Any) -> Array:
-    """The matrix as an array."""
     return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())

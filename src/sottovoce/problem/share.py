@@ -1,4 +1,4 @@
-"""Which nodes of a network one of several processes holds, and the blocks that sums over all rows are made of.
+"""The share of a network's nodes that one of several processes holds, in whole blocks.
 
 A sum of floating-point numbers depends on the order in which they are added. So that it does not depend on how many
 processes a network is spread over, nodes are cut into blocks by their number alone, sums are made block by block, and
@@ -18,7 +18,7 @@ MOST_BLOCKS = 128
 
 
 def block_size(n: int) -> int:
-    """Nodes of a block of a network of n; the last may hold fewer."""
+    """Number of nodes in a block of a network of n nodes; the last block may have fewer."""
     return -(-n // MOST_BLOCKS)
 
 
@@ -45,18 +45,18 @@ class Share:
 
     @classmethod
     def of(cls, counts: Ints, rank: int, ranks: int) -> "Share":
-        """What process `rank` of `ranks` holds: whole blocks, as many for each."""
+        """The share of process `rank` of `ranks`: whole blocks, about as many for each."""
         bounds = share_bounds(len(counts), ranks)
         return cls(counts, int(bounds[rank]), int(bounds[rank + 1]))
 
     @property
     def n(self) -> int:
-        """Nodes of the network."""
+        """Number of nodes of the whole network."""
         return len(self.counts)
 
     @property
     def nodes(self) -> int:
-        """Nodes that are held here."""
+        """Number of nodes that this process holds."""
         return self.last - self.first
 
 

@@ -1,4 +1,4 @@
-"""A random order of the numbers 0 .. n - 1 that nobody has to store: a number's place is computed when it is asked for.
+"""A random order of the numbers 0 .. n - 1 that is computed place by place instead of stored.
 
 Two halves of a number's bits take turns to scramble each other (Feistel), which can be undone, and numbers that come
 out beyond n - 1 are scrambled again until they are not. Both directions take about as long. It is as random as a
@@ -21,7 +21,7 @@ _WEYL, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4
 
 
 def mixed(words: Words) -> Words:
-    """A 64-bit word that looks unrelated, for every word."""
+    """Splitmix64 of every word: a 64-bit word that looks unrelated to it."""
     z = words + _WEYL
     z = (z ^ (z >> np.uint64(30))) * _FIRST
     z = (z ^ (z >> np.uint64(27))) * _SECOND
@@ -32,14 +32,14 @@ def mixed(words: Words) -> Words:
 @final
 @dataclass(frozen=True)
 class Shuffle:
-    """Numbers in a random order, which a key decides."""
+    """The numbers 0 .. n - 1 in a random order that the key determines."""
 
     n: int
     key: int
 
     @property
     def _half(self) -> int:
-        """Bits of a half: two of them hold every number."""
+        """Number of bits of a half; two halves hold every number."""
         return max(1, -(-(self.n - 1).bit_length() // 2))
 
     def node(self, places: Ints) -> Ints:

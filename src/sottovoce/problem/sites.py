@@ -124,7 +124,7 @@ class Sites:
         """Deal one data set out to nodes, row by row; evenly and at random unless a partition says otherwise.
 
         Args:
-            data: the rows. Where people are told, nobody may have more rows than the unit says, in all.
+            data: the rows. Where people are given, nobody may have more rows than the unit says, in all.
             nodes: how many.
             seed: of rows that anyone may see; None is 0. Refused with private ones.
             partition: how many rows each gets, and of public rows which; see `sottovoce.problem.partition`.
@@ -193,32 +193,26 @@ class Sites:
         return sites
 
     def _expect_people(self, people: Ints, owners: Ints) -> None:
-        told = "a unit of privacy with the most rows of a person, where people are told"
-        expect(self.unit.people, told, unit=self.unit.words)
+        expected = "a unit of privacy with the most rows of a person, where people are told"
+        expect(self.unit.people, expected, unit=self.unit.words)
         people_module.expect_within(people, owners, self.unit)
 
     def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool, factors: Factors) -> None:
+        """Keep the rows. Empty sites, numbers that are not finite and, unless `clip`, too long rows are refused."""
         expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)
         empty = np.flatnonzero(rows.counts == 0)
         expect(len(empty) == 0, "at least one row at every site", empty_sites=empty[:5].tolist())
         self.data_norm = float(data_norm)
         self.labels, self.factors = labels, factors
         self.rows = rows
-        self._refuse_not_finite()
-        self._bound_norms(clip)
-
-    def _refuse_not_finite(self) -> None:
-        bad = np.flatnonzero(~np.isfinite(self.labels))
+        bad = np.flatnonzero(~np.isfinite(labels))
         if len(bad):
             raise InputError(f"Expected finite labels, got NaN or infinity at {self.where(bad[0])}.")
-        if not self.rows.is_finite():
-            norms = self.rows.norms()
+        norms = rows.norms()
+        if not rows.is_finite():
             raise InputError(
                 f"Expected finite features, got NaN or infinity at {self.where(int(np.argmin(np.isfinite(norms))))}."
             )
-
-    def _bound_norms(self, clip: bool) -> None:
-        norms = self.rows.norms()
         longest = int(np.argmax(norms))
         if norms[longest] > self.data_norm * (1 + NORM_SLACK):
             if not clip:
@@ -227,7 +221,7 @@ class Sites:
                     f"Expected rows of norm at most data_norm={self.data_norm:g}, got {came} at "
                     f"{self.where(longest)}. Scale the rows, declare a larger data_norm, or pass clip=True."
                 )
-            self.rows = self.rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))
+            self.rows = rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))
 
     def regrouped(self, offsets: Ints) -> "Sites":
         """The same rows as those of other sites, site i's from offsets[i] on; nothing is copied, and nothing need be
@@ -246,48 +240,44 @@ class Sites:
         return self._like(RowsElsewhere(offsets, self.d), self.labels[:0], self.factors[:0])
 
     def _like(self, rows: Rows, labels: Floats, factors: Factors) -> "Sites":
-        """Rows that were checked, with all that is declared of these."""
+        """Sites of other rows, already checked, with the declarations of these."""
         sites = Sites.__new__(Sites)
         sites.private, sites.data_norm, sites.unit = self.private, self.data_norm, self.unit
         sites.rows, sites.labels, sites.factors = rows, labels, factors
         return sites
 
     def apart(self, every: int, order: Ints) -> tuple["Sites", "Sites"]:
-        """All rows but every `every`-th of each site in that order of theirs (`Noise.order`), and those. Of sites with
-        fewer rows the second have none.
+        """Two parts of every site's rows: all but every `every`-th in that order (`Noise.order`), and the others. Sites
+        with fewer rows than `every` have none in the second part.
         """
         places = np.arange(len(self.labels)) - np.repeat(self.rows.offsets[:-1], self.counts)
         out, offsets = np.zeros(len(self.labels), dtype=bool), self.rows.offsets
         out[order] = places % every == every - 1
-        parts = [
-            [np.flatnonzero(chosen[first:last]) + first for first, last in pairwise(offsets.tolist())]
-            for chosen in (~out, out)
-        ]
-        return self._part(parts[0]), self._part(parts[1])
-
-    def _part(self, chosen: list[Ints]) -> "Sites":
-        """Rows by their numbers, site by site; nothing need be checked again."""
-        which, all_rows = np.concatenate(chosen), self.rows.block(0, len(self.labels))
-        return self._like(rows_module.take(all_rows, chosen), self.labels[which], self.factors[which])
+        all_rows, found = self.rows.block(0, len(self.labels)), []
+        for chosen in (~out, out):
+            parts = [np.flatnonzero(chosen[first:last]) + first for first, last in pairwise(offsets.tolist())]
+            which = np.concatenate(parts)
+            found.append(self._like(rows_module.take(all_rows, parts), self.labels[which], self.factors[which]))
+        return found[0], found[1]
 
     def where(self, row: int) -> str:
-        """A row's place in words, for messages."""
+        """Site and number of a row, in words for error messages."""
         site = int(np.searchsorted(self.rows.offsets, row, side="right")) - 1
         return f"site {site}, row {row - int(self.rows.offsets[site])}"
 
     @property
     def n(self) -> int:
-        """How many nodes."""
+        """Number of nodes, one for each site."""
         return self.rows.nodes
 
     @property
     def d(self) -> int:
-        """How many features."""
+        """Number of features of a row."""
         return self.rows.d
 
     @property
     def counts(self) -> Ints:
-        """m_i: rows at every node (public)."""
+        """m_i, the public number of rows at every node: (n,)."""
         return self.rows.counts
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What a loss is: a function of the prediction z = <w, a> and the label b.
+"""The interface of a loss: a function of the prediction z = <w, a> and the label b.
 
 Formulas are static, of plain arrays, so that kernels compile them as they are. Nothing here reads rows.
 """
@@ -37,7 +37,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def labels(self) -> LabelSet:
-        """The labels that it accepts."""
+        """The set of labels that the loss accepts."""
 
     @staticmethod
     @abstractmethod

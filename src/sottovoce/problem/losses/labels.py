@@ -1,4 +1,4 @@
-"""Labels that a loss accepts, and what predictions mean among them."""
+"""Label sets: the labels that a loss accepts, and what predictions mean among them."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -49,10 +49,9 @@ def _check_rows(labels: Array, good: Array, expected: str, before: int) -> None:
 @final
 @dataclass(frozen=True)
 class Signs(LabelSet):
-    """Two classes, -1 and +1."""
+    """Labels of two classes, -1 and +1."""
 
     def check(self, labels: Array, before: int = 0) -> None:
-        """Every label is -1 or +1."""
         _check_rows(labels, np.abs(labels) == 1, "labels -1 or +1 (for labels 0 and 1 pass 2 * labels - 1)", before)
 
     def predict(self, z: Array) -> Array:
@@ -64,29 +63,25 @@ class Signs(LabelSet):
         return (labels > 0).astype(np.int64)
 
     def hits(self, z: Array, b: Array) -> Array:
-        """1 where the sign is right, 0 where it is wrong."""
         hits: Array = 1.0 * (self.predict(z) == b)
         return hits
 
 
 @dataclass(frozen=True)
 class Reals(LabelSet):
-    """Finite numbers: regression."""
+    """Labels of a regression: any finite numbers."""
 
     def check(self, labels: Array, before: int = 0) -> None:
-        """Every label is finite."""
         _check_rows(labels, np.isfinite(labels), "finite labels (drop or fill the rows whose label is missing)", before)
 
     def predict(self, z: Array) -> Array:
-        """The prediction itself."""
         return z
 
     def numbers(self, labels: Array) -> Ints:  # noqa: ARG002
-        """Refused."""
         raise UnsupportedError("Numbers of classes need a loss of classes, got one of regression. Use the prediction.")
 
     def hits(self, z: Array, b: Array) -> Array:
-        """Accuracy has no meaning in regression: nan."""
+        """All nan: accuracy has no meaning in regression."""
         return np.full(np.broadcast_shapes(np.shape(z), np.shape(b)), np.nan)
 
 
@@ -98,7 +93,6 @@ class Counts(Reals):
     most: float
 
     def check(self, labels: Array, before: int = 0) -> None:
-        """Every label is finite and not negative."""
         good: Array = 1.0 * (np.isfinite(labels) & (labels >= 0))
         _check_rows(labels, good, "counts, finite numbers >= 0", before)
 
@@ -116,7 +110,6 @@ class Classes(LabelSet):
     count: int
 
     def check(self, labels: Array, before: int = 0) -> None:
-        """Every label is one of 0 .. count - 1."""
         good = (labels == np.floor(labels)) & (labels >= 0) & (labels < self.count)
         _check_rows(
             labels, good, f"labels among 0 .. {self.count - 1} (number the {self.count} classes from 0 on)", before
@@ -128,10 +121,8 @@ class Classes(LabelSet):
         return largest
 
     def numbers(self, labels: Array) -> Ints:
-        """They are numbers already."""
         return np.nan_to_num(labels).astype(np.int64)
 
     def hits(self, z: Array, b: Array) -> Array:
-        """1 where the class is right, 0 where it is wrong."""
         hits: Array = 1.0 * (self.predict(z) == b)
         return hits

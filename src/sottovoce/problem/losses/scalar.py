@@ -108,7 +108,6 @@ class WeightedLogistic(Loss):
 
     @property
     def theta(self) -> float:
-        """The weight."""
         return self.weight
 
     @property
@@ -118,21 +117,21 @@ class WeightedLogistic(Loss):
 
     @property
     def smoothness_bound(self) -> float:
-        """A quarter of that."""
+        """A quarter of `slope_bound`, as of the logistic loss."""
         return self.slope_bound / 4
 
     @property
     def tilt(self) -> float:
-        """By how much the weight moves the log-odds."""
+        """ln(weight): how far the weight moves the log-odds."""
         return log(self.weight)
 
     def spread(self, reach: Floats) -> Floats:
-        """As many times the logistic loss's as the heavier class counts (docs/proofs/masked.md, Lemma 3)."""
+        """The logistic loss's spread times `slope_bound` (docs/proofs/masked.md, Lemma 3)."""
         return self.slope_bound * Logistic().spread(reach)
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:
-        """Times 1 for b = -1, times the weight for b = 1; between them the straight line, which is never asked for."""
+        """The logistic loss, times 1 for b = -1 and times the weight for b = 1. The factor is linear in b."""
         m = b * z
         e: Array = np.exp(-np.abs(m))
         found: Array = ((theta + 1) / 2 + (theta - 1) / 2 * b) * (np.maximum(-m, 0.0) + np.log1p(e))
@@ -140,14 +139,14 @@ class WeightedLogistic(Loss):
 
     @staticmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
-        """The same of the slope."""
+        """The logistic slope, times the same factor as in `value`."""
         m = b * z
         e: Array = np.exp(-np.abs(m))
         return -b * ((theta + 1) / 2 + (theta - 1) / 2 * b) * (e + (m < 0) * (1 - e)) / (1 + e)
 
     @staticmethod
     def curvature(z: Array, b: Array, theta: float) -> Array:
-        """And of the curvature."""
+        """The logistic curvature, times the same factor as in `value`."""
         e: Array = np.exp(-np.abs(b * z))
         return ((theta + 1) / 2 + (theta - 1) / 2 * b) * e / ((1 + e) * (1 + e))
 
@@ -176,7 +175,6 @@ class Hinge(_Kinked):
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:
-        """max(1 - m, 0)."""
         return np.maximum(1 - b * z, 0.0)
 
     @staticmethod
@@ -204,12 +202,10 @@ class SmoothedHinge(Loss):
 
     @property
     def theta(self) -> float:
-        """The width of the parabola, in margin."""
         return self.width
 
     @property
     def smoothness_bound(self) -> float:
-        """1 / width."""
         return 1 / self.width
 
     @staticmethod
@@ -243,7 +239,6 @@ class Absolute(_Kinked):
 
     @staticmethod
     def value(z: Array, b: Array, theta: float) -> Array:
-        """|r|."""
         return np.abs(z - b)
 
     @staticmethod
@@ -272,12 +267,10 @@ class Huber(Loss):
 
     @property
     def theta(self) -> float:
-        """The threshold."""
         return self.threshold
 
     @property
     def slope_bound(self) -> float:
-        """The threshold."""
         return self.threshold
 
     @staticmethod
@@ -300,7 +293,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class _Pinball(Loss):
-    """What the two quantile losses share: the level, and how steep the sides are."""
+    """Common base of the two quantile losses: the level, and the slopes of the two sides."""
 
     labels = Reals()
     level: float = 0.5
@@ -310,7 +303,6 @@ class _Pinball(Loss):
 
     @property
     def theta(self) -> float:
-        """The level."""
         return self.level
 
     @property
@@ -404,12 +396,11 @@ class Poisson(Loss):
 
     @property
     def labels(self) -> Counts:
-        """Counts; the mean is no larger than the largest."""
+        """Counts up to `most`, which also bounds the predicted mean."""
         return Counts(self.most)
 
     @property
     def theta(self) -> float:
-        """The largest count."""
         return self.most
 
     @property

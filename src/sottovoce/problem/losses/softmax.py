@@ -42,7 +42,7 @@ class Softmax(Loss):
 
     @property
     def outputs(self) -> int:
-        """One for each class."""
+        """One output for each class."""
         return self.classes
 
     @property
@@ -52,7 +52,6 @@ class Softmax(Loss):
 
     @property
     def theta(self) -> float:
-        """The number of classes."""
         return float(self.classes)
 
     def spread(self, reach: Floats) -> Floats:
