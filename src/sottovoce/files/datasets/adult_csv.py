@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.errors import expect
 from sottovoce.files.datasets.adult import ATTRIBUTES, SHA256
-from sottovoce.files.datasets.packed import Packed, unpack
+from sottovoce.files.datasets.packed import unpack
 from sottovoce.settings.disk import check_new, text_out
 
 Part: TypeAlias = Literal["train", "test", "all"]
@@ -25,18 +25,14 @@ def write_csv(path: str | Path, part: Part) -> int:
     packed = unpack("adult.npz", SHA256)
     n, n_train = len(packed["age"]), packed["n_train"].item()
     chosen = {"train": slice(0, n_train), "test": slice(n_train, n), "all": slice(0, n)}[part]
-    columns = [_texts(packed, name, chosen) for name in ATTRIBUTES]
+    columns = list[list[str]]()
+    for name in ATTRIBUTES:
+        names = f"{name}.names"  # there if the attribute is stored as codes; code 0 is "?"
+        values = packed[name][chosen]
+        columns.append((packed[names][values] if names in packed else values.astype(str)).tolist())
     columns.append(np.array(CLASSES)[packed["over-50K"][chosen]].tolist())
     with text_out(Path(path)) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*ATTRIBUTES, LABEL])
         writer.writerows(zip(*columns, strict=True))
     return len(columns[0])
-
-
-def _texts(packed: Packed, name: str, rows: slice) -> list[str]:
-    names = f"{name}.names"  # there if the attribute is stored as codes; code 0 is "?"
-    values: list[str] = (
-        packed[names][packed[name][rows]] if names in packed else packed[name][rows].astype(str)
-    ).tolist()
-    return values

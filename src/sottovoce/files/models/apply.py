@@ -36,7 +36,7 @@ ROW, PREDICTION = "row", "prediction"
 @dataclass(frozen=True)
 class Evaluation:
     """How a model does on labelled rows. All figures count rows by their weights; the confusion, and whether a class is
-    rare, by their number. Read off the rows without noise: for the eyes of whoever holds them.
+    rare, by their number. Computed without noise: only for whoever may see the rows.
     """
 
     rows: int
@@ -57,19 +57,19 @@ class Evaluation:
 
     @property
     def worse_than_no_model(self) -> bool | None:
-        """Whether a constant answer has a smaller loss."""
+        """True if a constant prediction has a smaller mean loss."""
         nothing = None if self.no_model is None else self.no_model["risk"]
         return None if nothing is None else not self.risk < nothing
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """The fields as plain data for JSON."""
         matrix = None if self.confusion is None else [list(row) for row in self.confusion]
         return {**vars(self), "confusion": matrix, "worse_than_no_model": self.worse_than_no_model}
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a model says of some rows of a file."""
+    """Predictions for some rows of a file."""
 
     rows: Ints  # their numbers in the file
     passed: tuple[list[str], ...]  # columns that were asked to be passed on
@@ -96,7 +96,7 @@ def predict(
 
 
 class Written(NamedTuple):
-    """What of a file was predicted."""
+    """How many rows of a file were predicted, and which were not."""
 
     rows: int
     unknown: tuple[int, ...]  # numbers of rows with a category that the schema does not list, skipped or predicted
@@ -113,7 +113,8 @@ def write_predictions(
     then come those in `passed` as they are.
     """
     schema_of(model)  # refuses before anything is opened
-    heading = _heading(model, passed)
+    probable = model.classes if model.has_probabilities and model.classes is not None else ()
+    heading = [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
     alone = len(set(heading)) == len(heading)
     expect(alone, f"columns to pass on, each once, that are not called {ROW} or {PREDICTION}", passed=list(passed))
     with text_out(out) as file:
@@ -168,7 +169,7 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
 
 
 def _share(part: float, parts: Floats) -> float | None:
-    """Of their sum, if there is one."""
+    """`part` as a share of the sum of `parts`; None if that sum is 0."""
     whole = float(parts.sum())
     return float(part) / whole if whole > 0 else None
 
@@ -219,7 +220,7 @@ def evaluate_privately(
 
 
 def _score_range(model: Model, schema: Schema) -> dict[str, float]:
-    """Where the scores lie, by public numbers: around what the model says where all features but the constant are 0."""
+    """Centre and reach of the scores, from public numbers; the centre is the score where only the constant is not 0."""
     if schema.intercept <= 0:
         return {"centre": model.offset, "reach": float(schema.data_norm * np.linalg.norm(model.weights))}
     bound = schema.row_norm == "bound"
@@ -230,7 +231,7 @@ def _score_range(model: Model, schema: Schema) -> dict[str, float]:
 
 
 def weights_digest(model: Model) -> str:
-    """Which model it is, by its weights: hexadecimal."""
+    """Digest of the weights in hexadecimal, by which an evaluation names its model."""
     return sha256(np.ascontiguousarray(model.weights, dtype="<f8").tobytes()).hexdigest()
 
 
@@ -242,7 +243,7 @@ def _learnt_from(model: Model) -> int | None:
 
 
 def schema_of(model: Model, delimiter: str | None = None) -> Schema:
-    """The schema, without which a file means nothing; with another delimiter where the file at hand has one."""
+    """The model's schema, with the delimiter of the file at hand. A model without a schema is refused."""
     if model.schema is None:
         raise InputError(
             "Expected a model with a schema, got one that was trained on ready-made features. Apply it in Python: "
@@ -252,7 +253,7 @@ def schema_of(model: Model, delimiter: str | None = None) -> Schema:
 
 
 def _judged_by(model: Model, delimiter: str | None) -> Schema:
-    """The schema, if its label is of the kind that the model predicts."""
+    """The model's schema; refused if its label is not of the kind that the model predicts."""
     schema = schema_of(model, delimiter)
     if isinstance(schema.label, NumberLabel) != (model.classes is None):
         raise InputError(
@@ -260,11 +261,6 @@ def _judged_by(model: Model, delimiter: str | None) -> Schema:
             f"loss={model.loss.name!r}. It predicts, but cannot be judged by these labels: train again."
         )
     return schema
-
-
-def _heading(model: Model, passed: Sequence[str]) -> list[str]:
-    probable = model.classes if model.has_probabilities and model.classes is not None else ()
-    return [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
 
 
 def _write(model: Model, chunks: Iterator[Predicted], lines: Any) -> Written:

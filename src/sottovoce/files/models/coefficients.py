@@ -1,4 +1,4 @@
-"""What a model's weights say of the columns of a file, in their own units.
+"""Coefficients of a model per column of a file, in the units of the columns.
 
 Weights belong to encoded rows: numbers are moved into [0, 1] or [-1, 1], and with row_norm = "bound" every row is then
 divided by B = sqrt(number of columns + intercept^2). Both are undone here:
@@ -29,7 +29,7 @@ NO_ERRORS = (
 @final
 @dataclass(frozen=True)
 class Coefficient:
-    """Of one feature, for every output: one number, or one for each class.
+    """The coefficient of one feature: one number, or one for each class.
 
     Args:
         feature: its name.
@@ -48,23 +48,23 @@ class Coefficient:
 @final
 @dataclass(frozen=True)
 class Coefficients:
-    """All of a model: of the features, and what is predicted where all of them are zero in their own units."""
+    """The coefficients of all features, and the intercept: the output where every column is 0 in its own unit."""
 
     features: tuple[Coefficient, ...]
     intercept: tuple[float, ...]
 
     def largest(self, output: int, most: int) -> list[Coefficient]:
-        """Those that move this output furthest, largest first; what is not listed is not among them."""
+        """The `most` listed features with the largest effect on this output, largest first."""
         listed = [one for one in self.features if one.listed]
         return sorted(listed, key=lambda one: -abs(one.effect[output]))[:most]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """The fields as plain data for JSON."""
         return asdict(self)
 
 
 def coefficients(model: Model) -> Coefficients:
-    """Of the columns of the schema; of a model without one, the weights as they are."""
+    """Coefficients per column of the model's schema; without a schema, the weights as they are."""
     if model.schema is None:
         found = [_plain(name, row) for name, row in zip(model.names, model.weights, strict=True)]
         return Coefficients(tuple(found), (model.offset,) * model.weights.shape[1])
@@ -72,8 +72,9 @@ def coefficients(model: Model) -> Coefficients:
 
 
 def of_schema(schema: Schema, weights: Floats, offset: float = 0.0) -> Coefficients:
-    """Of weights (d, outputs) that belong to rows as the schema encodes them."""
-    weights = weights / _divisor(schema)
+    """Coefficients of weights (d, outputs) for rows that this schema has encoded."""
+    # A numeric `row_norm` cuts some rows; which ones, and by how much, is not known here.
+    weights = weights / (schema.encoded_norm if schema.row_norm == "bound" else 1.0)
     constant: Floats = np.full(weights.shape[1], offset)
     if schema.intercept > 0:
         constant += schema.intercept * weights[-1]
@@ -87,11 +88,6 @@ def per_unit(schema: Schema, weights: Floats) -> tuple[Floats, Floats]:
     """The coefficients per unit, (features, outputs), and the intercepts, (outputs,)."""
     found = of_schema(schema, weights)
     return np.array([one.per_unit for one in found.features]), np.array(found.intercept)
-
-
-def _divisor(schema: Schema) -> float:
-    """What every encoded row was divided by; rows that were cut, and by how much, are not known here."""
-    return schema.encoded_norm if schema.row_norm == "bound" else 1.0
 
 
 def _plain(name: str, weights: Floats, listed: bool = True) -> Coefficient:
@@ -108,15 +104,11 @@ def _parts(schema: Schema, weights: Floats) -> Iterator[tuple[Coefficient, Float
         other = column.other_name if isinstance(column, Categorical) else None
         for number, (name, row) in enumerate(zip(names, own, strict=True)):
             if number == 0 and isinstance(column, Ranged) and column.edges is None:
-                yield _scaled(column, name, row)
+                # The number was moved into [0, 1] (unit) or [-1, 1] (symmetric).
+                low, high = column.bounds
+                effect = row if column.scale == "unit" else 2 * row
+                slope = effect / (high - low)
+                moved: Floats = -slope * low - (0 if column.scale == "unit" else row)
+                yield Coefficient(name, tuple(effect.tolist()), tuple(slope.tolist())), moved
             else:
                 yield _plain(name, row, listed=name != other), none
-
-
-def _scaled(column: Ranged, name: str, weights: Floats) -> tuple[Coefficient, Floats]:
-    """A number that was moved into [0, 1] (unit) or [-1, 1] (symmetric)."""
-    low, high = column.bounds
-    effect = weights if column.scale == "unit" else 2 * weights
-    slope = effect / (high - low)
-    moved: Floats = -slope * low - (0 if column.scale == "unit" else weights)
-    return Coefficient(name, tuple(effect.tolist()), tuple(slope.tolist())), moved

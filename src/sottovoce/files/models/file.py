@@ -45,7 +45,7 @@ _OLD_CONTENT = ("loss", "names", "classes", "offset", "privacy", "schema", "prov
 
 
 def _content(written: str) -> tuple[str, ...]:
-    """The entries of a header in that format, but for the signature."""
+    """Names of the header's entries in that format, without the signature."""
     return _OLD_CONTENT if written in BEFORE_INFERENCE else (*_OLD_CONTENT, "inference")
 
 
@@ -138,7 +138,7 @@ def _check_sizes(path: Path) -> None:
 
 
 def _header(path: Path, metadata: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Any]]:
-    """As it stands there, and as it is read."""
+    """The header's texts, as they are signed, and their parsed values."""
     found = dict(metadata or {})
     if found.get("format") not in READ:
         _refuse(path, f"expected format {FORMAT!r}, got {str(found.get('format'))[:40]!r}; is it another program's?")

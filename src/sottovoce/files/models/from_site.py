@@ -1,4 +1,4 @@
-"""The model that one site of a real federation ends with, and what is promised with it.
+"""The model that one site of a federation ends with, and its privacy statement.
 
 A site knows its own messages and its neighbours'. Its model is the mean of the last ones: post-processing of what was
 released anyway. On a complete graph that is the consensus of all sites, the same everywhere. Where sums are masked, it
@@ -35,7 +35,7 @@ class Stop(NamedTuple):
 
 
 def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
-    """What the whole run promises to the rows of a site, with the noise as it was really drawn."""
+    """The privacy statement of the whole run for the rows of a site, with its discrete noise counted in delta."""
     promised = agreement.algorithm.statement(agreement.public_oracle(site))
     delta = nextafter(promised.delta + agreement.grid_delta, 1.0)
     table = promised.observers
@@ -46,6 +46,9 @@ def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
 
 
 def _notes(agreement: Agreement) -> tuple[str, ...]:
+    # Whom a bad server needs, to make a site that was set back say a round in two ways.
+    alone = agreement.lost_neighbour.policy == "go-on"
+    partners = "" if alone else " to the site together with one of its neighbours"
     return (
         "The noise was made exactly, as discrete Gaussian numbers on a grid; there is no gap between ideal and "
         f"floating-point noise. That it is discrete is counted in delta, with {agreement.grid_delta:.3g}.",
@@ -54,13 +57,13 @@ def _notes(agreement: Agreement) -> tuple[str, ...]:
         "and HMAC-SHA256 from chance, and has not got the key, which was deleted when the run was over. A backup of "
         "the state folder that was made during the run still holds it.",
         "If the state folder was copied or put back during the run, and the message server lied"
-        f"{_in_league(agreement)}, a round may have been released a second time, unbooked.",
+        f"{partners}, a round may have been released a second time, unbooked.",
         *_on_people(agreement),
     )
 
 
 def _on_people(agreement: Agreement) -> tuple[str, ...]:
-    """What is not covered if a surplus is dropped; and what nobody can check: a site does not see the others' rows."""
+    """Notes on people: what dropping a surplus leaves uncovered, and that no site can check the others' rows."""
     schema, sites = agreement.encoding, agreement.unit.sites
     dropped = () if schema is None or schema.person is None else schema.person.notes
     if not agreement.unit.people or sites >= len(agreement.sites):
@@ -72,14 +75,8 @@ def _on_people(agreement: Agreement) -> tuple[str, ...]:
     )
 
 
-def _in_league(agreement: Agreement) -> str:
-    """Whom a bad server needs, to make a site that was set back say a round in two ways."""
-    alone = agreement.lost_neighbour.policy == "go-on"
-    return "" if alone else " to the site together with one of its neighbours"
-
-
 def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], stop: Stop | None = None) -> str:
-    """The statement with all that it belongs to, for people. It is signed as it stands (`signed`).
+    """The text of a site's privacy statement, with run, agreement and neighbours. The site signs it as it stands.
 
     Args:
         agreement: of the run.
@@ -109,9 +106,7 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], s
 def model_of(
     agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], stop: Stop | None = None
 ) -> Model:
-    """The model file's content. `weights` is the flat mean that the site's run ended with; `stop`, where it did, unless
-    at its end.
-    """
+    """The model that a site saves. `weights` is the flat mean that its run ended with; `stop` is None at its end."""
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
     names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
@@ -130,21 +125,18 @@ def model_of(
 
 
 def evaluation_of(agreement: Agreement, model: Model, tallied: Tallied) -> PrivateEvaluation:
-    """How good that model of a finished run is. The same at all sites, bit by bit; its guarantee is that of the run."""
+    """Evaluation of a finished run's model. It is the same at all sites, bit by bit; the run's guarantee covers it."""
     one = statement_of(agreement, agreement.names[0])  # every site is promised the same where sums are masked
     return tallied.kept(model.classes, one, model=weights_digest(model))
-
-
-def _made_of(agreement: Agreement) -> str:
-    """Where the model's numbers come from."""
-    if isinstance(agreement.algorithm, MaskedNewton):
-        return "computed from the sums over all sites, the same at each"
-    return "mean of this site's last message and those of its neighbours"
 
 
 def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
     from sottovoce import __version__
 
+    if isinstance(agreement.algorithm, MaskedNewton):
+        origin = "computed from the sums over all sites, the same at each"
+    else:
+        origin = "mean of this site's last message and those of its neighbours"
     return {
         "sottovoce": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -152,7 +144,7 @@ def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> d
         "run": agreement.run,
         "agreement": agreement.digest().hex(),
         "site": site,
-        "weights": _made_of(agreement),
+        "weights": origin,
         "neighbours": [name for name in agreement.neighbours(site) if name not in absent],
         "absent": dict(absent),
         "rounds": agreement.algorithm.rounds,

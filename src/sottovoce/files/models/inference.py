@@ -47,7 +47,7 @@ _WIDTH = 100
 @final
 @dataclass(frozen=True)
 class Line:
-    """One coefficient, or another number that was inferred.
+    """One coefficient, or another estimate, with its standard error.
 
     Args:
         name: of the feature.
@@ -77,18 +77,18 @@ class Line:
 
     @property
     def identified(self) -> bool:
-        """Whether there is anything to say of it at this budget."""
+        """True if the privacy budget sufficed for a standard error."""
         return self.estimate is not None
 
 
 @final
 @dataclass(frozen=True)
 class Inference:
-    """What is known of all coefficients of one model.
+    """Estimates and standard errors of all coefficients of one model.
 
     Args:
-        family: "logistic", "linear" or "poisson": what was taken at its word.
-        rows: N.
+        family: "logistic", "linear" or "poisson": the model that the errors assume.
+        rows: number of rows of all sites, N.
         lines: the coefficients, the intercept last.
         figures: what else was inferred, such as R^2.
         budget: what each kind of release took of mu^2; the parts add up to 1.
@@ -106,11 +106,11 @@ class Inference:
 
     @property
     def unidentified(self) -> tuple[str, ...]:
-        """The names of the coefficients of which nothing can be said."""
+        """Names of the coefficients that are not identified at the budget."""
         return tuple(line.name for line in self.lines if not line.identified)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; `settings.read` takes it back."""
+        """The fields as plain data for JSON; `settings.read` makes the table again."""
         return {**asdict(self), "budget": dict(self.budget)}
 
     def to_csv(self) -> str:
@@ -140,7 +140,7 @@ class Inference:
         return self.text()
 
     def text(self, about: Mapping[str, str] | None = None) -> str:
-        """The table for people. `about`: lines of the heading, such as what is predicted and what was promised."""
+        """The table as text. `about` adds lines to its heading, such as the label and the guarantee."""
         return "\n".join(_rendered(self, about or {}))
 
 
@@ -167,12 +167,12 @@ def inferred(
 
 
 def moved(found: Estimates, names: tuple[str, ...], offset: float) -> Estimates:
-    """The same with a public number added to the intercept."""
+    """The table with a public number added to the intercept."""
     return found._replace(values=found.values + np.array([offset if name == INTERCEPT else 0.0 for name in names]))
 
 
 def of_people(evidence: Evidence) -> tuple[str, ...]:
-    """What is to be said where rows may be of the same people."""
+    """Notes for a table where one person may have several rows."""
     several = evidence.together
     return (SEVERAL.format(several, math.sqrt(several)),) if several > 1 else ()
 
@@ -226,22 +226,15 @@ def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
 def _numbers(table: Inference, wide: int) -> Iterator[str]:
     """The lines of what is identified, names `wide` letters wide."""
     ratio = RATIOS.get(table.family)
-    yield (
-        f"{'':<{wide}}"
-        + "".join(f"{x:>11}" for x in ("estimate", "std err", "z", "P>|z|", *_ends(table)))
-        + ("" if ratio is None else f"{ratio:>12}")
-    )
+    tail = (1 - table.level) / 2
+    titles = ("estimate", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]")
+    yield (f"{'':<{wide}}" + "".join(f"{x:>11}" for x in titles) + ("" if ratio is None else f"{ratio:>12}"))
     yield "-" * _WIDTH
     yield from (_row(line, wide, ratio is not None) for line in table.lines if line.identified)
     figures = [line for line in table.figures if line.identified]
     if figures:
         yield "-" * _WIDTH
         yield from (_row(line, wide, ratio=False) for line in figures)
-
-
-def _ends(table: Inference) -> tuple[str, str]:
-    tail = (1 - table.level) / 2
-    return f"[{tail:.3g}", f"{1 - tail:.3g}]"
 
 
 def _row(line: Line, wide: int, ratio: bool) -> str:

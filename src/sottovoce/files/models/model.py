@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What training leaves behind.
+    """A linear model: weights, encoding, guarantee and provenance.
 
     Args:
         weights: (d, outputs).
@@ -70,11 +70,11 @@ class Model:
 
     @property
     def d(self) -> int:
-        """How many features."""
+        """Number of features, the intercept included."""
         return int(self.weights.shape[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """What it predicts with, as JSON-able data. The guarantee and the schema are not among it."""
+        """Weights, loss, names and classes as plain data for JSON; without guarantee and schema."""
         return {
             "loss": self.loss.name,
             "classes": None if self.classes is None else list(self.classes),
@@ -84,14 +84,14 @@ class Model:
         }
 
     def outputs(self, features: "Features", exposures: Floats | None = None) -> Floats:
-        """z of every row: (rows, outputs). Of counts, of these exposures; None: of one unit."""
+        """Scores z of every row, (rows, outputs). Counts take exposures; None is one unit for every row."""
         expect(features.shape[1] == self.d, f"rows of {self.d} features", features=features.shape[1])
         z: Floats = np.asarray(features @ self.weights) + self.offset
         return z if exposures is None else z + np.log(exposures)[:, None]
 
     def decide(self, features: "Features", exposures: Floats | None = None) -> Ints | Floats:
-        """The number of the class of every row, or the predicted value: of counts the mean, of rows of these exposures;
-        None: of one unit, the rate.
+        """The index of every row's class, or its predicted number. Counts are predicted as their mean at these
+        exposures; without exposures, as the rate per unit.
         """
         z = self.outputs(features, exposures)
         if self.classes is not None:
@@ -102,21 +102,21 @@ class Model:
 
     @property
     def exposed(self) -> bool:
-        """Whether it predicts counts of rows that have exposures."""
+        """True if the schema has exposures, so that the model predicts counts per unit of exposure."""
         return self.schema is not None and self.schema.exposure is not None
 
     @cached_property
     def has_probabilities(self) -> bool:
-        """Whether the loss makes probabilities of its outputs."""
+        """True if the loss turns outputs into probabilities."""
         return isinstance(self.loss, Logistic | Softmax | WeightedLogistic)
 
     @property
     def tilt(self) -> float:
-        """How much larger a log-odds is than probabilities say, where a class counted more than it is frequent."""
+        """What class weights added to the log-odds; `probabilities` subtracts it."""
         return self.loss.tilt if isinstance(self.loss, WeightedLogistic) else 0.0
 
     def probabilities(self, features: "Features") -> Floats:
-        """Of every class: (rows, classes)."""
+        """Probability of every class, (rows, classes)."""
         if not self.has_probabilities:
             raise UnsupportedError(
                 f"Probabilities need the loss logistic or softmax, got loss={self.loss.name!r}. Use `decide`."

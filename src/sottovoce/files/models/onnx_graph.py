@@ -37,7 +37,7 @@ _ROWS = "rows"
 
 
 class _Entry(NamedTuple):
-    """What a column makes of its cells: names of tensors of shape (rows,), (rows, 1) and (rows, 1)."""
+    """Names of the tensors of one column, of shape (rows,), (rows, 1) and (rows, 1)."""
 
     place: str  # int64: which of all features
     value: str  # double, of that feature
@@ -61,7 +61,8 @@ def to_onnx(model: Model, inputs: Inputs | None = None) -> "onnx.ModelProto":
     if inputs == "columns" and reason is not None:
         raise UnsupportedError(f"Expected columns that can be put into a graph, got {reason}. Use inputs='features'.")
     if inputs == "features" or reason is not None:
-        z, valid = _of_features(graph, model), None
+        product = graph.add("MatMul", graph.input("features", "DOUBLE", model.d), graph.constant(model.weights))
+        z, valid = graph.add("Add", product, graph.constant(model.offset)), None
     else:
         assert model.schema is not None  # or there would be a reason
         z, valid = _of_columns(graph, model, model.schema)
@@ -82,7 +83,7 @@ def _not_in_a_graph(schema: Schema | None) -> str | None:
 
 
 class _Graph:
-    """Nodes and constants, as they are added."""
+    """Collects the nodes, constants, inputs and outputs of one ONNX graph."""
 
     def __init__(self) -> None:
         try:
@@ -98,17 +99,17 @@ class _Graph:
         self._outputs: list[Any] = []
 
     def input(self, name: str, kind: str, width: int) -> str:
-        """A matrix of so many columns."""
+        """Declare an input matrix of `width` columns and return its name."""
         self._inputs.append(self._helper.make_tensor_value_info(name, getattr(self._kinds, kind), [_ROWS, width]))
         return name
 
     def output(self, name: str, of: str, kind: str, *shape: int) -> None:
-        """A result."""
+        """Declare a tensor as an output of the graph under this name."""
         self._nodes.append(self._helper.make_node("Identity", [of], [name]))
         self._outputs.append(self._helper.make_tensor_value_info(name, getattr(self._kinds, kind), [_ROWS, *shape]))
 
     def constant(self, value: Any, kind: Any = np.float64) -> str:
-        """A fixed array."""
+        """Store a fixed array and return its name."""
         from onnx import numpy_helper
 
         name = f"c{len(self._constants)}"
@@ -116,7 +117,7 @@ class _Graph:
         return name
 
     def add(self, operator: str, *operands: str, domain: str = "", **attributes: Any) -> str:
-        """The result of an operator."""
+        """Append an operator and return the name of its result."""
         name = f"t{len(self._nodes)}"
         self._nodes.append(self._helper.make_node(operator, list(operands), [name], domain=domain, **attributes))
         return name
@@ -125,18 +126,18 @@ class _Graph:
         return self.add("Cast", what, to=getattr(self._kinds, kind))
 
     def flat(self, column: str) -> str:
-        """(rows, 1) as (rows,)."""
+        """Turn a tensor of shape (rows, 1) into one of shape (rows,)."""
         return self.add("Squeeze", column, self.constant([1], np.int64))
 
     def coded(self, texts: str, codes: Mapping[str, int], unknown: int) -> str:
-        """Whole numbers for texts."""
+        """Replace texts by whole numbers; `unknown` for all others."""
         return self.add(
             "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=list(codes), values_int64s=list(codes.values()),
             default_int64=unknown,
         )  # fmt: skip
 
     def model(self, model: Model) -> "onnx.ModelProto":
-        """All of it, checked, with what was promised beside it."""
+        """The finished graph, checked by onnx, with the privacy statement among its properties."""
         import onnx
 
         helper = self._helper
@@ -146,24 +147,23 @@ class _Graph:
             graph, opset_imports=sets, ir_version=IR_VERSION, producer_name="sottovoce"
         )
         privacy = model.privacy
-        told = {"privacy": privacy.prose(), "epsilon": repr(privacy.promised), "delta": repr(privacy.delta)}
-        helper.set_model_props(made, {**told, "unit": privacy.unit.words, "features": "\n".join(model.names)})
+        promise = {"privacy": privacy.prose(), "epsilon": repr(privacy.promised), "delta": repr(privacy.delta)}
+        helper.set_model_props(made, {**promise, "unit": privacy.unit.words, "features": "\n".join(model.names)})
         onnx.checker.check_model(made, full_check=True)
         return made
 
 
-def _of_features(graph: _Graph, model: Model) -> str:
-    z = graph.add("MatMul", graph.input("features", "DOUBLE", model.d), graph.constant(model.weights))
-    return graph.add("Add", z, graph.constant(model.offset))
-
-
 def _of_columns(graph: _Graph, model: Model, schema: Schema) -> tuple[str, str]:
-    """The outputs, and which rows are of any use."""
+    """Names of the scores of every row, and of which rows are valid."""
     weights, first = graph.constant(model.weights), 0
     constant = schema.intercept * model.weights[-1] if schema.intercept > 0 else np.zeros(model.weights.shape[1])
     total, square, valid = graph.constant(constant[None, :]), graph.constant([[schema.intercept**2]]), None
     for column in schema.columns:
-        entry = _column(graph, column, schema, first)
+        if isinstance(column, Numeric):
+            entry = _number(graph, column, graph.input(column.name, "DOUBLE", 1), schema, first)
+        else:
+            assert isinstance(column, Categorical | Boolean)  # others are refused
+            entry = _text(graph, column, graph.input(column.name, "STRING", 1), schema.missing_values, first)
         total = graph.add("Add", total, graph.add("Mul", graph.add("Gather", weights, entry.place), entry.value))
         square = graph.add("Add", square, graph.add("Mul", entry.value, entry.value))
         valid = entry.valid if valid is None else graph.add("And", valid, entry.valid)
@@ -183,15 +183,8 @@ def _factor(graph: _Graph, schema: Schema, square: str) -> str:
     return graph.add("Div", longest, graph.add("Max", graph.add("Sqrt", square), longest))
 
 
-def _column(graph: _Graph, column: Column, schema: Schema, first: int) -> _Entry:
-    if isinstance(column, Numeric):
-        return _number(graph, column, graph.input(column.name, "DOUBLE", 1), schema, first)
-    assert isinstance(column, Categorical | Boolean)  # others are refused
-    return _text(graph, column, graph.input(column.name, "STRING", 1), schema.missing_values, first)
-
-
-def _asked(column: Column, texts: Sequence[str | None], markers: Sequence[str] = ()) -> Encoded:
-    """What the column itself makes of these texts; None is a missing value, as the markers are."""
+def _encoded(column: Column, texts: Sequence[str | None], markers: Sequence[str] = ()) -> Encoded:
+    """These texts as the column itself encodes them; None and the markers are missing values."""
     import pyarrow as pa
 
     from sottovoce.files.schema.arrow import cells_of
@@ -210,7 +203,7 @@ def _marked_numbers(schema: Schema) -> list[float]:
 
 
 def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) -> _Entry:
-    missing, (place_of, value_of, found) = graph.add("IsNaN", x), _asked(column, [None])
+    missing, (place_of, value_of, found) = graph.add("IsNaN", x), _encoded(column, [None])
     for marked in _marked_numbers(schema):
         missing = graph.add("Or", missing, graph.add("Equal", x, graph.constant(marked)))
     finite = graph.add("Less", graph.add("Abs", x), graph.constant(np.inf))  # NaN is not below infinity
@@ -233,7 +226,7 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
 
 def _bin(graph: _Graph, column: Numeric, edges: Sequence[float], kept: str, first: int) -> tuple[str, str]:
     """Place and value by the bin of a number within the bounds, from tables: the reference has no feature."""
-    place, value, _ = _asked(column, [repr(float(start)) for start in (column.bounds[0], *edges)])
+    place, value, _ = _encoded(column, [repr(float(start)) for start in (column.bounds[0], *edges)])
     passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(edges)])), "INT64")
     number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
     tables = graph.constant(first + place.astype(np.int64), np.int64), graph.constant(value)
@@ -247,7 +240,7 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
     while strange in known:
         strange += "?"
     # A row of three tables for every text that means something, and one for all others.
-    place, value, found = _asked(column, [*known, strange], markers)
+    place, value, found = _encoded(column, [*known, strange], markers)
     code = graph.coded(texts, {text: code for code, text in enumerate(known)}, len(known))
     tables = (first + place.astype(np.int64), np.int64), (value, np.float64), (found < Finding.DROPPED, np.bool_)
     places, values, valid = (graph.add("Gather", graph.constant(*one), code) for one in tables)
@@ -255,7 +248,7 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
 
 
 def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
-    """Scores, probabilities and labels, and which rows they are of."""
+    """Declare the outputs: scores, probabilities, labels, and which rows are valid."""
     graph.output("scores", z, "DOUBLE", model.weights.shape[1])
     if isinstance(model.loss, Poisson):
         rate, most = graph.add("Exp", z), graph.constant(model.loss.most)
@@ -263,17 +256,15 @@ def _answers(graph: _Graph, model: Model, z: str, valid: str | None) -> None:
         named = ("rate", rate) if model.exposed else ("mean", graph.add("Min", rate, most))
         graph.output(*named, "DOUBLE", 1)
     if model.classes is not None:
-        both = z if model.weights.shape[1] > 1 else _two(graph, z, model.tilt)
+        odds = z
+        if model.weights.shape[1] == 1:  # of two classes: 0 for the first, z without the class weights for the second
+            second = graph.add("Sub", z, graph.constant(model.tilt))
+            odds = graph.add("Concat", graph.add("Sub", z, z), second, axis=1)
         if model.has_probabilities:
-            graph.output("probabilities", graph.add("Softmax", both, axis=1), "DOUBLE", len(model.classes))
+            graph.output("probabilities", graph.add("Softmax", odds, axis=1), "DOUBLE", len(model.classes))
         graph.output("label", _label(graph, model.classes, z, valid, model.weights.shape[1]), "STRING")
     if valid is not None:
         graph.output("valid", graph.flat(valid), "BOOL")
-
-
-def _two(graph: _Graph, z: str, tilt: float) -> str:
-    """The log-odds of two classes: nothing for the first."""
-    return graph.add("Concat", graph.add("Sub", z, z), graph.add("Sub", z, graph.constant(tilt)), axis=1)
 
 
 def _label(graph: _Graph, classes: Sequence[str], z: str, valid: str | None, outputs: int) -> str:

@@ -53,7 +53,7 @@ def predict_table(model: Model, table: T, unknown: "Unknown" = "refuse") -> T:
 
 
 def _like(table: Any, made: "pa.Table") -> Any:
-    """The same columns as a table of that kind. A pandas index is kept."""
+    """These columns as a table of the kind of the given one. A pandas index is kept."""
     library = type(table).__module__.partition(".")[0]
     if library == "pandas":
         frame = made.to_pandas()
