@@ -18,7 +18,7 @@ class Cells(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many rows."""
+        """Number of rows in the chunk."""
 
     @abstractmethod
     def missing(self) -> Bools:
@@ -46,7 +46,7 @@ class Cells(ABC):
 
     @abstractmethod
     def are_truths(self) -> bool:
-        """Whether the file says of itself that the column holds truth values."""
+        """True if the file itself declares the column as truth values."""
 
     @abstractmethod
     def distinct(self) -> list[str]:

@@ -38,12 +38,12 @@ class Column(ABC):
 
     @property
     def width(self) -> int:
-        """Number of features."""
+        """Number of features that the column becomes, without the reference level."""
         return self._own_width() + (self.missing == "indicator") - (self.left_out is not None)
 
     @property
     def one_hot(self) -> bool:
-        """Whether exactly one of the features is 1 in every row, unless one is left out."""
+        """True if exactly one of the features is 1 in every row, unless one is left out."""
         return False
 
     @property
@@ -57,27 +57,24 @@ class Column(ABC):
         return [name for place, name in enumerate(names) if place != self.left_out]
 
     def encode(self, cells: Cells) -> Encoded:
-        """All cells of a chunk."""
+        """Place and value of the non-zero feature of every cell of a chunk, and what was found there."""
         place, value, finding = self._present(cells)
         missing = cells.missing()
         if missing.any():
-            place[missing], value[missing], found = self._absent()
-            finding[missing] = found
+            absent: tuple[int, float, Finding] = 0, 0.0, Finding.MISSING
+            if self.missing == "row":
+                absent = 0, 0.0, Finding.DROPPED
+            elif self.missing == "indicator":
+                absent = self._own_width(), 1.0, Finding.INDICATED
+            elif self.missing == "fill":
+                absent = *self._filled(), Finding.FILLED
+            place[missing], value[missing], finding[missing] = absent
         finding[cells.unreadable()] = Finding.NOT_TEXT
         if (out := self.left_out) is not None:
             value[place == out] = 0.0
             place[place == out] = 0
             place[place > out] -= 1
         return Encoded(place, value, finding)
-
-    def _absent(self) -> tuple[int, float, Finding]:
-        if self.missing == "refuse":
-            return 0, 0.0, Finding.MISSING
-        if self.missing == "row":
-            return 0, 0.0, Finding.DROPPED
-        if self.missing == "indicator":
-            return self._own_width(), 1.0, Finding.INDICATED
-        return *self._filled(), Finding.FILLED
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of the schema file."""
@@ -115,7 +112,7 @@ class Column(ABC):
 
     @abstractmethod
     def _present(self, cells: Cells) -> Encoded:
-        """All cells, as if none were missing."""
+        """Encode all cells as if none were missing."""
 
     @abstractmethod
     def _filled(self) -> tuple[int, float]:

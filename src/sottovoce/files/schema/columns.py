@@ -68,46 +68,35 @@ class Ranged(Column):
             f"{self.path('scale')} among {', '.join(get_args(Scale))}",
             scale=self.scale,
         )
-        if self.edges is not None:
-            self._check_edges(self.edges)
-        self._check_reference()
-        if self.fill is not None:
-            low, high = self.bounds
-            inside = number(self.fill) is not None and low <= float(self.fill) <= high
-            expect(inside, f"{self.path('fill')} to be a number between {low:g} and {high:g}", fill=self.fill)
-
-    def _check_reference(self) -> None:
-        if self.reference is None:
-            return
         low, high = self.bounds
-        if self.edges is None or not low <= self.reference <= high:
+        if (edges := self.edges) is not None:
+            expect(len(edges) >= 1, f"{self.path('edges')} to hold an edge", edges=edges)
+            # Not (a < b) also catches NaN.
+            if not (low < edges[0] and edges[-1] <= high and all(np.diff(edges) > 0)):
+                wanted = f"{self.path('edges')} to rise strictly, above {low:g} and up to {high:g}"
+                raise InputError(f"Expected {wanted}, got edges={brief(list(edges))}.")
+        if self.reference is not None and (self.edges is None or not low <= self.reference <= high):
             raise InputError(
                 f"Expected {self.path('reference')} with edges, as a number between {low:g} and {high:g}, got "
                 f"reference={self.reference:g}. Name one in the bin to compare with; a scaled number needs none."
             )
+        if self.fill is not None:
+            inside = number(self.fill) is not None and low <= float(self.fill) <= high
+            expect(inside, f"{self.path('fill')} to be a number between {low:g} and {high:g}", fill=self.fill)
 
     @property
     def one_hot(self) -> bool:
-        """With edges."""
+        """True if the column is cut into bins."""
         return self.edges is not None
 
     @property
     def left_out(self) -> int | None:
-        """The bin of the reference."""
+        """Index of the bin that holds the reference; None without one."""
         return None if self.reference is None else int(self._spots(np.array([self.reference]))[0][0])
-
-    def _check_edges(self, edges: tuple[float, ...]) -> None:
-        low, high = self.bounds
-        expect(len(edges) >= 1, f"{self.path('edges')} to hold an edge", edges=edges)
-        # Not (a < b) also catches NaN.
-        rising = low < edges[0] and edges[-1] <= high and all(np.diff(edges) > 0)
-        wanted = f"{self.path('edges')} to rise strictly, above {low:g} and up to {high:g}"
-        if not rising:
-            raise InputError(f"Expected {wanted}, got edges={brief(list(edges))}.")
 
     def _keys(self) -> dict[str, Any]:
         how = {"scale": self.scale} if self.edges is None else {"edges": list(self.edges)}
-        return {"bounds": list(self.bounds), **how, **_compared(self.reference)}
+        return {"bounds": list(self.bounds), **how, **_reference_key(self.reference)}
 
     def _own_width(self) -> int:
         return 1 if self.edges is None else len(self.edges) + 1
@@ -130,7 +119,7 @@ class Ranged(Column):
 
     @abstractmethod
     def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
-        """The number of every cell, NaN where there is none; and what is found there."""
+        """The number of every cell, NaN where there is none, and the finding for a cell without one."""
 
     def mean_square(self) -> float:
         # Evenly spread over the bounds: 1/3 for both scales.
@@ -142,7 +131,7 @@ class Ranged(Column):
         return int(place[0]), float(value[0])
 
     def _spots(self, x: Floats) -> tuple[Places, Floats]:
-        """Places and values of numbers within the bounds."""
+        """Place and value of the feature of every number; the numbers lie within the bounds."""
         if self.edges is not None:
             return np.searchsorted(np.array(self.edges), x, side="right").astype(np.int32), np.ones(len(x))
         low, high = self.bounds
@@ -153,7 +142,7 @@ class Ranged(Column):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Numeric(Ranged):
-    """The number in the cell."""
+    """A column of numbers, taken as they are in the cell."""
 
     @classmethod
     def kind(cls) -> str:
@@ -227,16 +216,16 @@ class Seasonal(Column):
 
     @property
     def one_hot(self) -> bool:
-        """Always."""
+        """True: exactly one level is 1 in every row."""
         return True
 
     @property
     def left_out(self) -> int | None:
-        """The season of the reference."""
+        """Index of the season that is the reference; None without one."""
         return None if self.reference is None else self._names().index(self.reference)
 
     def _keys(self) -> dict[str, Any]:
-        return {"by": self.by, "order": self.order, **_compared(self.reference)}
+        return {"by": self.by, "order": self.order, **_reference_key(self.reference)}
 
     def _names(self) -> tuple[str, ...]:
         return _SEASONS[self.by]
@@ -269,8 +258,8 @@ _SEASONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def _compared(reference: float | str | None) -> dict[str, Any]:
-    """The key of a reference level, where there is one."""
+def _reference_key(reference: float | str | None) -> dict[str, Any]:
+    """The key `reference` of a schema file; empty without one."""
     return {} if reference is None else {"reference": reference}
 
 
@@ -330,19 +319,19 @@ class Categorical(Column):
 
     @property
     def one_hot(self) -> bool:
-        """Always."""
+        """True: exactly one level is 1 in every row."""
         return True
 
     @property
     def left_out(self) -> int | None:
-        """The category of the reference."""
+        """Index of the category that is the reference; None without one."""
         return None if self.reference is None else self.categories.index(self.reference)
 
     def mean_square(self) -> float:
         return 1.0
 
     def _keys(self) -> dict[str, Any]:
-        keys = {"categories": list(self.categories), "other": self.other, **_compared(self.reference)}
+        keys = {"categories": list(self.categories), "other": self.other, **_reference_key(self.reference)}
         return keys if self.first is None else {"first": self.first, **keys}
 
     def _own_width(self) -> int:
@@ -354,7 +343,7 @@ class Categorical(Column):
 
     @property
     def other_name(self) -> str | None:
-        """The feature of all that is not listed; None if that is refused."""
+        """Name of the feature for categories that are not listed; None if those are refused."""
         return f"{self.name}=<other>" if self.other else None
 
     def _present(self, cells: Cells) -> Encoded:

@@ -21,17 +21,7 @@ def days(texts: Any, order: str) -> Floats:
     if order == "ymd":
         joined = _parts(texts, r"^(?P<y>[0-9]{4})(?P<m>[0-9]{2})(?P<d>[0-9]{2})$")
         found = np.where(np.isnan(found), joined, found)
-    return _since_epoch(*found)
-
-
-def _parts(texts: Any, pattern: str) -> Floats:
-    """Year, month and day of every text, (3, texts); NaN where the pattern does not fit."""
-    parts = compute.extract_regex(texts, pattern)
-    fields = [compute.if_else(parts.is_valid(), compute.struct_field(parts, name), None) for name in "ymd"]
-    return np.stack([field.cast("float64").fill_null(np.nan).to_numpy(zero_copy_only=False) for field in fields])
-
-
-def _since_epoch(year: Floats, month: Floats, day: Floats) -> Floats:
+    year, month, day = found
     fine = (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     y, m, d = (np.where(fine, part, usual).astype(np.int64) for part, usual in ((year, 1970), (month, 1), (day, 1)))
     months = ((y - 1970) * 12 + m - 1).astype("datetime64[M]")
@@ -39,3 +29,10 @@ def _since_epoch(year: Floats, month: Floats, day: Floats) -> Floats:
     # The 31st of a shorter month lies in the next one.
     fine &= exact.astype("datetime64[M]") == months
     return np.where(fine, exact.astype(np.int64), np.nan)
+
+
+def _parts(texts: Any, pattern: str) -> Floats:
+    """Year, month and day of every text, (3, texts); NaN where the pattern does not fit."""
+    parts = compute.extract_regex(texts, pattern)
+    fields = [compute.if_else(parts.is_valid(), compute.struct_field(parts, name), None) for name in "ymd"]
+    return np.stack([field.cast("float64").fill_null(np.nan).to_numpy(zero_copy_only=False) for field in fields])

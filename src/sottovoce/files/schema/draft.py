@@ -1,7 +1,6 @@
 """A first version of a schema, read off a file. Each value that was read off is marked as unreviewed."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import inf
@@ -41,7 +40,7 @@ class Draft:
     left_out: dict[str, str]
 
     def text(self) -> str:
-        """As a schema file with comments."""
+        """The text of a schema file, with comments for the reviewer."""
         data, remarks = self.schema.to_dict(), {"": _TOP, "unreviewed": _UNREVIEWED, "file": _FORM}
         if self.schema.classes is not None and len(self.schema.classes) == 2:
             remarks["label"] = "The positive class is the one that is looked for; it counts as +1."
@@ -71,11 +70,16 @@ def draft(
             read += [f"label.{key}" for key in found.to_dict() if key in _READ_OFF]
         elif isinstance(column := _column(seen, bins), Column):
             columns.append(column)
-            read += [column.path(key) for key in column.to_dict() if key in _READ_OFF - _given(seen)]
+            declared = {"kind"} if seen.truths else set()  # by the file itself, whatever its rows are
+            read += [column.path(key) for key in column.to_dict() if key in _READ_OFF - declared]
         else:
             left_out[seen.name] = column
     if found is None:
-        raise InputError(_no_label(label, path, [seen.name for seen in all_seen]))
+        shown = ", ".join(brief(seen.name) for seen in all_seen[:10]) + (", ..." if len(all_seen) > 10 else "")
+        raise InputError(
+            f"Expected a column {brief(label)} for the label in file={str(path)!r}, got none of that name but {shown}. "
+            "If that is no header but a row, say --no-header."
+        )
     if not columns:
         raise InputError(f"Expected a column to learn from beside the label in file={str(path)!r}, got {left_out}.")
     schema = Schema(tuple(columns), found, missing_values=MISSING_VALUES, file=form)
@@ -83,21 +87,8 @@ def draft(
     return Draft(replace(schema, unreviewed=tuple(read)), left_out)
 
 
-def _given(seen: Seen) -> set[str]:
-    """What the file says of itself, whatever its rows are."""
-    return {"kind"} if seen.truths else set()
-
-
-def _no_label(label: str, path: str | Path, names: Sequence[str]) -> str:
-    shown = ", ".join(map(brief, names[:10])) + (", ..." if len(names) > 10 else "")
-    return (
-        f"Expected a column {brief(label)} for the label in file={str(path)!r}, got none of that name but {shown}. "
-        "If that is no header but a row, say --no-header."
-    )
-
-
 def _column(seen: Seen, bins: int | None) -> Column | str:
-    """A column, or why there is none."""
+    """The proposed column, or the reason why the schema leaves it out."""
     missing: MissingPolicy = "indicator" if seen.missing else "refuse"
     if not seen.name:
         return "it has no name"
@@ -114,22 +105,18 @@ def _column(seen: Seen, bins: int | None) -> Column | str:
     if seen.different:
         return "its whole numbers are all different, as those of an identifier. If it is a quantity, add it by hand"
     if seen.numeric and not _is_coded(seen):
-        return _numeric(seen, missing, bins)
+        bounds = bounds_around(seen.low, seen.high)
+        if bounds is None:
+            return "its numbers are too large"
+        if bins is None:
+            return Numeric(name=seen.name, missing=missing, bounds=bounds, scale="unit")
+        return Numeric(name=seen.name, missing=missing, bounds=bounds, edges=edges_between(*bounds, bins))
     if not seen.few:
         return (
             f"it has more than {MOST_CATEGORIES} different texts. If they are codes, cut them into groups by their "
             'first characters: kind = "categorical", first = 2, and categories from the public list of groups'
         )
     return Categorical(name=seen.name, missing=missing, categories=_ordered(seen), other=True)
-
-
-def _numeric(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | str:
-    bounds = bounds_around(seen.low, seen.high)
-    if bounds is None:
-        return "its numbers are too large"
-    if bins is None:
-        return Numeric(name=seen.name, missing=missing, bounds=bounds, scale="unit")
-    return Numeric(name=seen.name, missing=missing, bounds=bounds, edges=edges_between(*bounds, bins))
 
 
 def _age(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | str:
@@ -158,17 +145,15 @@ def _label(seen: Seen, positive: str | None) -> Label:
 
 
 def _is_coded(seen: Seen) -> bool:
-    """Whether numbers rather are codes of categories."""
+    """True if there are so few whole numbers that they are likely to be codes of categories."""
     return seen.whole and len(seen.texts) <= FEW_NUMBERS
 
 
 def _ordered(seen: Seen) -> tuple[str, ...]:
-    return tuple(sorted(seen.texts, key=lambda text: (_size(text), text)))
+    def rank(text: str) -> tuple[float, str]:  # numbers sort by size, before texts
+        try:
+            return float(text), text
+        except ValueError:
+            return inf, text
 
-
-def _size(text: str) -> float:
-    """Numbers sort by size, before texts."""
-    try:
-        return float(text)
-    except ValueError:
-        return inf
+    return tuple(sorted(seen.texts, key=rank))

@@ -32,12 +32,12 @@ class Encoding:
 
     @property
     def kept(self) -> Bools:
-        """The rows that no column drops."""
+        """True for each row that no column drops."""
         kept: Bools = ~(self.finding == Finding.DROPPED).any(axis=1)
         return kept
 
     def rows(self, kept: Bools) -> Csr:
-        """The rows wanted, at most `data_norm` long."""
+        """The chosen rows as a sparse matrix, each of norm at most `data_norm`."""
         value, place = shorten(self.schema, self.value[kept]), self.place[kept]
         there = value != 0
         ends = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)

@@ -13,7 +13,7 @@ from sottovoce.problem.factors import expect_bound
 
 
 class EncodedFactors(NamedTuple):
-    """Those of a chunk, in their own unit. Where one does not fit it is 1, and its row is refused."""
+    """Weights or exposures of a chunk, in their own unit; 1 where a cell is refused."""
 
     value: Floats
     finding: Findings
@@ -39,7 +39,7 @@ class Factor:
         object.__setattr__(self, "bound", float(self.bound))
 
     def encode(self, cells: Cells) -> EncodedFactors:
-        """All of a chunk."""
+        """The numbers of a chunk; a cell that is no number in (0, bound] is refused."""
         value = cells.numbers()
         finding: Findings = np.full(len(cells), Finding.FITS, dtype=np.uint8)
         with np.errstate(invalid="ignore"):
@@ -56,7 +56,7 @@ class Factor:
         return f"a number above 0 and at most {self.bound:g}"
 
     def words(self) -> tuple[str, ...]:
-        """No texts are declared."""
+        """The declared texts of a cell: none, as it is a number."""
         return ()
 
     def to_dict(self) -> dict[str, Any]:

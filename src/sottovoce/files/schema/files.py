@@ -1,4 +1,4 @@
-"""Files of practitioners against a schema: encoded, or only checked. In chunks: only the result grows with the file."""
+"""Encode a file by its schema, or only check it. Both read chunks, so only the result grows with the file."""
 
 import json
 import re
@@ -60,8 +60,8 @@ def encode(path: Source, schema: Schema) -> Dataset:
 
 
 def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
-    """The same for a file that holds the rows of several sites: also the site of every encoded row. What a person may
-    have, they may have at each of them.
+    """Encode a file that holds the rows of several sites; also returns the site of every encoded row. A person's limit
+    on rows holds at each site.
     """
     parts: list[Part] = [*schema.columns, schema.label, *schema.factors]
     reserved = {*map(_name, parts)}
@@ -76,7 +76,7 @@ def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Data
 
 
 def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
-    """The rows of a file, and the sites of those that are kept if a column says them."""
+    """The encoded rows of a file, and the site of each; None for the sites without a `site_column`."""
     table, people = open_table(path, schema.file), _Numbers()
     chunks, labels, persons, sites = list[Csr](), list[Floats](), list[Ints](), list[Texts]()
     factors = list[list[Floats]]()
@@ -90,43 +90,40 @@ def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dat
         chunks.append(part.features)
         labels.append(part.labels)
         factors.append(part.factors)
-    data = _dataset(table, schema, chunks, labels)
-    data = replace(data, factors=_factors(schema, [np.concatenate(parts) for parts in zip(*factors, strict=True)]))
+    if not sum(map(len, labels)):
+        came = "every row has a missing value and is dropped" if labels else "none"
+        raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
+    y, features = np.concatenate(labels), stack(schema, chunks)  # which empties the list of chunks
+    named = {"weight": schema.weight, "exposure": schema.exposure}  # in the order of `schema.factors`
+    given, columns = dict[str, Any](), zip(*factors, strict=True)
+    for name, factor in named.items():
+        if factor is not None:
+            given |= {f"{name}s": np.concatenate(next(columns)), f"{name}_bound": factor.bound}
+    data = Dataset(features, y, schema.feature_names, len(y), schema.data_norm, schema.name, private=True)
+    data = replace(data, factors=Factors.of(**given))
     owners = np.concatenate(sites) if sites else None
     if schema.person is None:
         return data, owners
     whose = np.concatenate(persons)
-    kept = _kept(table, schema.person, whose, None if owners is None else numbered(owners))
+    at = None if owners is None else numbered(owners)
+    try:
+        kept = people_kept(whose, schema.person.unit(), schema.person.surplus, at)
+    except InputError as error:
+        raise InputError(f"{error} In file={str(table.path)!r}.") from error
     data = replace(data, unit=schema.unit, people=whose)
     if kept.all():
         return data, owners
     return replace(data.taken(kept), n_train=int(kept.sum())), None if owners is None else owners[kept]
 
 
-def _factors(schema: Schema, values: Sequence[Floats]) -> Factors:
-    """From what the schema's factors were read as, in its order."""
-    given, rest = dict[str, Any](), list(values)
-    for name, factor in (("weight", schema.weight), ("exposure", schema.exposure)):
-        if factor is not None:
-            given |= {f"{name}s": rest.pop(0), f"{name}_bound": factor.bound}
-    return Factors.of(**given)
-
-
-def _kept(table: Table, person: Person, whose: Ints, sites: Ints | None) -> Bools:
-    try:
-        return people_kept(whose, person.unit(), person.surplus, sites)
-    except InputError as error:
-        raise InputError(f"{error} In file={str(table.path)!r}.") from error
-
-
 class _Numbers:
-    """The number of every text, from the first chunk of a file to the last."""
+    """Numbers texts from 0, across all chunks of a file."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
     def of(self, texts: Texts) -> Ints:
-        """For each text its number: the same wherever it comes again."""
+        """The number of each text; equal texts have equal numbers."""
         names, places = np.unique(texts, return_inverse=True)
         numbers = [self._known.setdefault(str(name), len(self._known)) for name in names]
         found: Ints = np.array(numbers, dtype=np.int64)[places.reshape(-1)]
@@ -137,7 +134,7 @@ def encode_features(
     path: Source, schema: Schema, passed: Sequence[str] = (), unknown: Unknown = "refuse"
 ) -> Iterator[FeatureChunk]:
     """The features only, chunk by chunk, as for a prediction; the label's column may be missing. Columns in `passed`
-    go with them as they are. Of counts, exposures are read too: a prediction is of its row's.
+    go with them as they are. For counts, exposures are read too, since each prediction is for its row's exposure.
 
     A category that the schema does not list goes to the column's "other" level, if it has one. If not, the file is
     refused, the row is skipped, or the column says nothing in that row ("other"): its features are all 0, as those of
@@ -157,21 +154,21 @@ def encode_features(
         new = _new_categories(schema, encoding, chunk)
         findings = [np.where(new, Finding.OTHER, encoding.finding), *([] if exposed is None else [exposed.finding])]
         _refuse(table, _Checked(chunk, parts, np.column_stack(findings)))
-        told: Bools = new.any(axis=1) & encoding.kept
-        if unknown == "refuse" and told.any():
+        strange: Bools = new.any(axis=1) & encoding.kept
+        if unknown == "refuse" and strange.any():
             first = first or _Checked(chunk, schema.columns, encoding.finding).first(
-                new & told[:, None], 1, quoted=False
+                new & strange[:, None], 1, quoted=False
             )
-            many += int(told.sum())
+            many += int(strange.sum())
         if first:
             continue  # nothing is predicted any more: the rest is read to say how many there are
         encoding.value[:, : len(schema.columns)][new] = 0.0
-        kept = encoding.kept & ~told if unknown == "skip" else encoding.kept
+        kept = encoding.kept & ~strange if unknown == "skip" else encoding.kept
         texts = tuple(_texts(table, chunk, name, [*names, *own].index(name)) for name in passed)
         beside = tuple([column[i] for i in np.flatnonzero(kept)] for column in texts)
         other = int((kept & (encoding.finding == Finding.OTHER).any(axis=1)).sum())
         exposures = None if exposed is None else exposed.value[kept]
-        yield FeatureChunk(encoding.rows(kept), chunk.rows[kept], beside, exposures, chunk.rows[told], other)
+        yield FeatureChunk(encoding.rows(kept), chunk.rows[kept], beside, exposures, chunk.rows[strange], other)
     if first:
         raise InputError(
             f"{first[0].message} In file={str(table.path)!r}. Rows with such a category: {many}. To predict the "
@@ -203,7 +200,7 @@ def _texts(table: Table, chunk: Chunk, name: str, place: int) -> list[str]:
 
 
 def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
-    """What of a file does not fit, by row and column; the first `keep` problems and notes are told one by one."""
+    """What of a file does not fit, by row and column; the first `keep` problems and notes are listed one by one."""
     table, tally, skipped = open_table(path, schema.file), Tally(keep), list[Ragged]()
     wanted: list[Part] = [*schema.columns, schema.label, *schema.factors]
     counted = None if schema.person is None else _People(schema.person)
@@ -226,12 +223,18 @@ def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
         if counted is not None:
             used_here: Bools = np.all(findings < Finding.DROPPED, axis=1)
             counted.take(chunk, used_here, tally)
-        _tell(tally, _Checked(chunk, there, findings))
+        for part, own_findings in zip(there, findings.T, strict=True):
+            tally.count(_name(part), own_findings)
+        refused = findings >= Finding.MISSING
+        noted = (findings != Finding.FITS) & ~refused
+        checked = _Checked(chunk, there, findings)
+        for problem in checked.first(refused, tally.room(True)) + checked.first(noted, tally.room(False)):
+            tally.keep(problem)
         rows += len(chunk.rows)
         # Neither dropped nor refused; without all of its columns, no row is of any use.
         used += int(np.count_nonzero(~(findings >= Finding.DROPPED).any(axis=1))) if len(there) == len(wanted) else 0
     if counted is not None:
-        used -= counted.tell(tally)
+        used -= counted.report(tally)
     for gap in skipped:
         message = f"Expected {gap.expected} fields in row {gap.row}, as in the header, got {gap.came}."
         tally.add(Problem(gap.row, None, Finding.RAGGED, message))
@@ -242,14 +245,14 @@ def check(path: Source, schema: Schema, keep: int = KEPT) -> Report:
 
 
 class _People:
-    """Whose the rows of a file are, for a report: rows without a person, and those beyond what a person may have."""
+    """Counts, for a report, the rows without a person and those beyond the limit per person."""
 
     def __init__(self, person: Person) -> None:
         self.person, self._numbers = person, _Numbers()
         self._rows, self._whose = list[Ints](), list[Ints]()
 
     def take(self, chunk: Chunk, used: Bools, tally: Tally) -> None:
-        """The next rows, of which some are used."""
+        """Count the people of the next rows; only rows that are `used` count towards the limit."""
         cells = chunk.cells[-1]
         findings, names = self.person.findings(cells), cells.distinct()
         tally.count(self.person.column, findings)
@@ -257,13 +260,13 @@ class _People:
             number, finding = int(chunk.rows[row]), Finding(findings[row])
             where = f"row {number}, column {brief(self.person.column)}"
             tally.keep(Problem(number, self.person.column, finding, _nameless("person", where, finding)))
-        told = used & (findings == Finding.FITS)
-        if told.any():
-            self._whose.append(self._numbers.of(np.array(names)[cells.places(names)[told]]))
-            self._rows.append(chunk.rows[told])
+        named = used & (findings == Finding.FITS)
+        if named.any():
+            self._whose.append(self._numbers.of(np.array(names)[cells.places(names)[named]]))
+            self._rows.append(chunk.rows[named])
 
-    def tell(self, tally: Tally) -> int:
-        """Tell of the rows that are too many, and count those that a public rule drops."""
+    def report(self, tally: Tally) -> int:
+        """Report the rows beyond the limit per person to the tally, and return their number."""
         if not self._rows:
             return 0
         rows, refused = np.concatenate(self._rows), self.person.surplus == "refuse"
@@ -283,7 +286,7 @@ class _People:
 
 
 class _Checked(NamedTuple):
-    """A chunk, what its columns should be, and what was found in them."""
+    """A chunk, the parts of the schema that its columns belong to, and the finding of every cell."""
 
     chunk: Chunk
     parts: Sequence[Part]
@@ -310,7 +313,7 @@ class _Checked(NamedTuple):
 
 
 def _advice(finding: Finding, came: str, part: Part) -> str:
-    """What to do about a cell."""
+    """Advice for a message: how the user can mend such a cell."""
     if finding in (Finding.UNKNOWN, Finding.OTHER) and came.endswith(".0") and came[:-2] in part.words():
         return (
             " Without its .0 it is declared: a column of whole numbers with gaps was written as fractions, as pandas "
@@ -335,7 +338,7 @@ _ADVICE = {
 
 
 class _Labelled(NamedTuple):
-    """A chunk, which of its rows are kept, and features and labels of those."""
+    """A chunk, which of its rows are kept, and the features and labels of those."""
 
     chunk: Chunk
     kept: Bools
@@ -345,7 +348,7 @@ class _Labelled(NamedTuple):
 
 
 def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_Labelled]:
-    """Chunks with the columns of the schema and more, encoded."""
+    """Encoded chunks with labels; the columns in `more` are read along. The first refused cell raises."""
     wanted: list[Part] = [*schema.columns, schema.label, *schema.factors]
     names, first = [*map(_name, wanted), *more], len(schema.columns) + 1
     _require(table, names)
@@ -360,17 +363,8 @@ def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_La
         yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
 
 
-def _dataset(table: Table, schema: Schema, chunks: list[Csr], parts: Sequence[Floats]) -> Dataset:
-    """All chunks as one; the list of them is emptied."""
-    if not sum(map(len, parts)):
-        came = "every row has a missing value and is dropped" if parts else "none"
-        raise InputError(f"Expected at least one row in file={str(table.path)!r}, got rows: {came}.")
-    labels, features = np.concatenate(parts), stack(schema, chunks)
-    return Dataset(features, labels, schema.feature_names, len(labels), schema.data_norm, schema.name, private=True)
-
-
 def _named(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Texts:
-    """A column of the chunk that names something in every row, as texts."""
+    """The texts of a column that must name something in every row; an empty or unreadable cell is refused."""
     cells = chunk.cells[place]
     missing, unreadable = cells.missing(), cells.unreadable()
     bad = np.flatnonzero(missing | unreadable)
@@ -382,7 +376,7 @@ def _named(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Te
 
 
 def _nameless(what: str, where: str, finding: Finding) -> str:
-    """A cell that should name something, and does not."""
+    """The message for a cell that should name a person or a site, and does not."""
     if finding is Finding.NOT_TEXT:
         return f"Expected a {what} as UTF-8 text in {where}, got other bytes, as of Latin-1. Save the file as UTF-8."
     return f"Expected a {what} in {where}, got none. Fill it in."
@@ -395,15 +389,6 @@ def _refuse(table: Table, checked: _Checked) -> None:
         raise InputError(f"{problem.message} In file={str(table.path)!r}.")
 
 
-def _tell(tally: Tally, checked: _Checked) -> None:
-    for part, findings in zip(checked.parts, checked.findings.T, strict=True):
-        tally.count(_name(part), findings)
-    refused = checked.findings >= Finding.MISSING
-    noted = (checked.findings != Finding.FITS) & ~refused
-    for problem in checked.first(refused, tally.room(True)) + checked.first(noted, tally.room(False)):
-        tally.keep(problem)
-
-
 def _require(table: Table, names: Sequence[str]) -> None:
     places = table.places(names)
     for name in names:
@@ -412,7 +397,7 @@ def _require(table: Table, names: Sequence[str]) -> None:
 
 
 def _known(table: Table) -> str:
-    """What the file has instead, and what may be the matter."""
+    """The columns that the file has, and the likely mistake where a column is missing."""
     signs = [sign for sign in DELIMITERS if sign in table.names[0]] if len(table.names) == 1 else []
     if signs:
         return (

@@ -1,4 +1,4 @@
-"""What can be said of a cell that does not simply fit, and the report that collects it.
+"""Findings of cells that do not simply fit their column, and the report that collects them.
 
 A note is a cell that the schema deals with (clipped, put under "other", filled in, dropped with its row). A refusal is
 one that it does not deal with: a file with a refusal is not encoded.
@@ -38,12 +38,12 @@ class Finding(IntEnum):
 
     @property
     def refused(self) -> bool:
-        """Whether a file with such a cell is not encoded."""
+        """True if a file with such a cell is not encoded."""
         return self >= Finding.MISSING
 
     @property
     def words(self) -> str:
-        """For a table."""
+        """The finding in words, for the tables of a report."""
         return _WORDS[self]
 
 
@@ -70,7 +70,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A cell, a row or a column that was found. Rows count from 1 below the header; blank lines do not count."""
+    """A cell, row or column that does not simply fit. Rows count from 1 below the header; blank lines do not count."""
 
     row: int | None
     column: str | None
@@ -78,27 +78,27 @@ class Problem:
     message: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as plain data for JSON."""
         return {"row": self.row, "column": self.column, "finding": self.finding.name, "message": self.message}
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many cells of a column came with one finding."""
+    """Number of cells of a column with the same finding."""
 
     column: str | None
     finding: Finding
     cells: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as plain data for JSON."""
         refused = self.finding.refused
         return {"column": self.column, "finding": self.finding.name, "refused": refused, "cells": self.cells}
 
 
 @dataclass(frozen=True)
 class Report:
-    """A file against a schema."""
+    """The result of checking a file against a schema."""
 
     rows: int  # rows read
     used: int  # rows that fit: neither dropped nor refused
@@ -109,11 +109,11 @@ class Report:
 
     @property
     def fits(self) -> bool:
-        """Whether the file can be encoded."""
+        """True if the file can be encoded."""
         return not any(count.finding.refused for count in self.counts)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as plain data for JSON."""
         return {
             "fits": self.fits,
             "rows": self.rows,
@@ -146,17 +146,17 @@ class Tally:
         return self._keep - len(self.problems if refused else self.notes)
 
     def keep(self, problem: Problem) -> None:
-        """Keep one, while there is room."""
+        """Keep a problem, unless as many as wanted are kept already."""
         if self.room(problem.finding.refused) > 0:
             (self.problems if problem.finding.refused else self.notes).append(problem)
 
     def add(self, problem: Problem) -> None:
-        """Count one that belongs to no chunk, and keep it while there is room."""
+        """Count a problem that belongs to no chunk, and keep it while there is room."""
         self.count(problem.column, np.array([problem.finding], dtype=np.uint8))
         self.keep(problem)
 
     def report(self, rows: int, used: int, unused: Sequence[str]) -> Report:
-        """The whole, refusals first."""
+        """The finished report, refusals first."""
         counts = [Count(column, finding, cells) for (column, finding), cells in self._counts.items()]
         counts.sort(key=lambda count: not count.finding.refused)
         problems = sorted(self.problems, key=lambda problem: problem.row or 0)

@@ -30,7 +30,7 @@ class FileForm:
             check_words("file.names", self.names, at_least=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of a schema file that are not as usual."""
+        """The keys of a schema file whose values differ from the defaults."""
         pairs = {"delimiter": self.delimiter, "decimal": self.decimal}
         told: dict[str, Any] = {key: value for key, value in pairs.items() if value != getattr(USUAL, key)}
         return told if self.names is None else told | {"names": list(self.names)}

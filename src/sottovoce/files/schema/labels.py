@@ -37,7 +37,7 @@ class Label(ABC):
         self._check()
 
     def encode(self, cells: Cells) -> EncodedLabels:
-        """All labels of a chunk."""
+        """The labels of a chunk as numbers, and what was found in each cell."""
         value, finding = self._present(cells)
         missing = cells.missing()
         value[missing] = 0.0
@@ -59,7 +59,7 @@ class Label(ABC):
 
     @abstractmethod
     def meaning(self) -> str:
-        """What becomes of it, in words."""
+        """The label in words: the number of each class, or the range."""
 
     @abstractmethod
     def _check(self) -> None: ...
@@ -69,7 +69,7 @@ class Label(ABC):
 
     @abstractmethod
     def _present(self, cells: Cells) -> EncodedLabels:
-        """All cells, as if none were missing."""
+        """Encode all cells as if none were missing."""
 
 
 @final
@@ -83,7 +83,7 @@ class ClassLabel(Label):
 
     @property
     def positive(self) -> str | None:
-        """Of two classes the one that is looked for."""
+        """The second of two classes, which counts as +1; None if there are more."""
         return self.classes[1] if len(self.classes) == 2 else None
 
     def words(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class ClassLabel(Label):
 
     @property
     def values(self) -> Floats:
-        """The label of each class."""
+        """The number that stands for each class, in the order of `classes`."""
         return np.array([-1.0, 1.0]) if len(self.classes) == 2 else np.arange(float(len(self.classes)))
 
     def _check(self) -> None:

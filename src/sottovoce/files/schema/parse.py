@@ -57,7 +57,7 @@ def fields(data: object) -> object:
 
 
 def _label(table: dict[str, Any]) -> tuple[type[Label], dict[str, Any]]:
-    """A label has classes or bounds."""
+    """The class of label that a table describes: one with classes, or one with bounds."""
     for key in ("exposure", "offset", "weight"):
         if key in table:
             raise InputError(
@@ -119,7 +119,7 @@ def _pairs(table: Mapping[str, Any]) -> list[str]:
 
 
 def _short(value: Any) -> Any:
-    """Whole numbers are written as such."""
+    """Turn whole floats into ints, so that they are written without a decimal point."""
     if isinstance(value, list):
         return [_short(item) for item in value]
     return int(value) if isinstance(value, float) and value == int(value) and abs(value) < _EXACT else value

@@ -20,7 +20,7 @@ MOST_ROWS = 10**6  # of a person
 @final
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """People instead of rows are protected.
+    """The column that names the person of a row, and the limit on rows per person.
 
     Args:
         column: names the person of every row, by any text; equal texts are one person. It is read and compared, never
@@ -52,11 +52,11 @@ class Person:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a statement must say of it."""
+        """Notes that a privacy statement must carry."""
         return (DROPPED,) if self.surplus == "drop" else ()
 
     def findings(self, cells: Cells) -> Findings:
-        """Where it does not say whose the row is."""
+        """The finding of every cell; a cell that names nobody is refused."""
         found: Findings = np.full(len(cells), Finding.FITS, dtype=np.uint8)
         found[cells.missing()] = Finding.MISSING
         found[cells.unreadable()] = Finding.NOT_TEXT

@@ -58,7 +58,7 @@ class Ragged:
 
 
 class Table(ABC):
-    """A file with named columns."""
+    """Base of all tables: named columns, read in chunks."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path, self.names = path, tuple(names)
@@ -86,7 +86,7 @@ class Table(ABC):
 
     @abstractmethod
     def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:
-        """The same, but ragged rows are skipped and listed."""
+        """The cells of these columns; ragged rows are skipped and appended to `skipped`."""
 
 
 Source: TypeAlias = Any  # a path, or a table in memory; what else comes is refused by `open_table`
@@ -149,7 +149,11 @@ class CsvTable(Table):
             self._header, self._above = first, 1
         else:
             self._header, self._above, self._empty = list(form.names), 0, False
-            _refuse_other_width(path, form.names, first)
+            if len(form.names) != len(first):
+                raise InputError(
+                    f"Expected {len(form.names)} fields in row 1 of file={str(path)!r}, as in file.names of the "
+                    f"schema, got {len(first)}."
+                )
         super().__init__(path, [name.strip() for name in self._header])
 
     def chunks(self, names: Sequence[str], markers: Sequence[str]) -> Iterator[Chunk]:
@@ -171,10 +175,6 @@ class CsvTable(Table):
             yield Chunk(rows, tuple(cells_of(column, markers, self.form.decimal) for column in columns))
         self._refuse_open_quote(last)
 
-    @property
-    def _block(self) -> int:
-        return BLOCK * min(WIDEST, 1 + len(self.names) // WIDE)
-
     def _refuse_open_quote(self, last: Any) -> None:
         """A quote in the last column that is never closed swallows all rows below it, and leaves no other trace."""
         text = b"" if last is None or last.as_py() is None else last.as_py()
@@ -194,13 +194,14 @@ class CsvTable(Table):
         types = dict.fromkeys(wanted, _TEXT)
         types.setdefault(self._header[-1], pa.binary())
         included = [*wanted, *({self._header[-1]} - set(wanted))]
+        block = BLOCK * min(WIDEST, 1 + len(self.names) // WIDE)
         with (
             _source(self.path) as source,
             # Without threads, as only then rows have numbers.
             pacsv.open_csv(
                 source,
                 read_options=pacsv.ReadOptions(
-                    use_threads=False, block_size=self._block, column_names=None if self._above else self._header
+                    use_threads=False, block_size=block, column_names=None if self._above else self._header
                 ),
                 parse_options=pacsv.ParseOptions(
                     delimiter=self.form.delimiter,
@@ -214,7 +215,7 @@ class CsvTable(Table):
 
 
 class TypedTable(Table):
-    """Typed columns."""
+    """A table whose columns have types, as in Parquet and Arrow."""
 
     def __init__(self, path: Path, form: FileForm, schema: Any) -> None:
         self._decimal = form.decimal
@@ -245,7 +246,7 @@ class TypedTable(Table):
 
 @final
 class ParquetTable(TypedTable):
-    """A Parquet file."""
+    """A Parquet file, read in batches of rows."""
 
     def __init__(self, path: Path, form: FileForm) -> None:
         with parquet.ParquetFile(path) as file:
@@ -258,7 +259,7 @@ class ParquetTable(TypedTable):
 
 @final
 class MemoryTable(TypedTable):
-    """A table in memory."""
+    """A data frame or Arrow table in memory."""
 
     def __init__(self, table: Any, form: FileForm) -> None:
         self._table = table
@@ -270,7 +271,7 @@ class MemoryTable(TypedTable):
 
 
 def _batch(names: Sequence[str]) -> int:
-    """How many rows of so many columns are read at a time."""
+    """Number of rows of these columns to read at a time."""
     return max(1, min(2**16, CELLS // max(1, len(names))))
 
 
@@ -288,14 +289,6 @@ def _first_record(path: Path, delimiter: str) -> tuple[list[str], bool]:
             if block.strip("\r\n"):
                 return first, False
         return first, True
-
-
-def _refuse_other_width(path: Path, names: Sequence[str], first: Sequence[str]) -> None:
-    if len(names) != len(first):
-        raise InputError(
-            f"Expected {len(names)} fields in row 1 of file={str(path)!r}, as in file.names of the schema, "
-            f"got {len(first)}."
-        )
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
@@ -330,7 +323,7 @@ def _is_utf8(path: Path) -> bool:
 
 
 def _ends_with_quote(path: Path) -> bool:
-    """Whether the last character that is no line break or blank is a quote."""
+    """True if the last character that is no line break or blank is a quote."""
     last = b""
     with opened(path) as file:
         while block := file.read(BLOCK):
@@ -368,19 +361,19 @@ def _guarded(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tup
 
 @contextmanager
 def reading(path: Path, read: int = 0, above: int = 1) -> Iterator[None]:
-    """Whatever goes wrong while reading becomes an `InputError` that names the file and, where known, the row.
+    """Turn whatever goes wrong while reading into an `InputError` that names the file and, where known, the row.
 
-    So many rows were read before, and so many lines are above the first one.
+    `read` rows were read before, and `above` lines stand above the first row.
     """
     try:
         yield
     except InputError:
         raise
     except (pa.ArrowException, OSError, UnicodeError, csv.Error, ValueError, KeyError, OverflowError, *BROKEN) as error:
-        raise InputError(_told(path, read, above, error)) from error
+        raise InputError(_message(path, read, above, error)) from error
 
 
-def _told(path: Path, read: int, above: int, error: Exception) -> str:
+def _message(path: Path, read: int, above: int, error: Exception) -> str:
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     file, ragged = f"file={str(path)!r}", _RAGGED.search(text)
     if ragged:

@@ -59,12 +59,12 @@ class Question:
     entries: tuple[str, ...]  # of `unreviewed`
 
     def split(self) -> list["Question"]:
-        """A question for each column."""
+        """The same question for each of its columns on its own."""
         own = {name: tuple(e for e in self.entries if _owner(e) == name) for name in self.columns}
         return [Question((name,), self.kind, self.found, own[name]) for name in self.columns]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as plain data for JSON."""
         return {"columns": list(self.columns), "kind": self.kind, "found": self.found, "entries": list(self.entries)}
 
 
@@ -103,7 +103,7 @@ def _by_kind(schema: Schema) -> list[Question]:
 
 
 def left_after(schema: Schema, reviewed: Sequence[str]) -> tuple[str, ...]:
-    """What is left to review once these entries are."""
+    """The entries of `unreviewed` that stay once these are reviewed."""
     done = set(reviewed)
     return tuple(entry for entry in schema.unreviewed if entry not in done)
 

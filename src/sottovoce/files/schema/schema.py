@@ -111,18 +111,15 @@ class Schema:
         for value in self.missing_values:
             if value:
                 check_word("missing_values", value)
-        for path, word in self._words():
+        # Every text that a cell may be stands in a list of the schema.
+        listed = [(f"label.{key}", value) for key, value in self.label.to_dict().items()]
+        listed += [(column.path(key), value) for column in self.columns for key, value in column.to_dict().items()]
+        for path, word in ((path, word) for path, value in listed if isinstance(value, list) for word in value):
             if word in self.missing_values:
                 raise InputError(
                     f"Expected missing_values and {path} to share no text, got {brief(word)} in both. "
                     "Take it out of one of them."
                 )
-
-    def _words(self) -> list[tuple[str, str]]:
-        """Every text that a cell may be, with the path of its key."""
-        listed = [(f"label.{key}", value) for key, value in self.label.to_dict().items()]
-        listed += [(column.path(key), value) for column in self.columns for key, value in column.to_dict().items()]
-        return [(path, word) for path, value in listed if isinstance(value, list) for word in value]
 
     @cached_property
     def _paths(self) -> frozenset[str]:
@@ -130,12 +127,12 @@ class Schema:
         return frozenset(paths.union(*({column.path(key) for key in column.to_dict()} for column in self.columns)))
 
     def separated(self, delimiter: str | None) -> "Schema":
-        """The same for a file whose fields are separated otherwise, as people spell it; None: as the schema says."""
+        """The schema for a file with this delimiter; None keeps the schema's own."""
         return self if delimiter is None else replace(self, file=replace(self.file, delimiter=spelt(delimiter)))
 
     @property
     def counts(self) -> bool:
-        """Whether the label is a count."""
+        """True if the label is a count."""
         return isinstance(self.label, NumberLabel) and self.label.counts
 
     @property
@@ -220,17 +217,17 @@ class Schema:
         return settings.read(cls, parse.fields(data), "keys of a schema")
 
     def dumps(self) -> str:
-        """As a schema file."""
+        """The text of a schema file."""
         return parse.render(self.to_dict(), {})
 
     @classmethod
     def loads(cls, text: str) -> "Schema":
-        """From the text of a schema file."""
+        """Read a schema from the text of a schema file."""
         return cls.from_dict(parse.plain(text))
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
-        """From a schema file; errors name it."""
+        """Read a schema file; errors name it."""
         text = parse.read_text(Path(path))
         with naming(schema=path):
             return cls.loads(text)

@@ -17,8 +17,8 @@ _COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 
 
 def sniff(path: Path, delimiter: str | None = None, decimal: str | None = None, header: bool = True) -> FileForm:
-    """What separates the fields, and the decimal sign; what is given is taken as it is. Without a header, columns are
-    called column1, column2, ...
+    """Guess delimiter and decimal sign, unless they are given. Without a header, columns are called column1,
+    column2, ...
     """
     if delimiter is not None:
         FileForm(delimiter)  # refused before it is tried

@@ -7,12 +7,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from sottovoce.arrays import Bools, Floats
 from sottovoce.errors import InputError
 from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.columns import DateOrder
 from sottovoce.files.schema.form import FileForm
-from sottovoce.files.schema.reading import Chunk, open_table
+from sottovoce.files.schema.reading import open_table
 from sottovoce.settings import brief
 
 MOST_CATEGORIES = 100
@@ -23,7 +22,7 @@ _ORDERS = get_args(DateOrder)
 
 @dataclass
 class Seen:
-    """What was seen of one column so far."""
+    """Counts, texts and range of one column, from the chunks read so far."""
 
     name: str
     missing: int = 0
@@ -39,7 +38,7 @@ class Seen:
     _compared: Any = field(default_factory=list)  # values so far; None once two are alike or there are too many
 
     def add(self, cells: Cells) -> None:
-        """Take in a chunk."""
+        """Update the counts with the next chunk."""
         there = ~cells.missing()
         self.missing += int(np.count_nonzero(~there))
         self.values += int(np.count_nonzero(there))
@@ -51,58 +50,47 @@ class Seen:
             self.numeric = not np.isnan(numbers).any()
             self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
             self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
-            self._compare(numbers)
+            # Whole numbers that are all different are no measurements. The first ones of a long file are enough.
+            if self._compared is not None and sum(map(len, self._compared)) < MOST_COMPARED:
+                joined = np.concatenate([*self._compared, numbers])
+                self._compared = [joined] if len(np.unique(joined)) == len(joined) else None
         if not self.numeric:
-            self._add_dates(cells, there)
+            for order, (low, high) in tuple(self.spans.items()):
+                days = cells.days(order)[there]
+                if np.isnan(days).any():
+                    del self.spans[order]
+                elif len(days):
+                    self.spans[order] = min(low, float(days.min())), max(high, float(days.max()))
         elif there.any():
             self.spans.clear()
 
-    def _compare(self, numbers: Floats) -> None:
-        """Whole numbers that are all different are no measurements. The first ones of a long file are enough."""
-        if self._compared is None or sum(map(len, self._compared)) >= MOST_COMPARED:
-            return
-        joined = np.concatenate([*self._compared, numbers])
-        self._compared = [joined] if len(np.unique(joined)) == len(joined) else None
-
-    def _add_dates(self, cells: Cells, there: Bools) -> None:
-        for order, (low, high) in tuple(self.spans.items()):
-            days = cells.days(order)[there]
-            if np.isnan(days).any():
-                del self.spans[order]
-            elif len(days):
-                self.spans[order] = min(low, float(days.min())), max(high, float(days.max()))
-
     @property
     def dated(self) -> bool:
-        """Whether all values are dates."""
+        """True if all values are dates, in one order of year, month and day at least."""
         return not self.numeric and bool(self.spans) and self.values > 0
 
     @property
     def different(self) -> bool:
-        """Whether the values are whole numbers, many, and no two alike."""
+        """True if the values are many whole numbers, no two alike."""
         return self.numeric and self.whole and self.values > MOST_CATEGORIES and self._compared is not None
 
     @property
     def few(self) -> bool:
-        """Whether there are few enough different values for categories."""
+        """True if there are few enough different values for categories."""
         return len(self.texts) <= MOST_CATEGORIES
 
 
 def survey(path: str | Path, form: FileForm) -> list[Seen]:
-    """Look at every column of a file."""
+    """Read a whole file and summarize each of its columns. Bytes that are no UTF-8 are refused."""
     table = open_table(path, form)
     seen = [Seen(name) for name in table.names]
     for chunk in table.chunks(table.names, MISSING_VALUES):
         for column, cells in zip(seen, chunk.cells, strict=True):
-            _refuse_bytes(table.path, column.name, chunk, cells)
+            bad = np.flatnonzero(cells.unreadable())
+            if len(bad):
+                where = f"row {chunk.rows[bad[0]]}, column {brief(column.name)} of file={str(table.path)!r}"
+                raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")
             column.add(cells)
     if not any(column.values or column.missing for column in seen):
         raise InputError(f"Expected at least one row in file={str(path)!r}, got none.")
     return seen
-
-
-def _refuse_bytes(path: Path, name: str, chunk: Chunk, cells: Cells) -> None:
-    bad = np.flatnonzero(cells.unreadable())
-    if len(bad):
-        where = f"row {chunk.rows[bad[0]]}, column {brief(name)} of file={str(path)!r}"
-        raise InputError(f"Expected UTF-8 text in {where}, got {cells.shown(int(bad[0]))!r}.")

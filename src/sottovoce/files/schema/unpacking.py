@@ -1,4 +1,4 @@
-"""The bytes of a file, unpacked on the way: gzip, bzip2, xz, and zip with one file inside, told by how they start."""
+"""The bytes of a file, unpacked on the way: gzip, bzip2, xz, and zip with one file inside, known by how they start."""
 
 import bz2
 import gzip
@@ -20,7 +20,7 @@ _LONGEST = 6  # bytes by which a form is told
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file has to be unpacked to be read."""
+    """True if the file has to be unpacked to be read."""
     with path.open("rb") as file:
         start = file.read(_LONGEST)
     return start.startswith((*_OPENERS, *_ZIP))

@@ -21,14 +21,14 @@ def number(value: object) -> float | None:
 
 
 def check_bounds(path: str, bounds: tuple[float, float]) -> None:
-    """Two finite numbers, rising, with a finite difference."""
+    """Refuse bounds that are not two finite, rising numbers with a finite difference."""
     low, high = bounds
     fine = -inf < low < high < inf and isfinite(high - low)
     expect(fine, f"{path} = [low, high] to be finite with low < high", bounds=list(bounds))
 
 
 def check_words(path: str, words: tuple[str, ...], at_least: int) -> None:
-    """Different, clean texts."""
+    """Refuse fewer texts than `at_least`, equal ones, and any that `check_word` refuses."""
     expect(len(words) >= at_least, f"{path} to hold at least {at_least}", count=len(words))
     seen: set[str] = set()
     for word in words:
@@ -39,7 +39,7 @@ def check_words(path: str, words: tuple[str, ...], at_least: int) -> None:
 
 
 def check_word(path: str, word: str) -> None:
-    """A text that a cell can equal: cells are read as UTF-8 and without the spaces around them."""
+    """Refuse a text that no cell can equal: cells are read as UTF-8 and without the spaces around them."""
     if not word or word != word.strip():
         raise InputError(f"Expected {path} to be text without spaces around it, not empty, got {brief(word)}.")
     try:
