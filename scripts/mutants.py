@@ -1272,6 +1272,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/cli/test_people_cli.py::test_an_evaluation_protects_the_people_of_the_model",
     ),
     Mutant(
+        "whether an exact argmin gives up depends on private rows",
+        "algorithms/rival.py",
+        "    if not floor <= tolerance:",
+        "    if not floor <= 1e9:",
+        "tests/algorithms/test_solver_error.py::test_private_runs_give_up_on_public_numbers_alone[1e-06-PVP]",
+    ),
+    Mutant(
         "an evaluation counts a row more of a person than its noise is for",
         "files/models/apply.py",
         "most = min(protected.changed * protected.sites, MOST_ROWS)",

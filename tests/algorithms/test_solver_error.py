@@ -12,7 +12,11 @@ import pytest
 import sottovoce as sv
 from algorithms import harness
 from sottovoce import algorithms as al
+from sottovoce.errors import SottovoceError
+from sottovoce.oracle.argmin.solver import ArgminSolver
 from sottovoce.oracle.plain import Oracle
+from sottovoce.problem.problem import Problem
+from sottovoce.simulation.engine import solve
 
 D, M = 3, 4
 GRAPH = sv.graphs.complete(2)
@@ -64,3 +68,32 @@ def test_the_declared_sensitivity_covers_a_solver_that_misses_both_ways(name):
     assert moved <= declared * (1 + 1e-14)
     if name != "pvp, published":  # which counts less curvature than there is
         assert moved >= declared * (1 - 1e-11)
+
+
+@pytest.mark.parametrize("make", [sv.PVP, sv.FixedPoint], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("rho", [1e-12, 1e-7, 1e-6])
+def test_private_runs_give_up_on_public_numbers_alone(make, rho):
+    """Where mu is tiny, models are so long that rounding hides the tolerance, of some rows and not of others. Both are
+    refused alike, before anything is charged.
+    """
+    said = []
+    for rows in (np.zeros((40, 3)), np.eye(3)[np.arange(40) % 3]):
+        sites = sv.Sites([rows[:20], rows[20:]], [np.ones(20), np.ones(20)], private=True)
+        algorithm = make(epsilon=1.0, delta=1e-5, rounds=5, rho=rho, lam=1e-13, loss=sv.losses.SmoothedHinge(0.5))
+        problem, charged = Problem(sites, sv.graphs.complete(2)), []
+        with pytest.raises(SottovoceError) as refused:
+            solve(problem, algorithm, charge=charged.append)
+        said.append(str(refused.value))
+        assert not charged
+    assert said[0] == said[1]
+    assert "rho" in said[0]
+
+
+def test_what_a_private_argmin_missed_is_not_told(monkeypatch):
+    """If it gives up all the same, nothing of the rows is quoted."""
+    sites = sv.Sites([np.eye(3), np.eye(3)], [np.ones(3), np.ones(3)], private=True)
+    monkeypatch.setattr(ArgminSolver, "_side_by_side", lambda *given: (given[3], given[2][:, None] + 7))
+    with pytest.raises(SottovoceError, match="not told") as refused:
+        sv.simulate(sv.PVP(epsilon=1.0, delta=1e-5, rounds=2), sites, sv.graphs.complete(2))
+    assert "node" not in str(refused.value)
+    assert refused.value.__suppress_context__

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
 from sottovoce.algorithms.base import Outputs
-from sottovoce.algorithms.rival import TOLERANCE, Rival, expect_argmin, refuse_incomplete
+from sottovoce.algorithms.rival import TOLERANCE, Rival, argmin, expect_argmin, refuse_incomplete
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
@@ -69,14 +69,14 @@ class FixedPoint(Rival[State]):
     def start(self, site: Oracle, runs: int) -> State:
         """All zero."""
         refuse_incomplete(site, "FixedPoint")
-        expect_argmin(site)
+        expect_argmin(site, 0 * site.degree + self.pull(site), TOLERANCE)
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
         """The proximal map, plus noise."""
         s, pull = state, self.pull(site)
         # The curvature is the same at all nodes, but the oracle wants it for each.
-        x = site.argmin(pull * (2 * s.z - s.u), 0 * site.degree + pull, start=s.z, tolerance=TOLERANCE)
+        x = argmin(site, pull * (2 * s.z - s.u), 0 * site.degree + pull, s.z, TOLERANCE)
         if self.private:
             x = x + self.sigma(site) * self.model_sensitivity(site) * noise.normals(k, 0)
         u = s.u + 2 * self.relaxation * (x - s.z)

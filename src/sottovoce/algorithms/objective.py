@@ -27,7 +27,7 @@ import numpy as np
 
 from sottovoce.algorithms.base import NOTHING
 from sottovoce.algorithms.laplace import NORM_LAPLACE_NORMALS, norm_laplace
-from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, expect_argmin
+from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, argmin, convexity, expect_argmin
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, UnsupportedError
 from sottovoce.noise.sources import Noise
@@ -88,24 +88,28 @@ class ObjectivePerturbation(ConsensusRival):
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
-        expect_argmin(site)
+        expect_argmin(site, self.curvature(1, site), TOLERANCE)
         return super().start(site, runs)
+
+    def curvature(self, k: int, site: Oracle) -> Array:
+        """What the private step of round k adds to that of the local problem."""
+        published = self.private and self.form == "published"
+        own: Array = 2 * self.penalty(k) * site.degree
+        return own + self.ridge(k, site) if published else own
 
     def perturbed(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> Array:
         """The private step of round k."""
-        pull, rho = self.pull(state, site, self.penalty(k)), self.penalty(k)
-        curvature = 2 * rho * site.degree
+        pull, curvature = self.pull(state, site, self.penalty(k)), self.curvature(k, site)
         if not self.private:
-            return site.argmin(pull, curvature, start=state.w, tolerance=TOLERANCE)
+            return argmin(site, pull, curvature, state.w, TOLERANCE)
         if self.form == "fair":
             b = self.sigma(site) * site.sensitivity() * noise.normals(k, 0)
             o = OUTPUT_STD * noise.normals(k, 1)
         else:
-            curvature = curvature + self.ridge(k, site)
             mu = site.lam * site.regulariser.l2 + curvature
             b = site.sensitivity() / self.left(k, site) * norm_laplace(noise, k, 0)
             o = 2 * TOLERANCE / (mu * OUTPUT_SHARE * self.share) * norm_laplace(noise, k, NORM_LAPLACE_NORMALS)
-        return site.argmin(pull - b, curvature, start=state.w, tolerance=TOLERANCE) + o
+        return argmin(site, pull - b, curvature, state.w, TOLERANCE) + o
 
     # -- fair: one sigma, by the accountant ---------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from sottovoce.algorithms.laplace import NORM_LAPLACE_NORMALS, norm_laplace
-from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, convexity, expect_argmin
+from sottovoce.algorithms.rival import TOLERANCE, Consensus, ConsensusRival, argmin, convexity, expect_argmin
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
@@ -45,14 +45,14 @@ class PVP(ConsensusRival):
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
-        expect_argmin(site)
+        expect_argmin(site, 2 * self.rho * site.degree, self.tolerance(site))
         return super().start(site, runs)
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:
         """The local argmin plus noise."""
         s = state
         pull = self.pull(s, site, self.rho)
-        w = site.argmin(pull, 2 * self.rho * site.degree, start=s.w, tolerance=self.tolerance(site))
+        w = argmin(site, pull, 2 * self.rho * site.degree, s.w, self.tolerance(site))
         if self.private:
             z = noise.normals(k, 0) if self.form == "fair" else norm_laplace(noise, k, 0)
             w = w + self.sigma(site) * self.model_sensitivity(site) * z

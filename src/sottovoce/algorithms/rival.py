@@ -19,7 +19,7 @@ import numpy as np
 
 from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import UnsupportedError, expect
+from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon, pure_epsilon
 from sottovoce.privacy.observers import RELAY, Observer, Sight
@@ -31,6 +31,9 @@ FORMS: tuple[Form, ...] = get_args(Form)
 # Norm of the gradient at which a local argmin counts as solved. What is left of the error is paid for: see
 # docs/proofs/dvp.md, "Inexact argmin".
 TOLERANCE = 1e-10
+# What rounding leaves of a gradient that should be 0, over the terms that it is summed from; and, where there are
+# kinks, over the norm of rows: what `ArgminSolver.solve` says, with some room.
+ROUNDED, KINK = 4e-15, 1e-13
 # A sum of pure epsilons may miss its target by rounding: stay this much below.
 ROUNDING = 1e-9
 
@@ -143,12 +146,50 @@ def convexity(site: Oracle, rho: float) -> Floats:
     return site.lam * site.regulariser.l2 + 2 * rho * site.degree.astype(np.float64)
 
 
-def expect_argmin(site: Oracle) -> None:
+def expect_argmin(site: Oracle, curvature: Array, tolerance: float) -> None:
     """Refuse at the start, before anything is paid for, where there is no argmin; to `TOLERANCE`, single precision has
     none.
     """
     expect(site.dtype == np.float64, "dtype='float64' for an exact argmin", dtype=str(site.dtype))
     site.expect_argmin()
+    _expect_reachable(site, np.zeros(1), curvature, tolerance)
+
+
+def argmin(site: Oracle, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
+    """As `Oracle.argmin`. With private rows, whether it gives up must not depend on them: it is refused beforehand, on
+    public numbers and the noise in `pull`, where rounding may keep some rows from the tolerance.
+    """
+    _expect_reachable(site, np.sqrt(np.sum(pull**2, axis=1)).max(axis=1), curvature, tolerance)
+    try:
+        return site.argmin(pull, curvature, start=start, tolerance=tolerance)
+    except SottovoceError:
+        if not site.sites.private:
+            raise
+        # The failure itself cannot be hidden: a model that is further off is not paid for.
+        raise SottovoceError(
+            f"Expected an argmin to be certified to tolerance={tolerance:g}, got none. By how much is not told, since "
+            "the rows are private. Use a larger rho; this run is spent."
+        ) from None
+
+
+def _expect_reachable(site: Oracle, pull: Floats, curvature: Array, tolerance: float) -> None:
+    """The gradient at the minimiser w is 0, so mu ||w|| <= ||pull|| + the steepest that losses and regulariser can be.
+    Rounding of the gradient there is relative to the terms that it is summed from.
+    """
+    if not site.sites.private:
+        return
+    l1, l2 = site.lam * site.regulariser.l1, site.lam * site.regulariser.l2
+    mu, weight = np.ravel(curvature) + l2, np.ravel(site.importance)
+    norm, kinked = site.sites.data_norm, site.loss.smoothness_bound is None or l1 > 0
+    slope = pull + weight * site.loss.slope_bound * norm + l1 * math.sqrt(site.d)
+    reach = slope / mu
+    bent = weight * (site.loss.smoothness_bound or 0.0) * norm**2 * reach
+    floor = float(np.max(ROUNDED * (2 * slope + bent))) + (KINK * norm if kinked else 0.0)
+    if not floor <= tolerance:
+        raise InputError(
+            f"Expected an argmin that rounding lets come to tolerance={tolerance:g} whatever the rows, got no better "
+            f"than {floor:.2g}: with so small a rho models are too long. Use a larger rho (or a smaller step), or lam."
+        )
 
 
 def refuse_incomplete(site: Oracle, name: str) -> None:
