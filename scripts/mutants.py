@@ -845,7 +845,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "federation/site/summing.py",
         "if proposal.grid.step not in steps:",
         "if False:",
-        "tests/federation/test_summing.py::test_a_proposal_off_by_more_than_rounding_is_refused[a coarser grid]",
+        "tests/federation/test_summing.py::"
+        "test_a_grid_of_the_proposers_choice_is_refused_also_with_noise_that_fits_it[2.0]",
     ),
     Mutant(
         "a site that has spoken speaks at a second point",
@@ -958,6 +959,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "        refused = seat.refused()\n",
         "        refused = None\n",
         "tests/federation/test_runner.py::test_a_run_that_does_not_fit_does_not_begin",
+    ),
+    Mutant(
+        "a run goes on under other software",
+        "federation/site/seat.py",
+        "if self.journal.moved is not None and not self.over:",
+        "if False:",
+        "tests/federation/test_set_back.py::test_a_run_goes_on_under_the_software_that_it_began_with",
     ),
     Mutant(
         "nobody is asked at the end of a run",

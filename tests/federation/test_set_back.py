@@ -24,7 +24,7 @@ from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site import seat as seat_module
 from sottovoce.federation.site.commitment import bind, commit
 from sottovoce.federation.site.journal import Journal
-from sottovoce.federation.site.runner import result_of, run_site
+from sottovoce.federation.site.runner import result_of, run_site, so_far
 from sottovoce.federation.site.seat import owner_of
 from sottovoce.federation.site.stops import LostNeighbourError, UsedTwiceError
 from sottovoce.federation.transport.wire import Kind, Slot, digest_of
@@ -255,14 +255,30 @@ def test_commitments_hide_and_bind(federation):
 
 
 def test_a_run_goes_on_under_the_software_that_it_began_with(federation, monkeypatch):
-    federation.journal("berlin").close()
-    before = seat_module.software()
+    """Elsewhere nothing is said, and what was learnt until then, which is paid for, can be read."""
+    world = LyingWorld()
+    play(meanwhile(federation, world, dies(federation, world, "in outbox", 3)))
+    before, sent = seat_module.software(), len(world.sent)
     assert f"numpy {np.__version__}" in before
     monkeypatch.setattr(seat_module, "software", lambda: before.replace(np.__version__, "1.0"))
-    with pytest.raises(
-        InputError, match=r"Nothing was spent\. .* it cannot say anything new.* go on there, or leave the run"
-    ):
-        federation.journal("berlin")
+    told = r"Nothing was spent\. .* it cannot say anything new.* go on there, or leave the run"
+    with pytest.raises(InputError, match=told):
+        play(federation.site("berlin", world))
+    assert len(world.sent) == sent
+    with ExitStack() as stack:
+        seat = federation.seat("berlin", stack)
+        assert so_far(seat).rounds == 2
+        with pytest.raises(InputError, match=told):
+            seat.journal.put(4, b"words", b"state")
+
+
+def test_the_model_of_a_run_that_is_over_is_read_under_any_software(federation, monkeypatch):
+    ends = play(federation.finish(LyingWorld()))
+    monkeypatch.setattr(seat_module, "software", lambda: "another")
+    with ExitStack() as stack:
+        seat = federation.seat("berlin", stack)
+        seat.check_books()
+        np.testing.assert_array_equal(result_of(seat).model, ends["berlin"].model)
 
 
 def test_the_noise_key_is_deleted_at_the_end_and_the_result_stays(federation):

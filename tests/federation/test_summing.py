@@ -15,7 +15,7 @@ from sottovoce.errors import PrivacyError, UnsupportedError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.masks import Masks, Past, Turn, from_steps
 from sottovoce.federation.site.stops import SpoiledError
-from sottovoce.federation.site.summing import Summing, _Everyone, proposer
+from sottovoce.federation.site.summing import SLACK, Summing, _Everyone, proposer
 from sottovoce.federation.transport.wire import BadMessageError, Refusal
 
 SIZES, D = (30, 200, 17, 80, 25), 6
@@ -202,6 +202,20 @@ def test_a_proposal_off_by_more_than_rounding_is_refused(change):
     with pytest.raises(BadMessageError, match="More than rounding parts the two") as raised:
         site.adopted(3, state, FIVE, change(made))
     assert raised.value.refusal is Refusal.OTHER_POINT
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0, 3.0])
+def test_a_grid_of_the_proposers_choice_is_refused_also_with_noise_that_fits_it(times):
+    """A coarser one would have fewer steps of noise than what is proved asks for."""
+    sums = Sums()
+    for q in (1, 2):
+        sums.take(*sums.turn(q))
+    site, state = sums.site["rome"], sums.state["rome"]
+    made = site.proposal(3, state, FIVE)
+    taken = site.adopted(3, state, FIVE, made)
+    fitting = site._grid(3, taken, FIVE, step=times * made.grid.step)
+    with pytest.raises(BadMessageError, match="expected a grid of step="):
+        site.adopted(3, state, FIVE, made._replace(grid=fitting._replace(scale=fitting.scale + SLACK)))
 
 
 @pytest.mark.parametrize("q", [1, 3])

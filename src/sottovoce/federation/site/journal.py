@@ -105,6 +105,7 @@ class Journal:
         self._seed: Seed | None = None
         self._agreement = ""
         self.salt, self.rows = b"", ""  # what the rows are committed to with, and the commitment
+        self.moved: InputError | None = None  # why nothing new may be said from it here; what was learnt can be read
 
     @classmethod
     def open(
@@ -214,6 +215,8 @@ class Journal:
 
     def put(self, k: int, message: bytes, state: bytes) -> None:
         """The message of the next round and the state after its release. Only now may the message be sent."""
+        if self.moved is not None:
+            raise self.moved
         self._expect_next(k, "a message")
         if self.said(k) is not None:
             raise PrivacyError(
@@ -308,13 +311,15 @@ class Journal:
         if len(meta) != 1 or meta[0][0] != FORMAT:
             self._damaged("it has other tables, or SQLite finds it broken")
         *came, self.salt, self.rows = meta[0][1:]
-        # Software among them: other versions may sum in another order, and say another thing.
+        # Under other software nothing new is said: other versions may sum in another order, and say another thing.
         for what, found, wanted in zip(Owner._fields, came, owner, strict=True):
             if found != wanted:
-                raise InputError(
-                    f"Expected the journal of {what}={wanted!r}, got one of {what}={found!r} at {str(self.path)!r}. "
-                    f"{_OTHER_SOFTWARE if what == 'software' else 'Use another folder for another run.'}"
+                expected = (
+                    f"Expected the journal of {what}={wanted!r}, got one of {what}={found!r} at {str(self.path)!r}."
                 )
+                if what != "software":
+                    raise InputError(f"{expected} Use another folder for another run.")
+                self.moved = InputError(f"{expected} {_OTHER_SOFTWARE}")
         self.check_rows(commit)
 
     def _load(self, owner: Owner) -> None:

@@ -330,7 +330,11 @@ class Seat:
         return None
 
     def check_books(self) -> None:
-        """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time."""
+        """Stop unless ledger and journal tell the same story, so that no round is ever drawn a second time; and, while
+        there is something left to say, unless the journal is of this software and processor.
+        """
+        if self.journal.moved is not None and not self.over:
+            raise self.journal.moved
         last = self.journal.round
         bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
         silent = {parting.number for parting in self._partings() if self.journal.said(parting.number) is None}
