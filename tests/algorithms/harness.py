@@ -7,6 +7,7 @@ import numpy as np
 import sottovoce as sv
 from helpers import every
 from sottovoce import algorithms as al
+from sottovoce.algorithms.laplace import norm_laplace
 from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.noise.sources import GivenNoise, SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
@@ -145,7 +146,7 @@ class Transcript:
         else:
             mu = mu + algorithm.ridge(k, site)[0, 0, 0]
             unit = site.sensitivity()[0, 0, 0] / algorithm.left(k, site)[0, 0, 0]
-            x = al.rival.norm_laplace(self.source(self.noise), k, 0)[0]
+            x = norm_laplace(self.source(self.noise), k, 0)[0]
             self.loss += np.linalg.norm(x + moved / unit, axis=0) - np.linalg.norm(x, axis=0)
         self.loss += log_det(site, message[0], mu) - log_det(self.other, message[0], mu)
 
