@@ -232,6 +232,18 @@ def test_show_prints_a_model(given, tmp_path, cli, answer):
     assert not [word for word in text.split("signed by")[0].split("Intercept:")[0].split() if FOUR_DIGITS.match(word)]
 
 
+def test_show_does_not_round_a_small_effect_to_none(given, tmp_path, cli):
+    """A ratio of 1 is no effect. Per unit of a wide column, effects are small, and shown as far as they are told."""
+    cli(*given, "--out", tmp_path / "run")
+    model = models.load(tmp_path / "run" / "model.safetensors")
+    weights = model.weights.copy()
+    for name, effect in (("smoker", 0.0284), ("intercept", 0.0)):
+        weights[model.names.index(name), 0] = effect * np.sqrt(3)
+    models.save(replace(model, weights=weights), tmp_path / "small.safetensors")
+    line = next(line for line in cli("show", tmp_path / "small.safetensors")[1].splitlines() if "smoker" in line)
+    assert line.split() == ["smoker", "+0.028", "+0.028", "1.029"]
+
+
 FOUR_DIGITS = re.compile(r"^[+-]\d*\.\d{4,}$|^[+-][1-9]\d*\.\d{2,}$")
 COUNTED = SCHEMA.replace("classes = {classes}", "bounds = [0, 20]\ncounts = true").replace("[20, 40, 60, 80]", "[40]")
 

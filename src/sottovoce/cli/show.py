@@ -99,8 +99,6 @@ def _outputs(model: "Model") -> list[str]:
 
 def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool) -> None:
     """To two digits: nobody knows how many of them hold."""
-    from math import exp
-
     from sottovoce.cli.output import console, plain, say, table
     from sottovoce.files.models.coefficients import coefficients
     from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
@@ -111,7 +109,7 @@ def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool
     lines = table("feature", "from lowest to highest", "per unit", *([] if kind is None else [f"{kind} per unit"]))
     for one in chosen:
         effect, per_unit = one.effect[output], one.per_unit[output]
-        ratio = [] if kind is None else [f"{exp(per_unit):.2g}" if per_unit < LARGEST_LOG else "huge"]
+        ratio = [] if kind is None else [_ratio(per_unit) if per_unit < LARGEST_LOG else "huge"]
         lines.add_row(plain(one.feature), f"{effect:+.2g}", f"{per_unit:+.2g}", *ratio)
     say(shown, "")
     which = (
@@ -120,6 +118,14 @@ def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool
     say(shown, f"{which} coefficients, in the units of the columns; above 0 speaks for {speaks_for}.")
     shown.print(lines)
     say(shown, f"Intercept: {found.intercept[output]:+.2g}, where every number is 0 and nothing is said.")
+
+
+def _ratio(log_ratio: float) -> str:
+    """To two digits; one near 1 to those of its distance from 1, since 1 itself would say that there is no effect."""
+    from math import exp, floor, log10
+
+    small = 1e-9 < abs(log_ratio) < 0.1
+    return f"{exp(log_ratio):.{1 - floor(log10(abs(log_ratio)))}f}" if small else f"{exp(log_ratio):.2g}"
 
 
 def _told(value: object) -> str:
