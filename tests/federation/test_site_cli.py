@@ -34,7 +34,7 @@ from sottovoce.cli.site.view import PlainLines, View, duration
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.site import stops
+from sottovoce.federation.site import caps, stops
 from sottovoce.federation.site.events import (
     OWN_NOISE,
     Facts,
@@ -222,6 +222,22 @@ def test_refusals(world, tmp_path, what):
     if ledger.exists():
         with Ledger.open(ledger) as opened:
             assert opened.reservations() == ()
+
+
+def test_a_run_with_another_key_does_not_let_that_key_raise_the_cap(world, tmp_path):
+    """The same wrong key file twice: the run is refused, and so is the raise, which no run could take."""
+    given, wrong = options(world, "berlin", tmp_path / "state", quiet=True, patience=0.3), world.keys["rome"]
+    for server in ("tls://127.0.0.1:1", world.url):
+        with pytest.raises(InputError, match="the key of site berlin"):
+            site_run(**(given | {"key": world.folder / "rome.signing.pem", "server": server}))
+        with Ledger.open(tmp_path / "state" / "rows.ledger") as ledger:
+            with pytest.raises(InputError, match="of the site that this ledger belongs to"):
+                caps.raise_cap(ledger, 3.0, wrong)
+            assert ledger.cap == 2.0
+        with pytest.raises(transport.UnreachableError):  # refused or not, a run with the right key says whose it is
+            site_run(**(given | {"server": "tls://127.0.0.1:1"}))
+    with Ledger.open(tmp_path / "state" / "rows.ledger") as ledger:
+        caps.raise_cap(ledger, 3.0, world.keys["berlin"])
 
 
 def check_signed_files(world, folder, capfd):

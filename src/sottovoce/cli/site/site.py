@@ -110,7 +110,6 @@ def site_run(
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement))
             opened = stack.enter_context(files.open_ledger(books, data, cap, agreement.unit))
-            claim(opened, own_key.public)
             heads = stack.enter_context(files.open_heads(state))
             known_by = files.file_digest(data)
         seat = Seat(
@@ -119,6 +118,7 @@ def site_run(
         )  # fmt: skip
         place = folder if out is None else out
         with _keeping_what_was_learnt(seat, place):
+            claim(opened, own_key.public)  # a seat has refused any other key than the agreed one
             seat.check_books()
             stack.enter_context(_logging(log))
             watcher = Watchers(stack.enter_context(watching_run(quiet)), LogWatcher(), StatusFile(folder))
