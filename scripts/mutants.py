@@ -159,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a discrete Gaussian is not cut to its law",
-        "oracle/kernels/random.py",
+        "oracle/kernels/discrete.py",
         "if accept(words, at, s, u, v):",
         "if accept(words, at, s, s, _1) or True:",
         "tests/noise/test_sampler.py::test_the_sampler_is_its_description_and_takes_the_same_words[1]",

@@ -21,7 +21,7 @@ from scipy import stats
 from sottovoce.errors import InputError
 from sottovoce.noise import sampler
 from sottovoce.noise.sampler import Stream, discrete_gaussian, encode_fields, keyed, uniform_below
-from sottovoce.oracle.kernels.random import OutOfWords, fill
+from sottovoce.oracle.kernels.discrete import OutOfWords, fill
 
 LEVEL = 1e-6  # of every statistical test: a right law fails for one key in a million
 KEY = bytes(range(32))

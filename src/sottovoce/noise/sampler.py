@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from sottovoce.arrays import Ints
 from sottovoce.errors import expect
-from sottovoce.oracle.kernels.random import OutOfWords, fill
+from sottovoce.oracle.kernels.discrete import OutOfWords, fill
 
 VERSION = 1
 KEY_BYTES = 32

@@ -51,7 +51,8 @@ from sottovoce.oracle.kernels.simd import (
     where,
     width,
 )
-from sottovoce.oracle.kernels.tiles import aligned, claim, copy_in, copy_out, dot, scatter
+from sottovoce.oracle.kernels.threads import claim
+from sottovoce.oracle.kernels.tiles import aligned, copy_in, copy_out, dot, scatter
 
 _EPS = 2.0**-52
 # Rows handled together, so that what is kept of each stays in the first-level cache.

@@ -47,7 +47,7 @@ from sottovoce.oracle.argmin.factor import (
 )
 from sottovoce.oracle.kernels.formulas import curvature, slope
 from sottovoce.oracle.kernels.simd import kernel, part
-from sottovoce.oracle.kernels.tiles import claim
+from sottovoce.oracle.kernels.threads import claim
 
 _EPS = 2.0**-52
 # A few dozen are usual. Very stiff kinks take hundreds; what takes more is said to be uncertified.

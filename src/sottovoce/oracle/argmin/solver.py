@@ -22,7 +22,8 @@ from sottovoce.oracle.argmin.factor import FlatRows
 from sottovoce.oracle.argmin.newton import ArgminData, Kept, minimise_all
 from sottovoce.oracle.kernels.formulas import formulas
 from sottovoce.oracle.kernels.simd import Lanes
-from sottovoce.oracle.kernels.tiles import Csr, Dense, share_out
+from sottovoce.oracle.kernels.threads import share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense
 from sottovoce.problem.losses import Huber, Logistic, Loss, SmoothedHinge
 from sottovoce.problem.regularisers import Regulariser
 

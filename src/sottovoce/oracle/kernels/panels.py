@@ -26,7 +26,8 @@ from sottovoce.oracle.kernels.steps import (
     shrink,
     squared,
 )
-from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, copy_out, share_out
+from sottovoce.oracle.kernels.threads import claim, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, copy_in, copy_out
 from sottovoce.problem.losses import Loss, expect_one_output
 
 # Rows of a block, whose products are one vector: enough independent sums to hide the latency of one.

@@ -13,7 +13,8 @@ import numpy as np
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.oracle.kernels.formulas import formulas, parts, sign
 from sottovoce.oracle.kernels.simd import Lanes, at, broadcast, convert, kernel, lesser, store, width
-from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, copy_in, dot, share_out
+from sottovoce.oracle.kernels.threads import claim, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, copy_in, dot
 from sottovoce.problem.losses import Loss, expect_one_output
 
 # Rows of one sum, at most; sums are added up in order. An item of work is all sums that begin within as many rows:

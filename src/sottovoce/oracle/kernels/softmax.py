@@ -32,7 +32,8 @@ from sottovoce.oracle.kernels.steps import (
     shrink,
     squared,
 )
-from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, claim, dot, scatter, share_out
+from sottovoce.oracle.kernels.threads import claim, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, dot, scatter
 from sottovoce.problem.losses import Softmax
 
 # Rows handled together; a multiple of the lanes of one vector.

@@ -23,7 +23,8 @@ import numpy as np
 from numba.extending import overload
 
 from sottovoce.arrays import Array, Floats, Ints
-from sottovoce.oracle.kernels.formulas import constant, formulas, slope
+from sottovoce.oracle.kernels.elementary import constant
+from sottovoce.oracle.kernels.formulas import formulas, slope
 from sottovoce.oracle.kernels.random import LANES, block_normals, run_normals
 from sottovoce.oracle.kernels.simd import (
     PART,
@@ -41,17 +42,8 @@ from sottovoce.oracle.kernels.simd import (
     width,
 )
 from sottovoce.oracle.kernels.spread import KNOTS, PLAIN, Spread
-from sottovoce.oracle.kernels.tiles import (
-    Csr,
-    Dense,
-    aligned,
-    claim,
-    copy_in,
-    copy_out,
-    dot,
-    scatter,
-    share_out,
-)
+from sottovoce.oracle.kernels.threads import claim, share_out
+from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, copy_in, copy_out, dot, scatter
 from sottovoce.problem.losses import Loss, expect_one_output
 
 NONE, SEEDED, GIVEN = 0, 1, 2
