@@ -32,11 +32,11 @@ class PrivacyLeakWarning(UserWarning):
     """Something public was read off private rows, because the caller asked for it. The guarantee does not cover it."""
 
 
-def expect(condition: bool, expected: str, **came: object) -> None:
-    """Raise `InputError` unless the condition holds: "Expected <expected>, got name=value"."""
+def expect(condition: bool, expected: str, advice: str = "", /, **came: object) -> None:
+    """Raise `InputError` unless the condition holds: "Expected <expected>, got name=value. <advice>."."""
     if not condition:
         values = ", ".join(f"{name}={value!r}" for name, value in came.items())
-        raise InputError(f"Expected {expected}, got {values}.")
+        raise InputError(f"Expected {expected}, got {values}.{f' {advice}.' if advice else ''}")
 
 
 @contextmanager

@@ -333,7 +333,7 @@ def test_an_epsilon_beyond_the_grid_is_refused():
 
 
 def test_more_numbers_than_a_message_holds_are_refused(monkeypatch):
-    monkeypatch.setattr("sottovoce.algorithms.masked.MOST_NUMBERS", 4)
+    monkeypatch.setattr("sottovoce.algorithms.summed.MOST_NUMBERS", 4)
     with pytest.raises(sv.InputError, match=r"at most 4 numbers in a message, got d=15\. Use fewer"):
         made().statement(site_of(made()))
 

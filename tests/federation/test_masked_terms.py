@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members, members
 from helpers.site_runs import FIVE
-from sottovoce.algorithms.masked import MOST_NUMBERS
+from sottovoce.algorithms.summed import MOST_NUMBERS
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
 from sottovoce.errors import InputError, PrivacyError, SottovoceError

@@ -44,37 +44,24 @@ import math
 from collections.abc import Callable
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from itertools import groupby
-from typing import ClassVar, Literal, NamedTuple, Self, TypeAlias, final
+from functools import partial
+from typing import Literal, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 
 from sottovoce.algorithms import evaluating
-from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.evaluating import Asked
 from sottovoce.algorithms.inference import Evidence
-from sottovoce.algorithms.rival import refuse_incomplete
+from sottovoce.algorithms.summed import SummedAlgorithm, normals
 from sottovoce.arrays import Array, Floats
-from sottovoce.errors import InputError, PrivacyError, UnsupportedError, expect
+from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import VARIATION, Oracle, whole
-from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
 from sottovoce.privacy.accounting.gaussian import mu_for
-from sottovoce.privacy.observers import (
-    RELAY,
-    Observer,
-    assumed,
-    expect_members,
-    keys_each,
-    seen,
-    shares_left,
-    table_of,
-)
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Logistic, Poisson
-from sottovoce.problem.sites import Weights
 from sottovoce.tally.evaluation import COUNTED_ALIKE, Tallied
 
 # Chosen on some tables and judged on others: docs/proofs/masked.md says which, and how well they do.
@@ -95,11 +82,6 @@ FEWEST, MOST_WALKED, MOST, UNTROUBLED = 4, 9, 16, 299  # the last without noise,
 FLOOR = 1e-4  # of tau, as a part of the largest l_j: without noise there is none else
 
 WIDEST_MATRIX = 511  # features: the half of a larger matrix would be more than 2^17 numbers, one mebibyte
-SHORTEST_BOUND = 1e-140  # on the norm of rows: second moments of much shorter ones would lose digits, or vanish
-# In a message: servers take 64 MiB, and its heading names up to a thousand sites.
-MOST_NUMBERS = 2**23 - 2**13
-GRID_BITS = 30  # real sites add noise of a standard deviation of 2^30 grid steps
-MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it would be clamped
 
 # Of what an exchange sums up.
 Kind: TypeAlias = Literal["moments", "gradient", "hessian", "last gradient", "places", "counts"]
@@ -140,21 +122,13 @@ class State(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MaskedNewton(PrivateAlgorithm[State]):
+class MaskedNewton(SummedAlgorithm[State]):
     """Newton-like descent on masked sums: the noise of a trusted curator, without one.
 
     Args:
         rounds: exchanges in all: one of second moments, the rest of gradients; with `evaluate`, the last two of
             that. None: it follows from public numbers
             (`exchanges`) as soon as the rows are known, by `bound_to`.
-        epsilon: of the total guarantee, against the relay and `colluding` sites together.
-        colluding: c, how many sites may tell each other and the relay all they know. None: fewer than half of them,
-            but at least one, since every site looks on.
-        least_sites: u, how many sites a sum must hold. None: all.
-        spare: attempts that are paid for beforehand, to make a sum again without a site that was lost.
-        worst_case_epsilon: what must hold against all other sites together. None: whatever follows.
-        weights: always "rows": a sum over all sites counts every row the same.
-        total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
         inference: whether coefficients are to have standard errors. It takes `INFERENCE` of the budget, and a loss that
             is a likelihood: logistic, or Poisson, of which it is learnt how much more counts vary.
         evaluate: which share of the budget, mu^2, two more sums take, that say how good the model is: on these very
@@ -164,16 +138,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         total_held: how many those are, over all sites, where only some are held here. None: as many as follow.
     """
 
-    sums_only: ClassVar[bool] = True
-
     # None only until it is bound: whoever runs or agrees on an algorithm binds it first, and finds a number.
     rounds: int | None = None  # type: ignore[assignment]
-    weights: Weights = "rows"
-    colluding: int | None = None
-    least_sites: int | None = None
-    spare: int = 0
-    worst_case_epsilon: float | None = None
-    total_rows: int | None = None
     inference: bool = False
     evaluate: float | None = None
     hold_out: int | None = None
@@ -181,15 +147,6 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(self.colluding is None or self.colluding >= 0, "colluding >= 0", colluding=self.colluding)
-        expect(self.least_sites is None or self.least_sites >= 1, "least_sites >= 1", least_sites=self.least_sites)
-        expect(self.spare >= 0, "spare >= 0 attempts", spare=self.spare)
-        worst = self.worst_case_epsilon
-        expect(worst is None or 0 < worst < math.inf, "a finite worst_case_epsilon > 0", worst_case_epsilon=worst)
-        expect(self.total_rows is None or self.total_rows >= 1, "total_rows >= 1", total_rows=self.total_rows)
-        expect(self.calibration == "exact", "calibration='exact' for masked sums", calibration=self.calibration)
-        rows_count = self.weights == "rows"
-        expect(rows_count, "weights='rows' for masked sums, which count every row the same", weights=self.weights)
         if self.loss.smoothness_bound is None:
             raise UnsupportedError(
                 f"Expected a loss with curvature for MaskedNewton, got loss={self.loss.name!r}, whose slope jumps. Use "
@@ -197,7 +154,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             )
         part = self.evaluate
         expect(part is None or 0 < part < 1, "evaluate as a share of the budget between 0 and 1", evaluate=part)
-        _expect(
+        expect(
             part is None or math.isfinite(self.epsilon), "a finite epsilon with evaluate",
             "What is told of the model would be read off the rows, and look as if it were covered: leave evaluate out",
             epsilon=self.epsilon,
@@ -244,12 +201,12 @@ class MaskedNewton(PrivateAlgorithm[State]):
         wanted = f"rounds >= {least} with inference: second moments, a gradient, a Hessian and a last gradient"
         wanted += ", and two of the evaluation" if self._judging else ""
         expect(self.rounds is None or self.rounds >= least, wanted, rounds=self.rounds)
-        _expect(
+        expect(
             isinstance(self.loss, Logistic | Poisson), "loss='logistic' or 'poisson' with inference",
             "Standard errors need a likelihood; "
             "leave inference out, or, for a label that is a number, use PrivateLinearRegression", loss=self.loss.name,
         )  # fmt: skip
-        _expect(
+        expect(
             self.max_grad_norm is None, "no max_grad_norm with inference",
             "Clipped gradients vanish elsewhere than the likelihood's: leave it out", max_grad_norm=self.max_grad_norm,
         )  # fmt: skip
@@ -262,7 +219,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
         fine = every % 1 == 0 and 2 <= every <= evaluating.MOST_EVERY
         expect(fine, f"hold_out as a whole number of rows from 2 to {evaluating.MOST_EVERY}, of which one is held out",
                hold_out=every)  # fmt: skip
-        _expect(
+        expect(
             self.evaluate is not None, "evaluate with hold_out",
             "Rows that are neither learnt from nor evaluated on are lost: say which share of the budget evaluates",
             evaluate=self.evaluate,
@@ -296,7 +253,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     def start(self, site: Oracle, runs: int) -> State:
         """All zero."""
-        self._check(site)
+        self.check(site)
         p, full = site.sites.d, self._full(site)
         sizes = {"values": p, "trace": 1, "basis": p * p * full, "bent": 1, "bound": 1}
         sizes |= {"hessian": p * (p + 1) // 2} if self.inference else {"points": 0, "gradients": 0, "hessian": 0}
@@ -313,8 +270,8 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """
         sums = self.exact(k, state, site)
         if math.isfinite(self.epsilon):
-            unit, normals = self._unit(k, state, site), self._normals(k, sums.shape[1], site, noise)
-            sums = sums + math.sqrt(site.network.sites.n / self.honest(site.n)) * unit * normals
+            unit, drawn = self._unit(k, state, site), normals(k, sums.shape[1], site, noise)
+            sums = sums + math.sqrt(site.network.sites.n / self.honest(site.n)) * unit * drawn
         return sums, state
 
     def exact(self, k: int, state: State, site: Oracle) -> Array:
@@ -616,11 +573,6 @@ class MaskedNewton(PrivateAlgorithm[State]):
 
     # -- noise ----------------------------------------------------------------------------------------------------
 
-    def _normals(self, k: int, size: int, site: Oracle, noise: Noise) -> Array:
-        """So many standard normals: (1, size, runs)."""
-        parts = [noise.shared(k, r) for r in range(-(-size // site.d))]
-        return np.concatenate(parts, axis=1)[:, :size].astype(np.float64, copy=False)
-
     def _unit(self, k: int, state: State, site: Oracle) -> Floats:
         """sigma_k Delta_k: the noise of the shares of u - c sites together."""
         return self.sigmas(site)[k - 1] * self.sensitivity(k, state, site)
@@ -655,17 +607,6 @@ class MaskedNewton(PrivateAlgorithm[State]):
         """The standard deviation of the noise that one site adds to each of its numbers in exchange k of one run."""
         return float(self._unit(k, state, site).item()) / math.sqrt(self.honest(site.n))
 
-    def sigmas(self, site: Oracle) -> tuple[float, ...]:
-        """The noise multiplier of every exchange, against c colluding sites and the relay."""
-        return self.multipliers(site.n)
-
-    def multipliers(self, n: int) -> tuple[float, ...]:
-        """The same for n sites: no more of a network is needed."""
-        if math.isinf(self.epsilon):
-            return (0.0,) * self.opened
-        worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
-        return calibrated(self.epsilon, self.delta, self.dealt, self.spare, worst)
-
     @property
     def dealt(self) -> tuple[float, ...]:
         """Which part of the budget, mu^2, every exchange takes."""
@@ -683,28 +624,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             found[kind] = found.get(kind, 0.0) + part
         return found
 
-    def sigma(self, site: Oracle) -> float:
-        """That of the dearest exchange."""
-        return min(self.sigmas(site))
-
-    # -- privacy --------------------------------------------------------------------------------------------------
-
-    @property
-    def rows_only(self) -> str | None:
-        """A person's rows are in the sums, wherever they are: Delta_k counts them all."""
-        return None
-
-    def colluders(self, n: int) -> int:
-        """c: given, or fewer than half of the sites, but at least one if there is another."""
-        return assumed(n) if self.colluding is None else self.colluding
-
-    def members(self, n: int) -> int:
-        """u: given, or all."""
-        return n if self.least_sites is None else self.least_sites
-
-    def honest(self, n: int) -> int:
-        """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
-        return self.members(n) - self.colluders(n)
+    # -- public numbers -------------------------------------------------------------------------------------------
 
     def exchanges(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> int:
         """How many `rounds` there should be, from public numbers alone.
@@ -719,7 +639,7 @@ class MaskedNewton(PrivateAlgorithm[State]):
             sites: n.
             unit: what is protected: a person's rows take more noise than one row.
         """
-        _expect(rows >= 1 and features >= 1 and sites >= 1, "rows, features and sites", "Count all", rows=rows)
+        expect(rows >= 1 and features >= 1 and sites >= 1, "rows, features and sites", "Count all", rows=rows)
         if math.isinf(self.epsilon):
             return UNTROUBLED + 1
         share = sites / max(1, self.members(sites) - self.colluders(sites))
@@ -730,60 +650,6 @@ class MaskedNewton(PrivateAlgorithm[State]):
         walked = min(max(FEWEST, round(WALK * math.sqrt(features))), MOST_WALKED)
         wanted = round(FEW * math.pow(noise, -FALL))
         return 1 + min(max(walked, wanted), MOST) + 2 * self.inference + self._judging
-
-    def keys(self, n: int) -> int:
-        """With how many of the others each of n sites shares a key."""
-        return keys_each(n, self.colluders(n), self.members(n))
-
-    def shares_left(self, n: int, colluding: int) -> int:
-        """How many shares of the noise in a sum that opens so many colluding sites do not know, at least."""
-        return shares_left(n, self.colluders(n), self.members(n), colluding)
-
-    def noise_left(self, n: int, colluding: int) -> float:
-        """What so many colluding sites do not know of the noise, over what c of them do not."""
-        return math.sqrt(self.shares_left(n, colluding) / self.honest(n))
-
-    def noise_seen(self, site: Oracle, observer: Observer) -> float:
-        """The same, of an observer."""
-        return self.noise_left(site.n, observer.colluding)
-
-    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """A Gaussian release whose noise is that of the shares which the observer does not know."""
-        if math.isinf(self.epsilon):
-            return NonPrivate()
-        return Gaussian(self.sigmas(site)[k - 1] * self.noise_seen(site, observer))
-
-    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """The first k exchanges, and all spare attempts, each as dear as the dearest."""
-        if math.isinf(self.epsilon):
-            return NonPrivate()
-        noise, sigmas = self.noise_seen(site, observer), self.sigmas(site)
-        return releases([sigma * noise for sigma in sigmas[:k]], self.sigma(site) * noise, self.spare)
-
-    def agreed(self, site: Oracle) -> Observer:
-        """Against whom epsilon was asked for."""
-        return Observer(self.colluders(site.n))
-
-    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
-        """Epsilon after k exchanges of each run, against the sites that were assumed to collude."""
-        return epsilon(Repeated(self.event(k, site, self.agreed(site)), runs), self.delta)
-
-    def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of all exchanges, and what holds against how many colluding sites."""
-        self._check(site)
-        event, private = self.event(self.opened, site, self.agreed(site)), math.isfinite(self.epsilon)
-        return PrivacyStatement(
-            event=event,
-            epsilon=self.spent(self.opened, site),
-            target_epsilon=self.epsilon,
-            delta=self.delta,
-            calibration=self.calibration if private else None,
-            sigma=self.sigma(site) if private else None,
-            released=self.released,
-            unit=site.sites.unit,
-            notes=self._notes(site) if private else (),
-            observers=table_of(site.n, event, self.delta, partial(self.noise_left, site.n)) if private else (),
-        )
 
     @property
     def released(self) -> str:
@@ -797,42 +663,9 @@ class MaskedNewton(PrivateAlgorithm[State]):
             f"{'' if self.evaluate is None else _JUDGED}; single sites' messages are masked"
         )
 
-    def _notes(self, site: Oracle) -> tuple[str, ...]:
-        n, c, u = site.n, self.colluders(site.n), self.members(site.n)
-        weighed = site.sites.factors.weights is not None
-        of = evaluating.FLATTERED if self.hold_out is None else evaluating.HELD_OUT.format(self.hold_out)
-        flattered = () if self.evaluate is None else (of, *((COUNTED_ALIKE,) if weighed else ()))
-        if n == 1:
-            alone = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
-            return alone, *flattered
-        assumed = f"at most {c} of the {n} sites collude" if c else f"none of the {n} sites colludes with another"
-        rests = (
-            f"It is assumed that {assumed}, the relay with them, and that every sum holds at least {u} sites. Masks"
-            " come from keys that two sites share, so this guarantee is computational: it holds against whoever cannot"
-            f" break them.{self._sparse_keys(n)} One member can spoil a sum, and is not found out."
-        )
-        simulated = (
-            "In this simulation the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the"
-            " rows of all sites."
-        )
-        return *((rests, simulated) if site.network.sites.n == n else (rests,)), *flattered
-
-    def _sparse_keys(self, n: int) -> str:
-        """What it means that not every two sites share a key, as a sentence; nothing where they do."""
-        keys = self.keys(n)
-        if keys == n - 1:
-            return ""
-        bound = keys - (n - self.members(n))
-        return (
-            f" Each site has keys with {keys} others, chosen by a digest of all sites' keys: {bound} that collude may"
-            " cut one site off from the sum, and no fewer can."
-        )
-
-    # -- public numbers -------------------------------------------------------------------------------------------
-
     def _rows(self, site: Oracle) -> int:
         """N: the rows that are learnt from."""
-        return (int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows) - self._held(site)
+        return super()._rows(site) - self._held(site)
 
     def _held(self, site: Oracle) -> int:
         """The rows that are held out."""
@@ -865,84 +698,44 @@ class MaskedNewton(PrivateAlgorithm[State]):
         learnt = self.numbers(1, features) + self._varied, self.numbers(2, features)
         return max(*learnt, *(self._tallies if self._judging else ()))
 
-    def _check(self, site: Oracle) -> None:
+    def notes(self, site: Oracle) -> tuple[str, ...]:
+        """What the evaluation is of, if there is one, besides what all masked sums say."""
+        if self.evaluate is None:
+            return super().notes(site)
+        of = evaluating.FLATTERED if self.hold_out is None else evaluating.HELD_OUT.format(self.hold_out)
+        weighed = site.sites.factors.weights is not None
+        return *super().notes(site), of, *((COUNTED_ALIKE,) if weighed else ())
+
+    def check(self, site: Oracle) -> None:
         """Refuse what cannot be kept, before a row is touched."""
-        refuse_incomplete(site, type(self).__name__)
-        n = site.n
-        self.expect_sites(n)
-        bound = site.sites.data_norm
-        _expect(
-            SHORTEST_BOUND <= bound < math.inf, f"a bound on the norm of rows, {SHORTEST_BOUND:g} or more",
-            "Declare it, and clip to it; rows may be in a larger unit", data_norm=bound,
-        )  # fmt: skip
-        self.expect_message(site.sites.d)
-        _expect(
+        super().check(site)
+        expect(
             not self.inference or self._full(site), f"at most {WIDEST_MATRIX} features with inference",
             "Take fewer columns, or wider groups of categories", features=site.sites.d,
         )  # fmt: skip
-        _expect(
+        expect(
             not self.inference or site.sites.factors.weights is None, "rows that count alike with inference",
             "How sure a coefficient is depends on what weights stand for, and on their squares, which nobody releases: "
             "leave inference or the weights out", weights=True,
         )  # fmt: skip
-        _expect(
-            self.total_rows is not None or site.network.sites.n == n, "total_rows where only some sites are held",
-            "Give the number of all rows", sites_here=site.network.sites.n,
-        )  # fmt: skip
-        here = int(site.network.sites.counts.sum())
-        if self.total_rows is not None:
-            _expect(
-                self.total_rows >= here, f"total_rows >= {here}, held here", "Count all", total_rows=self.total_rows
-            )
         if self.hold_out is not None:
-            self._check_held_out(site, here)
-        if math.isfinite(self.epsilon):
-            self.expect_grid(n, int(site.network.m.max()))
+            self._check_held_out(site, int(site.network.sites.counts.sum()))
 
     def _check_held_out(self, site: Oracle, here: int) -> None:
-        _expect(
+        expect(
             (self.total_held is None) == (self.total_rows is None), "total_held together with total_rows, where rows "
             "are held out", "Give both, or neither", total_held=self.total_held, total_rows=self.total_rows,
         )  # fmt: skip
         own = sum(self.held_of(m) for m in site.network.sites.counts.tolist())
         held = self._held(site)
-        _expect(
+        expect(
             own <= held and here - own <= self._rows(site), "total_held as the rows that all sites hold out together",
             "Count those of all sites", total_held=held,
         )  # fmt: skip
-        _expect(
+        expect(
             held >= 1, f"a site with hold_out={self.hold_out} rows or more", "Hold one of fewer rows out",
             rows=int(site.network.sites.counts.max()),
         )  # fmt: skip
-
-    def expect_sites(self, n: int) -> None:
-        """Refuse numbers of sites with which nothing could be promised."""
-        expect_members(n, self.colluders(n), self.members(n))
-
-    def expect_message(self, features: int) -> None:
-        """Refuse messages that no wire takes."""
-        most = self.most_numbers(features)
-        _expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
-
-    def expect_grid(self, n: int, most_rows: int) -> None:
-        """The exact share of the largest site, in grid steps, must fit: the noise is 2^30 of them or more, so it may
-        not be too small.
-        """
-        # Second moments and gradients of m rows are at most m times as long as what one row moves them by. The grid is
-        # a power of two, so the noise may be nearly twice as many steps as it has to be.
-        most = 2.0 ** (GRID_BITS + 1)
-        steps = float(most_rows) * most * math.sqrt(self.honest(n)) / min(self.multipliers(n))
-        if steps > MOST_STEPS:
-            raise PrivacyError(
-                f"Expected noise that a grid of {GRID_BITS} bits can hold, got epsilon={self.epsilon:g}, for which a "
-                f"site's share is 2^{math.log2(steps):.1f} steps of 2^52. Ask for a smaller epsilon or more exchanges."
-            )
-
-
-def _expect(condition: bool, expected: str, advice: str, **came: object) -> None:
-    if not condition:
-        values = ", ".join(f"{name}={value!r}" for name, value in came.items())
-        raise InputError(f"Expected {expected}, got {values}. {advice}.")
 
 
 def weights(rounds: int, inference: bool = False) -> Floats:
@@ -951,36 +744,3 @@ def weights(rounds: int, inference: bool = False) -> Floats:
         return np.array([MOMENTS, *(rounds - 1) * ((1 - MOMENTS) / (rounds - 1),)])
     moments, descent, hessian, last = INFERENCE
     return np.array([moments, *(rounds - 3) * (descent / (rounds - 3),), hessian, last])
-
-
-def releases(sigmas: Listing[float], dearest: float, spare: int) -> Event:
-    """Releases with these multipliers, one after the other, and spare attempts."""
-    runs = [(sigma, len(list(same))) for sigma, same in groupby(sigmas)]
-    parts: list[Event] = [
-        Repeated(Gaussian(sigma), times) if place or times > 1 else Gaussian(sigma)
-        for place, (sigma, times) in enumerate(runs)
-    ]
-    parts += [Repeated(Gaussian(dearest), spare)] if spare else []
-    return Sequence(tuple(parts))
-
-
-@lru_cache(maxsize=256)
-def calibrated(
-    target: float, delta: float, dealt: tuple[float, ...], spare: int, worst: tuple[float, int] | None
-) -> tuple[float, ...]:
-    """Noise multipliers with which all exchanges and spare attempts stay within the target. `worst` is (epsilon, by how
-    many times less noise, squared).
-    """
-    mu = mu_for(target, delta)
-    if worst is not None:
-        mu = min(mu, mu_for(worst[0], delta) / math.sqrt(worst[1]))
-    mu /= math.sqrt(1 + spare * max(dealt))
-    step = 2.0**-52
-    while True:
-        sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
-        # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
-        made = releases(sigmas, min(sigmas), spare)
-        enough = epsilon(made, delta) <= target
-        if enough and (worst is None or seen(made, math.sqrt(1 / worst[1]), delta) <= worst[0]):
-            return sigmas
-        mu, step = mu * (1 - step), 2 * step  # rounding may leave the target missed by a hair

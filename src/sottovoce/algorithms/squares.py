@@ -13,23 +13,19 @@ take none. It is a Newton step from zero, where the gradient is -c~ and the Hess
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import ClassVar, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
+from sottovoce.algorithms.base import Outputs
 from sottovoce.algorithms.inference import Evidence, symmetric_noise
-from sottovoce.algorithms.masked import MaskedNewton, calibrated, releases
+from sottovoce.algorithms.summed import SummedAlgorithm, normals
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, whole
-from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon
-from sottovoce.privacy.observers import RELAY, Observer, table_of
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Huber, Loss
-from sottovoce.problem.sites import Weights
 
 WIDEST = 510  # features: with the label as one more, the message is as long as those of masked sums may be
 DRAWS, SEED = 400, 0  # of the bootstrap that says how sure R^2 is
@@ -46,39 +42,27 @@ class State(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class LeastSquares(PrivateAlgorithm[State]):
+class LeastSquares(SummedAlgorithm[State]):
     """One exchange. Labels lie in [-1, 1]; what lies outside is cut.
 
     Args:
         loss: for scores alone: squares of residuals, as long as predictions stay within the bounds of labels.
-        colluding, least_sites, spare, worst_case_epsilon, total_rows: as of `MaskedNewton`.
     """
 
     rounds: int = 1
     loss: Loss = field(default_factory=lambda: Huber(2.0))
-    weights: Weights = "rows"
-    colluding: int | None = None
-    least_sites: int | None = None
-    spare: int = 0
-    worst_case_epsilon: float | None = None
-    total_rows: int | None = None
-
-    sums_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.rounds == 1, "rounds=1: least squares take one exchange", rounds=self.rounds)
         expect(self.max_grad_norm is None, "no max_grad_norm: no gradient is taken", max_grad_norm=self.max_grad_norm)
-        _ = self._sums  # refuses what masked sums refuse
 
-    @cached_property
-    def _sums(self) -> MaskedNewton:
-        """Who colludes, who takes part, and what the statement says of it: as all masked sums have it."""
-        return MaskedNewton(
-            rounds=2, epsilon=self.epsilon, delta=self.delta, calibration=self.calibration, weights=self.weights,
-            colluding=self.colluding, least_sites=self.least_sites, spare=self.spare,
-            worst_case_epsilon=self.worst_case_epsilon, total_rows=self.total_rows,
-        )  # fmt: skip
+    @property
+    def dealt(self) -> tuple[float, ...]:
+        return (1.0,)
+
+    def most_numbers(self, features: int) -> int:
+        return (features + 1) * (features + 2) // 2
 
     # -- what the sites do --------------------------------------------------------------------------------------------
 
@@ -86,7 +70,7 @@ class LeastSquares(PrivateAlgorithm[State]):
         """All zero."""
         p = site.sites.d
         expect(p <= WIDEST, f"at most {WIDEST} features for least squares", features=p)
-        self._sums.start(site, 1)  # refuses what cannot be kept, before a row is touched
+        self.check(site)
         sizes = {"moments": (1, (p + 1) * (p + 2) // 2, runs), "w": (1, p, runs), "held": (site.sites.n, 1, runs)}
         return State(**{name: np.zeros(size) for name, size in sizes.items()})
 
@@ -95,9 +79,8 @@ class LeastSquares(PrivateAlgorithm[State]):
         exact = site.cross_moments()[None, :, None]
         sums: Array = np.repeat(exact, state.w.shape[2], axis=2)
         if math.isfinite(self.epsilon):
-            parts = [noise.shared(k, r) for r in range(-(-sums.shape[1] // site.d))]
-            normals = np.concatenate(parts, axis=1)[:, : sums.shape[1]].astype(np.float64, copy=False)
-            sums = sums + self._std(site) * math.sqrt(site.network.sites.n / site.n) * self._rows(site) * normals
+            drawn = normals(k, sums.shape[1], site, noise)
+            sums = sums + self._std(site) * math.sqrt(site.network.sites.n / site.n) * self._rows(site) * drawn
         return sums, state
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
@@ -129,59 +112,11 @@ class LeastSquares(PrivateAlgorithm[State]):
         matrices = whole(state.moments[0].T) if k else ()
         return tuple(_evidence(matrix, p, noise, self._rows(site), together) for matrix in matrices)
 
-    # -- noise and privacy --------------------------------------------------------------------------------------------
-
-    @property
-    def rows_only(self) -> str | None:
-        """A person's rows are all in the one sum, and its sensitivity counts them."""
-        return None
-
-    def _rows(self, site: Oracle) -> int:
-        return int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows
-
     def _std(self, site: Oracle) -> float:
         """s: of the noise in each number of the sum over all sites, over N."""
         rows = self._rows(site)
-        share = math.sqrt(site.n / self._sums.honest(site.n))
+        share = math.sqrt(site.n / self.honest(site.n))
         return self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share
-
-    def sigma(self, site: Oracle) -> float:
-        """The multiplier of the one exchange."""
-        if math.isinf(self.epsilon):
-            return 0.0
-        worst = self.worst_case_epsilon
-        limit = None if worst is None else (worst, self._sums.honest(site.n))
-        return calibrated(self.epsilon, self.delta, (1.0,), self.spare, limit)[0]
-
-    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """A Gaussian release whose noise is that of the shares which the observer does not know."""
-        return self._opened(site, observer, 0)
-
-    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """The exchange, and all spare attempts of it."""
-        return self._opened(site, observer, self.spare)
-
-    def _opened(self, site: Oracle, observer: Observer, spare: int) -> Event:
-        if math.isinf(self.epsilon):
-            return NonPrivate()
-        sigma = self.sigma(site) * self._sums.noise_seen(site, observer)
-        return releases([sigma], sigma, spare)
-
-    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
-        """Epsilon of each run, against the sites that were assumed to collude."""
-        return epsilon(Repeated(self.event(k, site, self._sums.agreed(site)), runs), self.delta)
-
-    def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of the exchange, and what holds against how many colluding sites."""
-        private, agreed = math.isfinite(self.epsilon), self._sums.agreed(site)
-        event, like = self.event(1, site, agreed), self._sums.statement(site)
-        left = partial(self._sums.noise_left, site.n)
-        return PrivacyStatement(
-            event=event, epsilon=self.spent(1, site), target_epsilon=self.epsilon, delta=self.delta,
-            calibration=self.calibration if private else None, sigma=self.sigma(site) if private else None,
-            released=self.released, notes=like.notes, unit=site.sites.unit,
-            observers=table_of(site.n, event, self.delta, left) if private else (),
-        )  # fmt: skip
 
     @property
     def released(self) -> str:
