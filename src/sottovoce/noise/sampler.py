@@ -1,4 +1,4 @@
-"""Noise as a function: exact whole numbers from the words of a keyed stream.
+"""Exact discrete Gaussian and uniform numbers, as a function of the words of a keyed stream.
 
 **Stream.** `keyed(key)(label)` is the key stream of ChaCha20 (RFC 8439; nonce 0, block counter from 0) under the key
 HMAC-SHA256(key, label). Its bytes are read as 64-bit words, little-endian, in order. Same key and label: same words.
@@ -57,17 +57,17 @@ class WordStream(ABC):
 
     @abstractmethod
     def _more(self, count: int) -> Words:
-        """That many more."""
+        """The next `count` words of the source, which it never gives again."""
 
     def ahead(self, count: int) -> Words:
-        """At least the next `count` words. They are not taken."""
+        """At least the next `count` words, without taking them."""
         missing = count - len(self._ahead)
         if missing > 0:
             self._ahead = np.concatenate((self._ahead, self._more(missing)))
         return self._ahead
 
     def take(self, count: int) -> Words:
-        """The next `count` words."""
+        """The next `count` words, which do not come again."""
         taken = self.ahead(count)[:count]
         self._ahead = self._ahead[count:]
         return taken
@@ -75,7 +75,7 @@ class WordStream(ABC):
 
 @final
 class Stream(WordStream):
-    """The words of one ChaCha20 key."""
+    """The words of the ChaCha20 key stream of one key."""
 
     def __init__(self, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher
@@ -153,7 +153,7 @@ class WordSource(Protocol):
     """Anything that gives independent uniform 64-bit words: a `Stream`, or the operating system."""
 
     def take(self, count: int) -> Words:
-        """The next `count` of them."""
+        """The next `count` words, each given once."""
 
 
 def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:

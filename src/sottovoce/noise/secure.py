@@ -12,8 +12,8 @@ Rounding, and the floating-point sums behind the gradient, add to its sensitivit
 
     scale g >= sigma (s + 2 g sqrt(d) + gamma N s),      gamma = (N + 8) u / (1 - (N + 8) u),  u = 2^-53,
 
-with N the most terms that a gradient sums. So sigma stays what the accountant was told. What a discrete law costs more
-than a continuous one is `SecureNoise.divergence`. Proofs: docs/proofs/discrete-gaussian.md.
+with N the most terms that a gradient sums. So sigma stays the one that the accountant was given. What a discrete law
+costs more than a continuous one is `SecureNoise.divergence`. Proofs: docs/proofs/discrete-gaussian.md.
 """
 
 from collections.abc import Callable
@@ -138,7 +138,7 @@ class SecureNoise(Noise):
         return finest_grid(sigma * sensitivity, self.grid_bits)
 
     def scale(self, sigma: float, sensitivity: float) -> int:
-        """The noise's scale in grid units, a whole number."""
+        """The noise's scale in grid units, a whole number. Refused if rounding would exceed the sensitivity itself."""
         n = self.terms + 8
         sums = n * UNIT / (1 - n * UNIT) * self.terms * sensitivity
         grid = self.grid(sigma, sensitivity)
@@ -168,7 +168,7 @@ class SecureNoise(Noise):
 
     @property
     def gives_normals(self) -> bool:
-        """Never: they would be floating-point numbers, whose low bits can tell what they were added to."""
+        """False: the low bits of floating-point normals can reveal what they were added to."""
         return False
 
     def _advance(self, k: int, r: int) -> None:
@@ -202,7 +202,7 @@ def finest_grid(std: float, bits: int) -> float:
 
 
 class Grid(NamedTuple):
-    """Over which whole numbers a release is summed: g, a power of two, and the scale s of every site's noise in steps
+    """The grid that a release is rounded to: its step g, a power of two, and the scale s of every site's noise in steps
     of it. Both are public.
     """
 
@@ -213,14 +213,14 @@ class Grid(NamedTuple):
 def grid_for(
     sigma: float, sensitivity: float, shares: int, numbers: int, sites: int, step: float | None = None
 ) -> Grid:
-    """The grid of a release, and noise that pays for the rounding to it.
+    """The grid of a release, and a scale of noise that covers the rounding to it.
 
     g is the largest power of two with 2^30 g <= sigma Delta / sqrt(shares), and
 
         s g sqrt(shares) >= sigma (Delta + max(2, sites) g sqrt(numbers)),
 
     since each site rounds its own vector, which moves it by at most g sqrt(numbers) / 2, in each of two data sets. So
-    sigma stays what accountants were told.
+    sigma stays the one that accountants were given.
 
     Args:
         sigma: the noise multiplier of the sum.
@@ -260,5 +260,5 @@ def on_grid(gradient: Array, grid: float) -> Ints:
 
 
 def value_digest(value: Ints) -> bytes:
-    """32 bytes for the value that the noise hides, so that another value gets other noise."""
+    """SHA-256 of the value that the noise hides, 32 bytes, so that another value gets other noise."""
     return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

@@ -1,8 +1,8 @@
-"""Noise is an argument.
+"""Noise sources: standard normals and batches, addressed by round and local step.
 
-An algorithm asks for the standard normals of (round k, local step r), and for the rows that a batch draws. The
-simulator hands in seeded counter-based draws, or, if rows are private, the operating system's; a test hands in an
-array; a real site hands in a secure source (`sottovoce.noise.secure`).
+Noise is an argument. An algorithm asks for the standard normals of (round k, local step r), and for the rows that a
+batch draws. The simulator hands in seeded counter-based draws, or, if rows are private, the operating system's; a test
+hands in an array; a real site hands in a secure source (`sottovoce.noise.secure`).
 
 A source knows neither sigma nor a price: whoever calls `added` says how much noise a gradient gets, and `privacy` says
 what that costs.
@@ -28,7 +28,7 @@ NoiseFunction: TypeAlias = Callable[[int], Array]
 
 @dataclass(frozen=True)
 class Shape:
-    """What is simulated: which nodes, how many coordinates, which runs, in which precision.
+    """The nodes, coordinates and runs that noise is drawn for, and its precision.
 
     Args:
         nodes, d, runs: the axes of every array of noise, in this order.
@@ -46,7 +46,7 @@ class Shape:
 
     @property
     def first(self) -> tuple[int, int]:
-        """The first node and the first run."""
+        """Numbers of the first node and the first run."""
         return self.first_node, self.first_run
 
 
@@ -61,12 +61,12 @@ class Noise(ABC):
 
     @property
     def counters(self) -> "Counters":
-        """What a kernel may draw by itself, where it draws; the rest it has to ask for."""
+        """Counter-based sources that a kernel may draw from itself; None where it has to ask."""
         return Counters(normals=None, batches=None)
 
     @property
     def gives_normals(self) -> bool:
-        """Whether `normals` can be asked for. A source that cannot give them adds its noise itself, in `added`."""
+        """True if `normals` can be asked for. A source that cannot give them adds its noise itself, in `added`."""
         return True
 
     def shared(self, k: int, r: int) -> Array:
@@ -174,21 +174,18 @@ class GivenNoise(Noise):
         return Counters(None, self.batches.counters.batches)
 
     def normals(self, k: int, r: int) -> Array:
+        s = self.batches.shape
         if self._round is None or self._round[0] != k:
-            self._round = (k, self._checked(k, np.asarray(self.function(k))))
+            values = np.asarray(self.function(k))
+            if values.ndim != 4 or (values.shape[0], values.shape[1], values.shape[3]) != (s.runs, s.nodes, s.d):
+                raise InputError(
+                    f"Expected noise({k}) of shape (runs={s.runs}, nodes={s.nodes}, local_steps, d={s.d}), "
+                    f"got {values.shape}."
+                )
+            self._round = (k, values)
         values = self._round[1]
         expect(r < values.shape[2], f"noise for local step {r} of round {k}", steps=values.shape[2])
-        return np.ascontiguousarray(values[:, :, r, :].transpose(1, 2, 0), dtype=self.batches.shape.dtype)
-
-    def _checked(self, k: int, values: Array) -> Array:
-        """One round's normals, refused unless they are of the shape that was announced."""
-        s = self.batches.shape
-        if values.ndim != 4 or (values.shape[0], values.shape[1], values.shape[3]) != (s.runs, s.nodes, s.d):
-            raise InputError(
-                f"Expected noise({k}) of shape (runs={s.runs}, nodes={s.nodes}, local_steps, d={s.d}), "
-                f"got {values.shape}."
-            )
-        return values
+        return np.ascontiguousarray(values[:, :, r, :].transpose(1, 2, 0), dtype=s.dtype)
 
     def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:
         return self.batches.draws(k, r, offsets, batch, scheme)
@@ -241,10 +238,10 @@ class SystemNoise(Noise):
 
 
 class _SystemWords:
-    """64-bit words of the operating system."""
+    """Uniform 64-bit words of the operating system."""
 
     def take(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` words."""
+        """Fresh words of the operating system's cryptographic source, `count` of them."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 

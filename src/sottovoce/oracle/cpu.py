@@ -1,4 +1,4 @@
-"""The oracle on all cores of a machine: the same methods, with compiled kernels for what takes the time."""
+"""The oracle on all cores of a CPU, with compiled kernels for the costly methods."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _SINGLE = 100.0
 @final
 @dataclass(frozen=True, eq=False)
 class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
-    """Kernels in single or double precision."""
+    """The oracle on compiled kernels, in single or double precision."""
 
     @cached_property
     def _rows(self) -> Csr | Dense:
@@ -52,7 +52,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
 
     @cached_property
     def _panels(self) -> panels.Panels | None:
-        """The rows for few runs; None where that does not pay."""
+        """The rows as panels, for few runs; None where panels are not faster."""
         held = self._rows, self._data, self.sites.d
         return panels.panels(*held) if panels.pays(*held) else None
 
@@ -97,7 +97,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
 
     @cached_property
     def _solver(self) -> ArgminSolver:
-        """Where there are kinks it keeps factors and multipliers of every node and run from one call to the next."""
+        """The argmin solver. With kinks it keeps factors and duals of every node and run from call to call."""
         return ArgminSolver(
             self._rows, self.sites.d, self.sites.rows.offsets, self.sites.labels, self.loss, self.regulariser,
             self.lam, divisor=self.divisor.reshape(-1), max_grad_norm=self.max_grad_norm,
@@ -105,7 +105,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
 
     @property
     def _solves_plainly(self) -> bool:
-        """Whether the plain form must find an argmin: compiled solvers know one output, and rows that count alike."""
+        """True if the plain form must find an argmin: compiled solvers take one output and rows without factors."""
         return self.loss.outputs > 1 or not self.sites.factors.plain
 
     def expect_argmin(self) -> None:
@@ -119,15 +119,12 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
             return super().argmin(pull, curvature, start, tolerance)
         return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
-    def _near(self, models: Array) -> Bools:
-        """Whose predictions are all small enough for single precision: (models,)."""
-        near: Bools = self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models)) <= _SINGLE
-        return near
-
     def _scored(self, models: Array) -> tuple[Floats, Floats]:
         if self.loss.outputs > 1 or not self.sites.factors.plain:
             return super()._scored(models)
-        near, blocks = self._near(models), len(self._block_rows) - 1
+        # Models whose predictions are all small enough for single precision.
+        near: Bools = self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models)) <= _SINGLE
+        blocks = len(self._block_rows) - 1
         losses, hits = np.empty((blocks, len(near))), np.empty((blocks, len(near)))
         # Each model by its own size: its score must not depend on the models beside it.
         for kind, chosen in ((np.dtype(np.float32), near), (self.dtype, ~near)):

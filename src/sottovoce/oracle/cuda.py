@@ -36,7 +36,7 @@ _NULL = np.uint64(0)
 
 
 def cupy() -> Any:
-    """CuPy, or a refusal that says what is missing."""
+    """The CuPy module; `UnsupportedError` if it is not installed or finds no GPU."""
     try:
         import cupy as cp
     except ImportError as error:
@@ -97,7 +97,7 @@ def pack(matrix: Any, offsets: Ints, dtype: np.dtype[Any]) -> Packed:
 
 
 def _group(counts: Ints) -> int:
-    """How many non-zeros a group holds, if rows have so many."""
+    """Number of non-zeros in a group, an even number, for rows with so many non-zeros each."""
     widest = max(2, int(counts.max(initial=0)))
     return min(_MOST_IN_A_GROUP, widest + widest % 2)
 
@@ -126,7 +126,7 @@ def _dense_columns(matrix: Any) -> Ints:
 
 
 class Tile(NamedTuple):
-    """What a block works on."""
+    """The runs and columns that a CUDA block works on."""
 
     warps: int  # that share its columns
     each: int  # columns of a thread
@@ -135,16 +135,16 @@ class Tile(NamedTuple):
 
     @property
     def runs(self) -> int:
-        """How many runs it has."""
+        """Number of runs in the tile."""
         return _LANES // self.sharing
 
     def numbers(self, features: int) -> int:
-        """How many numbers its models and gradients are."""
+        """Number of numbers in its models and gradients."""
         return (1 + self.warps) * (features + 1) * _LANES * self.each
 
 
 class HeldRows(NamedTuple):
-    """Rows on the card."""
+    """Rows in the card's memory, as the kernel takes them."""
 
     template: str  # the kernel's arguments that they decide
     fetched: int  # bytes of shared memory that a warp reads them through
@@ -153,14 +153,14 @@ class HeldRows(NamedTuple):
 
 
 def _power_of_two(least: int) -> int:
-    """The next power of two."""
+    """The smallest power of two that is at least `least`."""
     return 1 << (least - 1).bit_length()
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CudaOracle(Oracle, vector_predictions=True):
-    """Rows and models on the card."""
+    """The oracle with rows and models in the card's memory."""
 
     @property
     def _c(self) -> str:

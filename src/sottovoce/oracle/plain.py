@@ -1,4 +1,4 @@
-"""Local data as an algorithm sees it: an oracle for a stack of nodes.
+"""The oracle: risks, gradients, noisy steps and sums of the private rows of a stack of nodes, in NumPy.
 
 An algorithm never touches a row. It asks for the risk, a gradient, the l noisy linearised steps, or an argmin, of
 
@@ -38,18 +38,18 @@ DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 # Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
 _SHORTEST = 1e-150
 _ROWS_AT_ONCE = 1 << 16  # of gradients: what is made of them stays in cache
-VARIATION = 0.5  # how much the variation of counts is told beside the Hessian: more would blur that
+VARIATION = 0.5  # weight of the variation of counts beside the Hessian: more would leave that less exact
 
 
 class Batch(NamedTuple):
-    """How a stochastic gradient draws its rows: `size` of them (expected, for Poisson), by `scheme`."""
+    """The batch of a stochastic gradient: `size` rows (on average, for Poisson), drawn by `scheme`."""
 
     size: int
     scheme: Scheme
 
 
 class Steps(NamedTuple):
-    """What the l inner steps of one round need besides the place to start from."""
+    """The inputs of the l inner steps of one round, besides the model to start from."""
 
     k: int  # the round, from 1
     pull: Array  # (nodes, d, runs) linear term of the augmented Lagrangian
@@ -63,7 +63,7 @@ class Steps(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """What the l inner steps of one round leave behind."""
+    """The results of the l inner steps of one round."""
 
     last: Array  # (nodes, d, runs) w~^{k,l}
     mean: Array  # (nodes, d, runs) mean of w~^{k,1} .. w~^{k,l}, which is what a node broadcasts
@@ -108,12 +108,14 @@ class Oracle:
     others: Others | None = None
     order: Ints | None = None
 
-    # Said by each class for itself, so that a new one refuses what it was not made for.
+    # Each class declares these for itself, so that a new one refuses what it was not made for.
     _vectors: ClassVar[bool] = True
     _weighs: ClassVar[bool] = True
 
     def __init_subclass__(cls, vector_predictions: bool = False, row_factors: bool = False) -> None:
-        """A subclass takes losses of several outputs, and rows with weights or exposures, only if it says so."""
+        """Declare that a subclass takes losses of several outputs, or rows with weights or exposures; else they are
+        refused.
+        """
         super().__init_subclass__()
         cls._vectors, cls._weighs = vector_predictions, row_factors
 
@@ -169,32 +171,32 @@ class Oracle:
 
     @property
     def d(self) -> int:
-        """Coordinates of a model."""
+        """Number of coordinates of a model."""
         return self.sites.d * self.loss.outputs
 
     @cached_property
     def degree(self) -> Array:
-        """|N_i|, in the precision of the models."""
+        """|N_i| of every node, in the precision of the models: (nodes, 1, 1)."""
         return np.asarray(self.degrees, dtype=self.dtype).reshape(-1, 1, 1)
 
     @cached_property
     def m(self) -> Floats:
-        """m_i, the number of rows."""
+        """m_i, the number of rows at every node: (nodes, 1, 1)."""
         return self.sites.counts.astype(np.float64).reshape(-1, 1, 1)
 
     @cached_property
     def importance(self) -> Floats:
-        """n omega_i, how much the node counts; 1 where all count the same."""
+        """n omega_i, the weight of every node; 1 where all count the same: (nodes, 1, 1)."""
         given = np.ones(self.sites.n) if self.importances is None else self.importances
         return np.asarray(given, dtype=np.float64).reshape(-1, 1, 1)
 
     @cached_property
     def divisor(self) -> Floats:
-        """m_i / (n omega_i): what the sum of a node's losses is divided by. m_i where all count the same."""
+        """m_i / (n omega_i), the divisor of the sum of a node's losses; m_i where all count the same: (nodes, 1, 1)."""
         return self.m / self.importance
 
     def batch_divisor(self, size: int) -> Floats:
-        """B / (n omega_i): what the sum over a batch is divided by."""
+        """B / (n omega_i), the divisor of the sum over a batch: (nodes, 1, 1)."""
         return size / self.importance
 
     @property
@@ -205,30 +207,30 @@ class Oracle:
 
     @property
     def changed(self) -> Floats:
-        """How many rows of a node are replaced together at most: 1, or those of a person."""
+        """The most rows of a node that are replaced together: 1, or those of a person."""
         return np.minimum(float(self.sites.unit.changed), self.m)
 
     @property
     def sites_per_unit(self) -> int:
-        """At how many nodes of the network rows are replaced together at most."""
+        """The most nodes of the network at which rows are replaced together."""
         return min(self.sites.unit.sites, self.n)
 
     def changed_in_sum(self, rows: int) -> int:
-        """How many of so many rows, over all nodes, are replaced together at most."""
+        """The most of `rows` rows, over all nodes, that are replaced together."""
         return min(self.sites.unit.changed * self.sites_per_unit, rows)
 
     def sensitivity(self, batch: Batch | None = None) -> Floats:
-        """By how much replacing one row moves the gradient of L_i, in l2: 2 c1 n omega_i / m_i, or 2 c1 n omega_i / B
-        for each time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1); for a person's rows,
-        as many times that as there are (docs/proofs/people.md). As computed: the rounding of sums is in.
+        """The replace-one l2 sensitivity of the gradient of L_i: 2 c1 n omega_i / m_i, or 2 c1 n omega_i / B for each
+        time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1); for a person's rows, as many
+        times that as there are (docs/proofs/people.md). The rounding of sums is included.
         """
         terms = self.m if batch is None else np.maximum(self.m, batch.size)
         exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if batch is None else self.batch_divisor(batch.size))
         return self.changed * exact * (1 + terms * summation_error(terms))
 
     def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
-        """What part of `sensitivity` is needed at a model: all of it, or with `tight` what two records' gradients can
-        be apart there (docs/proofs/ipadmm.md, Lemma 3). As computed: the rounding of sums is in.
+        """The part of `sensitivity` that is needed at a model: all of it, or with `tight` the largest distance of two
+        records' gradients there (docs/proofs/ipadmm.md, Lemma 3). The rounding of sums is included.
         """
         if not tight or not np.isfinite(self.sites.data_norm):  # rows of any length: a model's norm says nothing
             return PLAIN
@@ -237,7 +239,7 @@ class Oracle:
         return self._spread(float(terms * summation_error(terms)))
 
     def _spread(self, rounding: float) -> Spread:
-        """At most 1, and `rounding` more than the bound; the rounding of predictions is in."""
+        """The bound on the spread plus `rounding` and the rounding of predictions, at most 1."""
         norm = self.sites.data_norm * (1 + NORM_SLACK)
         bound = knots_of(self.loss) * (norm / (2 * self.c1))
         predictions = KNOTS * float(summation_error(np.asarray(float(self.sites.d))))
@@ -245,11 +247,11 @@ class Oracle:
 
     @property
     def fewest_rows(self) -> int:
-        """The smallest m_i, where sampling hides a row least."""
+        """The smallest m_i of the network; there sampling hides a row least."""
         return int(self.network.sites.counts.min())
 
     def zeros(self, runs: int) -> Array:
-        """A stack of zero models."""
+        """Zero models of all nodes held here: (nodes, d, runs)."""
         return np.zeros((self.sites.n, self.d, runs), dtype=self.dtype)
 
     # -- the private part ---------------------------------------------------------------------------------------------
@@ -260,21 +262,19 @@ class Oracle:
 
     @cached_property
     def _share(self) -> Floats:
-        """u_ij n omega_i / m_i for every row."""
+        """u_ij n omega_i / m_i, the weight of every row in L_i: (rows, 1)."""
         return self.sites.factors.weighed(np.repeat(1.0 / self.divisor[:, 0, 0], self.sites.counts)[:, None])
 
     @cached_property
     def _slope_cap(self) -> Floats | None:
-        """A record's gradient is slope * a, so clipping its norm is clipping the slope's at max_grad_norm / ||a||."""
+        """max_grad_norm / ||a||, the bound on a row's slope that clips its gradient: (rows, 1). None: no clipping."""
         if self.max_grad_norm is None:
             return None
         with np.errstate(over="ignore"):  # no cap at all then
             return (self.max_grad_norm / np.maximum(self.sites.rows.norms(), _SHORTEST))[:, None]
 
     def _predictions(self, w: Array) -> Array:
-        """<w, a> for every row, and its exposure's part: (rows, runs), and the outputs on a last axis where there are
-        several.
-        """
+        """<w, a> + o for every row: (rows, runs), or (rows, runs, outputs) where there are several outputs."""
         rows, outputs = self.sites.rows, self.loss.outputs
         return self.sites.factors.shifted(rows.predict(w)) if outputs == 1 else rows.predict_vectors(w, outputs)
 
@@ -329,7 +329,7 @@ class Oracle:
         return self.sites.factors.weighed(weights)
 
     def expect_argmin(self) -> None:
-        """Refuse beforehand what `argmin` refuses."""
+        """Refuse an objective that `argmin` cannot minimise, before any work."""
         refuse_unsupported(self.loss, self.regulariser, self.max_grad_norm)
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
@@ -346,8 +346,8 @@ class Oracle:
         return w
 
     def score(self, models: Array) -> Scores:
-        """Mean loss and accuracy of models, given as columns (d, models), on all rows, each by its weight. For
-        simulations only.
+        """Weighted mean loss and accuracy of models, given as columns (d, models), over all rows. For simulations only:
+        computed without noise.
         """
         risk, hits = ((self._total(sums) / self._counted).astype(np.float64) for sums in self._scored(models))
         return Scores(risk, hits)
@@ -360,7 +360,7 @@ class Oracle:
 
     @cached_property
     def _counted(self) -> float:
-        """How much all rows count together."""
+        """The sum of all rows' weights; without weights, the number of rows."""
         if self.sites.factors.weights is None:
             return float(self.network.sites.counts.sum())
         return float(self.summed(lambda block: block.factors.weighed(np.ones(len(block.labels))).sum(keepdims=True))[0])
@@ -377,8 +377,8 @@ class Oracle:
         ]  # fmt: skip
 
     def apart(self, every: int) -> tuple["Oracle", "Oracle"]:
-        """This oracle without every `every`-th row of each site by their secret order, and that of those
-        (`Sites.apart`).
+        """Two oracles: of all rows but every `every`-th of each site in the secret order, and of the others
+        (`Sites.apart`). Refused without an order.
         """
         if every not in self._parted:
             if self.order is None:
@@ -416,7 +416,7 @@ class Oracle:
         return total
 
     def summed(self, of_rows: Callable[[Sites], Floats]) -> Floats:
-        """The sum over all blocks of what is computed of each block's rows, given as those of one site."""
+        """The sum over all blocks of a function of each block's rows, which it gets as those of one site."""
         return self._total(np.stack([of_rows(part) for part in self._parts])).astype(np.float64)
 
     @cached_property
@@ -448,8 +448,8 @@ class Oracle:
         return total[None].astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
-        """By how much replacing one row, or all of a person's, moves `gradient_sum` at w, in l2: (1, 1, runs). As
-        computed, in double precision, from at most so many rows: the rounding of sums is in.
+        """The l2 sensitivity of `gradient_sum` at w to one row replaced, or to all of a person's: (1, 1, runs). The
+        rounding of a sum of at most `rows` rows in double precision is included.
         """
         exact = self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
         return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
@@ -463,19 +463,26 @@ class Oracle:
         return self.summed(lambda block: block.rows.squares(block.factors.weights))
 
     def moments_sensitivity(self, rows: int) -> float:
-        """By how much replacing one row moves `moments`, in l2: sqrt(2) B^2, for a person's rows as many times that;
-        and the rounding of so many rows.
+        """The l2 sensitivity of `moments` to one row replaced: sqrt(2) B^2, for a person's rows as many times that;
+        plus the rounding of a sum of `rows` rows.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def cross_moments(self) -> Floats:
         """The sum of u (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
-        return self.summed(_crossed)
+
+        def of_block(block: Sites) -> Floats:
+            rows, labels = block.rows, np.clip(block.labels, -1.0, 1.0)
+            counted = block.factors.weighed(labels)
+            crossed, moments = rows.adjoint(counted[:, None])[0], rows.moments(block.factors.weights)
+            return half(np.block([[moments, crossed], [crossed.T, np.array([[labels @ counted]])]]))
+
+        return self.summed(of_block)
 
     def cross_moments_sensitivity(self, rows: int) -> float:
-        """By how much replacing one row moves `cross_moments`, in l2: sqrt(2) (B^2 + 1), for a person's rows as many
-        times that; and rounding.
+        """The l2 sensitivity of `cross_moments` to one row replaced: sqrt(2) (B^2 + 1), for a person's rows as many
+        times that; plus the rounding of a sum of `rows` rows.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
@@ -489,23 +496,23 @@ class Oracle:
         expect_one_output(self.loss, "A sum of Hessians")
         most = self.loss.smoothness_bound
         assert most is not None  # whoever asks has checked
-        flat = w[0].astype(np.float64, copy=False)
-        return np.stack([self.summed(partial(self._hessian_of, of_run, most)) for of_run in flat.T], axis=1)[None]
 
-    def _hessian_of(self, w: Floats, most: float, block: Sites) -> Floats:
-        """The same of one model (d,) and the rows of one block."""
-        z = self._settled_predictions(w, block)
-        curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
-        return half(block.rows.moments(block.factors.weighed(curvature.astype(np.float64, copy=False))))
+        def of_block(model: Floats, block: Sites) -> Floats:
+            z = self._settled_predictions(model, block)
+            curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
+            return half(block.rows.moments(block.factors.weighed(curvature.astype(np.float64, copy=False))))
+
+        models = w[0].astype(np.float64, copy=False).T
+        return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
 
     def _settled_predictions(self, w: Floats, block: Sites) -> Floats:
-        """Finite, whatever the public model (d,) is: (rows of the block,)."""
+        """Predictions of a public model (d,) for the rows of a block, finite whatever the model is: (rows,)."""
         with np.errstate(over="ignore", invalid="ignore"):
             z: Array = block.factors.shifted(block.rows.predict(w[None, :, None])[:, 0])
         return settled(z).astype(np.float64, copy=False)
 
     def hessian_sum_sensitivity(self, rows: int) -> float:
-        """By how much replacing one row moves `hessian_sum`, in l2: L times as much as `moments`."""
+        """The l2 sensitivity of `hessian_sum` to one row replaced: L times that of `moments`."""
         bound = self.loss.smoothness_bound
         assert bound is not None
         return bound * self.moments_sensitivity(rows)
@@ -515,36 +522,29 @@ class Oracle:
         of mean / most, both times L B^2, so that they go with `hessian_sum` into one release: (1, d, runs) ->
         (1, 2, runs).
         """
-        flat = w[0].astype(np.float64, copy=False)
-        return np.stack([self.summed(partial(self._variation_of, of_run)) for of_run in flat.T], axis=1)[None]
+        loss = self.loss
+        assert isinstance(loss, Poisson)  # whoever asks has checked
+        unit = loss.smoothness_bound * self.sites.data_norm**2
 
-    def _variation_of(self, w: Floats, block: Sites) -> Floats:
-        """The same of one model (d,) and the rows of one block."""
-        assert isinstance(self.loss, Poisson)  # whoever asks has checked
-        z = self._settled_predictions(w, block)
-        off = self.loss.slope(z, block.labels, self.loss.theta) / self.loss.most
-        rows = np.stack([VARIATION * off**2, self.loss.predict(z) / self.loss.most])
-        unit = self.loss.smoothness_bound * self.sites.data_norm**2
-        sums: Floats = unit * rows.sum(axis=1)
-        return sums
+        def of_block(model: Floats, block: Sites) -> Floats:
+            z = self._settled_predictions(model, block)
+            off = loss.slope(z, block.labels, loss.theta) / loss.most
+            rows = np.stack([VARIATION * off**2, loss.predict(z) / loss.most])
+            sums: Floats = unit * rows.sum(axis=1)
+            return sums
+
+        models = w[0].astype(np.float64, copy=False).T
+        return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
 
     def varied_hessian_sensitivity(self, rows: int) -> float:
-        """By how much replacing one row moves `hessian_sum` and `variation_sum` together, in l2: 1.5 L B^2
-        (docs/proofs/inference.md, Lemma 3), for a person's rows as many times that; and rounding.
+        """The l2 sensitivity of `hessian_sum` and `variation_sum` together to one row replaced: 1.5 L B^2
+        (docs/proofs/inference.md, Lemma 3), for a person's rows as many times that; plus rounding.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
         rounding = 3 * rows * float(summation_error(np.asarray(float(rows))))
         bound = self.loss.smoothness_bound
         assert bound is not None
         return bound * square * (sqrt(2 + VARIATION**2) * changed + rounding)
-
-
-def _crossed(block: Sites) -> Floats:
-    """`Oracle.cross_moments` of one block of rows."""
-    rows, labels = block.rows, np.clip(block.labels, -1.0, 1.0)
-    counted = block.factors.weighed(labels)
-    crossed, moments = rows.adjoint(counted[:, None])[0], rows.moments(block.factors.weights)
-    return half(np.block([[moments, crossed], [crossed.T, np.array([[labels @ counted]])]]))
 
 
 def half(matrix: Floats) -> Floats:
@@ -554,7 +554,7 @@ def half(matrix: Floats) -> Floats:
 
 
 def whole(halves: Array) -> Floats:
-    """The symmetric matrices that these are the halves of: (runs, numbers) -> (runs, p, p)."""
+    """The symmetric matrices of these halves, the inverse of `half`: (runs, numbers) -> (runs, p, p)."""
     p = round((sqrt(1 + 8 * halves.shape[1]) - 1) / 2)
     i, j = np.triu_indices(p)
     matrices = np.zeros((len(halves), p, p))
@@ -563,14 +563,14 @@ def whole(halves: Array) -> Floats:
 
 
 def summation_error(terms: Floats) -> Floats:
-    """gamma: a sum of so many products in double precision, in any order, is off by this part of the sum of their sizes
-    (Higham 2002, Section 4.2; eight roundings more for each term).
+    """gamma, the relative error bound of a sum of so many products in double precision, in any order: relative to the
+    sum of their absolute values (Higham 2002, Section 4.2; eight roundings more for each term).
     """
     return (terms + 8) * UNIT / (1 - (terms + 8) * UNIT)
 
 
 def note_on_tight(tight: bool, site: Oracle) -> tuple[str, ...]:
-    """That a tight sensitivity changes nothing, where no better bound is known."""
+    """A note for the statement if `tight` changes nothing, because no better bound is known; else empty."""
     if not tight or np.any(site.spread(tight).parts < 1):
         return ()
     return (
@@ -589,8 +589,8 @@ def refuse_single(dtype: str) -> None:
 
 
 def clipped(slopes: Array, cap: Floats | None) -> Array:
-    """Slopes (rows, runs), or (rows, runs, outputs), no larger in size than their row's cap (rows, 1). Several outputs
-    are shortened together, and keep their direction.
+    """Slopes (rows, runs), or (rows, runs, outputs), cut to a norm of at most their row's cap (rows, 1). Several
+    outputs are shortened together, and keep their direction.
     """
     if cap is None:
         return slopes
@@ -606,7 +606,7 @@ def clipped(slopes: Array, cap: Floats | None) -> Array:
 
 
 def settled(z: Array) -> Array:
-    """Predictions as a slope takes them: within +-sqrt(the largest number), and what is no number at the lower end.
+    """Predictions cut to +-sqrt(the largest number), so that slopes are finite; NaN becomes the lower end.
 
     <w, a> of a finite w may overflow, or be inf - inf. By this rule, which asks neither the row nor its label, a
     record's slope is finite and within its bound for every w; no site's message then says whose product overflowed.

@@ -92,7 +92,7 @@ class _Tile(NamedTuple):
 
 
 class _Solve(NamedTuple):
-    """What conjugate gradients need, in either precision; by column, but for the last."""
+    """Working memory of conjugate gradients, in either precision; by column, but for the last."""
 
     part: Array  # the step over ||g||
     rest: Array  # what is left of the right side
@@ -102,7 +102,7 @@ class _Solve(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """What a node's runs share."""
+    """The numbers of a node that all its runs share."""
 
     begin: int  # its first row
     m: int
@@ -122,7 +122,7 @@ def _slope(of: Any, code: int, z: Any, b: float, theta: float) -> Any:
 
 @piece
 def _curvature(of: Any, code: int, z: Any, b: float, theta: float) -> Any:
-    """The loss's second derivative in z."""
+    """The loss's second derivative in z, as in `_slope`."""
     if code == 0:
         return curvature(of[0], z, b, theta)
     return curvature(of[1], z, b, theta) if code == 1 else curvature(of[2], z, b, theta)
@@ -130,7 +130,7 @@ def _curvature(of: Any, code: int, z: Any, b: float, theta: float) -> Any:
 
 @piece
 def _product(x: Any, y: Any, lanes: Any) -> Any:
-    """<x, y> of every run."""
+    """<x, y> of every run: one number per lane."""
     total = broadcast(x.dtype.type(0), lanes)
     for place in range(0, len(x), width(lanes)):
         total = fma(load(x, place, lanes), load(y, place, lanes), total)
@@ -170,7 +170,7 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
 
 @part
 def _curved(node: Any, t: Any, lanes: Any) -> int:
-    """Keep the curvatures of the rows that have some in an active lane, one after the other. How many these are."""
+    """Move curvatures of rows that have some in an active lane to the front. Returns the number of these rows."""
     wide, n = width(lanes), 0
     active = convert(load(t.active, 0, lanes), np.float32(0))
     for q in range(node.m):
@@ -331,7 +331,7 @@ def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float
 
 @part
 def _room(d: int, rows: int, dtype: Any, lanes: Any) -> Any:
-    """A tile to work in."""
+    """An empty tile of so many columns and rows."""
     wide = width(lanes)
     long, tall = d * wide, rows * wide
     return _Tile(
@@ -345,7 +345,7 @@ def _room(d: int, rows: int, dtype: Any, lanes: Any) -> Any:
 
 @part
 def _solve_room(d: int, dtype: Any, lanes: Any) -> Any:
-    """Room for conjugate gradients in either precision."""
+    """Empty working memory for conjugate gradients, in the precision of `dtype`."""
     long = d * width(lanes)
     return _Solve(
         aligned(long, dtype), aligned(long, dtype), aligned(long, dtype), aligned(long, dtype),

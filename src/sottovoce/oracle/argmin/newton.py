@@ -59,7 +59,7 @@ _FEW, _MANY = 6, 12
 
 
 class ArgminData(NamedTuple):
-    """What does not change from call to call.
+    """The data of all nodes, the same in every call.
 
     Args:
         offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
@@ -82,7 +82,7 @@ class ArgminData(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What one call leaves to the next, run by run; `place` says where a node's factor starts.
+    """State kept from one call to the next, for every run; a node's factor starts at `place`.
 
     Without kinks there are no duals, and nothing is kept: every array but `place` is empty.
     """
@@ -104,7 +104,7 @@ _W, _TAIL, _G, _STEP, _PULL, _S1, _C1, _Y1, _F1, _OLD, _OLD_TAIL, _DIAGONAL = 0,
 
 
 class _Item(NamedTuple):
-    """One node and run."""
+    """The problem of one node and run, with its working memory."""
 
     begin: int  # its first row
     m: int
@@ -125,7 +125,7 @@ def _slope(of: Any, code: int, z: float, b: float, theta: float) -> Any:
 
 @part
 def _curvature(of: Any, code: int, z: float, b: float, theta: float) -> Any:
-    """The loss's second derivative in z."""
+    """The loss's second derivative in z, as in `_slope`."""
     if code == 0:
         return curvature(of[0], z, b, theta)
     return curvature(of[1], z, b, theta) if code == 1 else curvature(of[2], z, b, theta)
@@ -181,7 +181,7 @@ def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
 
 @part
 def _derivative(p: Any, of: Any, it: Any, stiff: Any, t: float) -> Any:
-    """Of the function along the step at the fraction t of it, where w is at t = 1. It rises with t."""
+    """Derivative of the objective along the step, at the fraction t of it; w is at t = 1. It rises with t."""
     back, w, step = 1 - t, it.column[_W], it.column[_STEP]
     total = it.mu * (dot_dense(w, step) - back * dot_dense(step, step)) - dot_dense(it.column[_PULL], step)
     for j in range(it.m):
@@ -220,7 +220,7 @@ def _shorten(rows: Any, p: Any, of: Any, it: Any, stiff: Any, before: float, aft
 
 @part
 def _same(x: Any, y: Any, n: int) -> bool:
-    """Whether the first n numbers of both are equal, bit by bit."""
+    """True if the first n numbers of both are equal, bit by bit."""
     for k in range(n):  # noqa: SIM110 (compiled as it stands)
         if x[k] != y[k]:
             return False
@@ -229,7 +229,7 @@ def _same(x: Any, y: Any, n: int) -> bool:
 
 @part
 def _newton_step(rows: Any, p: Any, of: Any, it: Any, good: bool, numbers: Any, room: Any, temp: Any) -> Any:
-    """Fill in the step, with the kept factor if it is good and has the same terms at their kink. Whether it was new."""
+    """Fill in the step, with the kept factor if it is good and has the same terms at their kink. True if it is new."""
     m, c, c1, diagonal = it.m, it.row[_F], it.column[_F1], it.column[_DIAGONAL]
     if len(p.low) > 0:
         # Another set of terms at their kink is another matrix.
@@ -264,7 +264,7 @@ def _stiffness(it: Any, scale: float, kappa: float) -> Any:
 
 @part
 def _accept_slopes(it: Any) -> None:
-    """The slopes become the duals."""
+    """Take the slopes as the new duals."""
     for j in range(it.m):
         it.row[_Y, j] = it.row[_S, j]
     copy(it.column[_Y1], it.column[_S1])
@@ -325,7 +325,7 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
 
 @part
 def _clear(it: Any, l1: float, tolerance: float) -> None:
-    """A coordinate at its kink is 0: what is left there is rounding, and far below the last part of the tolerance."""
+    """Set coordinates at their kink to 0. What they hold is rounding, far below the tolerance."""
     w = it.column[_W]
     least = 1e-3 * tolerance / (it.mu + it.steepest) / math.sqrt(len(w))
     for k in range(len(w)):
@@ -335,7 +335,7 @@ def _clear(it: Any, l1: float, tolerance: float) -> None:
 
 @part
 def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
-    """Duals, and what is in the factor, as the last call left them."""
+    """Load duals and the factor's derivatives from the last call."""
     for j in range(it.m):
         it.row[_Y, j], it.row[_F, j] = kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j]
     if p.l1 > 0:
@@ -345,7 +345,7 @@ def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
 
 @part
 def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
-    """Keep duals, and what is in the factor, for the next call."""
+    """Store duals and the factor's derivatives for the next call."""
     for j in range(it.m):
         kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j] = it.row[_Y, j], it.row[_F, j]
     if p.l1 > 0:

@@ -38,7 +38,7 @@ _MOST_FACTORISED = 2_000
 
 
 def refuse_unsupported(loss: Loss, regulariser: Regulariser, max_grad_norm: float | None) -> None:
-    """Newton needs second derivatives of the loss and of the regulariser, and gradients that are really gradients."""
+    """Refuse a kinked loss or regulariser, and clipped gradients: Newton needs second derivatives."""
     missing = []
     if loss.smoothness_bound is None:
         missing.append(f"a smooth loss, which {loss.name} is not")
@@ -72,18 +72,18 @@ class Objective(ABC):
 
     @abstractmethod
     def predictions(self, w: Array) -> Array:
-        """<w, a_j> for every row; with a last axis, where it is a vector."""
+        """<w, a_j> + shift_j for every row; for softmax a vector, on a last axis."""
 
     @abstractmethod
     def loss_gradient(self, w: Array) -> Array:
-        """The data's part of the gradient, flat as w."""
+        """The gradient of the sum of losses at w, flat as w."""
 
     @abstractmethod
     def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
-        """-H^-1 gradient, or nearly."""
+        """-H^-1 gradient, exactly or by conjugate gradients."""
 
     def argmin(self, pull: Array, mu: float, start: Array, tolerance: float) -> Array:
-        """The minimiser of F, to a gradient of norm `tolerance`."""
+        """The minimiser of F, to a gradient of norm `tolerance`; raises if Newton's method does not get there."""
         w = start
         for _ in range(_MOST_STEPS):
             gradient = self.loss_gradient(w) - pull + mu * w
@@ -96,28 +96,20 @@ class Objective(ABC):
         )
 
     def _value(self, w: Array, pull: Array, mu: float) -> float:
-        """F(w)."""
+        """F at the model w."""
         losses = self.loss.value(self.predictions(w), self.labels, self.loss.theta)
         return float(self.share @ losses - pull @ w + 0.5 * mu * (w @ w))
 
     def _line_search(self, w: Array, step: Array, gradient: Array, pull: Array, mu: float) -> Array:
         """Halve the step until F falls enough; near the minimum F is flat to rounding, and the full step is right."""
         value, descent, size = self._value(w, pull, mu), float(gradient @ step), 1.0
-        # Below this fall F cannot be told from its own rounding.
+        # A smaller fall of F is lost in its rounding.
         while -descent > 1e-14 * (1 + abs(value)) and size > 1e-8:
             # Armijo's rule, with the usual constant.
             if self._value(w + size * step, pull, mu) <= value + 1e-4 * size * descent:
                 break
             size /= 2
         return w + size * step
-
-
-def _weighed(rows: Matrix, weights: Array) -> Matrix:
-    """Every row times its weight; SciPy's own product by a column takes as long again as all that is done with it."""
-    if isinstance(rows, np.ndarray):
-        return rows * weights[:, None]
-    data = rows.data * np.repeat(weights, np.diff(rows.indptr))
-    return sp.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
 
 
 @final
@@ -139,12 +131,17 @@ class SmoothObjective(Objective):
         return gradient
 
     def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
-        """By factorising the Hessian or, of many features, by products with it."""
+        """The step by a factor of the Hessian or, with many features, by products with it."""
+        rows = self.rows
         curvatures = self.share * self.loss.curvature(self.predictions(w), self.labels, self.loss.theta)
         if len(w) > _MOST_FACTORISED:
-            return _by_products(lambda v: self.rows.T @ (curvatures * self._products(v)) + mu * v, gradient)
-        hessian = self.rows.T @ _weighed(self.rows, curvatures)
-        dense: Array = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
+            return _by_products(lambda v: rows.T @ (curvatures * self._products(v)) + mu * v, gradient)
+        if isinstance(rows, np.ndarray):
+            dense: Array = rows.T @ (rows * curvatures[:, None])
+        else:
+            # By hand: SciPy's product with a column takes as long again as the product of the two matrices.
+            data = rows.data * np.repeat(curvatures, np.diff(rows.indptr))
+            dense = (rows.T @ sp.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)).toarray()
         step: Array = la.solve(dense + mu * np.eye(len(w)), -gradient, assume_a="pos")
         return step
 
@@ -162,7 +159,6 @@ class SoftmaxObjective(Objective):
         return self._sum(self.loss.slope(self.predictions(w), self.labels, self.loss.theta))
 
     def newton_step(self, w: Array, gradient: Array, mu: float) -> Array:
-        """By products with the Hessian."""
         p = probabilities(self.predictions(w))
 
         def product(v: Array) -> Array:
@@ -172,14 +168,14 @@ class SoftmaxObjective(Objective):
         return _by_products(product, gradient)
 
     def _sum(self, slopes: Array) -> Array:
-        """sum_j share_j a_j slopes_j^T, flat."""
+        """sum_j share_j a_j slopes_j^T, a flat (d, K) matrix."""
         gradient: Array = self.rows.T @ (self.share[:, None] * slopes)
         return gradient.reshape(-1)
 
 
 def _by_products(product: Callable[[Array], Array], gradient: Array) -> Array:
-    """-H^-1 gradient by conjugate gradients, as exactly as the gradient is small: this keeps Newton's speed near the
-    minimum.
+    """-H^-1 gradient by conjugate gradients. The relative tolerance is at most the root of the gradient's norm, which
+    keeps Newton's speed near the minimum.
     """
     hessian = LinearOperator((len(gradient), len(gradient)), matvec=product, dtype=gradient.dtype)
     step: Array = cg(hessian, -gradient, rtol=min(0.1, float(np.sqrt(np.linalg.norm(gradient)))))[0]
@@ -190,7 +186,7 @@ def objective_of(
     loss: Loss, rows: Matrix, labels: Floats, share: Floats, shifts: Floats | None = None,
     patience: Callable[[], None] = lambda: None,
 ) -> Objective:  # fmt: skip
-    """F for that loss."""
+    """The objective F of that loss; a loss of several outputs other than softmax is refused."""
     if isinstance(loss, Softmax):
         return SoftmaxObjective(loss, rows, labels, share, None, patience)
     expect_one_output(loss, "Newton's method")

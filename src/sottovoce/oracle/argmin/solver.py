@@ -1,4 +1,4 @@
-"""The exact local argmin of decentralised ADMM: a solver that owns what it keeps between calls.
+"""The solver for the exact local argmin of decentralised ADMM: it chooses the method and keeps its state.
 
 This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
 It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
@@ -33,7 +33,7 @@ _WIDTHS = (Lanes(4), Lanes(8), Lanes(16))
 
 
 class ArgminSolver:
-    """The argmin of every node and run, with what it keeps between calls.
+    """Solver for the argmin of every node and run, with the state that it keeps between calls.
 
     Args:
         rows: all nodes' rows, below each other, of either precision; the work is done in double.
@@ -75,7 +75,9 @@ class ArgminSolver:
         # The same numbers, as the kernel of many runs reads them.
         self._tiles = Csr(*self._rows) if isinstance(rows, Csr) else Dense(self._rows.values.reshape(-1, d))
         self._light = self._tiles._replace(values=self._tiles.values.astype(np.float32))
-        norms = _norms(self._rows)
+        count = len(self._rows.starts) - 1
+        row = np.repeat(np.arange(count), np.diff(self._rows.starts))
+        norms = np.sqrt(np.bincount(row, self._rows.values**2, minlength=count))
         offsets = np.ascontiguousarray(offsets, dtype=np.int64)
         # One kernel for all the losses of this package. A kinked loss does not use its formulas.
         code = _SMOOTH.index(type(loss)) if type(loss) in _SMOOTH else 0
@@ -129,7 +131,7 @@ class ArgminSolver:
         return w
 
     def _side_by_side(self, pull: Floats, mu: Floats, start: Floats, tolerance: float) -> tuple[Floats, Floats]:
-        """Models, and the certificates that they reached: (nodes, d, runs) and (nodes, runs)."""
+        """Smooth problems, many runs at a time: the models (nodes, d, runs) and their certificates (nodes, runs)."""
         nodes, _, runs = start.shape
         lanes = next((some for some in _WIDTHS if runs <= some.count), _WIDTHS[-1])
         w, reached = np.empty_like(start), np.empty((nodes, runs))
@@ -141,11 +143,14 @@ class ArgminSolver:
         if len(left):
             # Where the first method has overflowed, the second starts from the beginning.
             w = np.where(np.isfinite(w).all(axis=1, keepdims=True), w, start)
-            self._minimise(left, _nothing_kept(nodes), pull, mu, w, tolerance, reached)
+            # Nothing is kept: the fall-back of smooth problems starts anew every time.
+            none = np.empty((0, nodes, 3))
+            kept = Kept(none[:, 0], np.zeros(nodes, dtype=np.int64), none, none, none[..., None])
+            self._minimise(left, kept, pull, mu, w, tolerance, reached)
         return w, reached
 
     def _one_by_one(self, pull: Floats, mu: Floats, start: Floats, tolerance: float) -> tuple[Floats, Floats]:
-        """The same, with what the last call left."""
+        """Kinked problems, with the state of the last call: models and certificates as in `_side_by_side`."""
         nodes, _, runs = start.shape
         kept = self._kept
         if kept is None or len(kept.numbers) != runs:
@@ -164,7 +169,7 @@ class ArgminSolver:
         )  # fmt: skip
 
     def _fresh(self, runs: int) -> Kept:
-        """What nothing was kept in yet, for so many runs."""
+        """Empty state for so many runs: no factor yet, all duals 0."""
         offsets = self._problem.offsets
         nodes, rows, d = len(offsets) - 1, int(offsets[-1]), self._d
         room = np.minimum(np.diff(offsets), d) ** 2
@@ -180,14 +185,8 @@ class ArgminSolver:
         return kept
 
 
-def _nothing_kept(nodes: int) -> Kept:
-    """What a call keeps that keeps nothing: a fall-back of smooth problems starts anew every time."""
-    none = np.empty((0, nodes, 3))
-    return Kept(none[:, 0], np.zeros(nodes, dtype=np.int64), none, none, none[..., None])
-
-
 def _refuse_unsupported(loss: Loss, max_grad_norm: float | None) -> None:
-    """Refuse, before any work, what no method here minimises."""
+    """Refuse clipped gradients and losses of several outputs before any work."""
     if max_grad_norm is not None:
         raise UnsupportedError(
             "The exact argmin needs no max_grad_norm, since a clipped gradient is the gradient of no known function. "
@@ -221,9 +220,3 @@ def _flat_rows(rows: Csr | Dense, d: int) -> FlatRows:
     if isinstance(rows, Csr):
         return FlatRows(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
     return FlatRows(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)
-
-
-def _norms(rows: FlatRows) -> Floats:
-    """The Euclidean norm of every row."""
-    count = len(rows.starts) - 1
-    return np.sqrt(np.bincount(np.repeat(np.arange(count), np.diff(rows.starts)), rows.values**2, minlength=count))
