@@ -1,4 +1,4 @@
-"""Events, what they cost, the noise a target needs, and the statement that goes with a model.
+"""Privacy accounting: events, their price, the noise that a target needs, and the statement of a model.
 
     events, releases   what happened to rows, without a price
     accounting         the price: epsilon at a delta, or delta at an epsilon

@@ -1,4 +1,4 @@
-"""What happened: the releases that one site made, written down for an accountant.
+"""Events: the releases that one site made, written down for an accountant.
 
 An event says nothing of its price. `accounting` prices it, `statement` words it. `sigma` is always the noise
 multiplier: standard deviation over the l2 sensitivity, without a unit. That is the sensitivity to one row replaced by
@@ -23,7 +23,7 @@ Scheme = Literal["replacement", "poisson"]
 
 
 def _is_count(value: object, least: int) -> bool:
-    """Whether this is a whole number of at least `least`. True and False are ints to Python, and are refused."""
+    """True if this is a whole number of at least `least`. True and False are ints to Python, and are refused."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
@@ -54,7 +54,7 @@ class Sampling:
         return {"scheme": self.scheme, "rows": self.rows, "batch": self.batch}
 
     def describe(self) -> str:
-        """One short phrase."""
+        """A short phrase for the text of a statement."""
         if self.scheme == "poisson":
             return f"a Poisson batch of about {self.batch} of {self.rows} rows"
         return f"{self.batch} draws with replacement from {self.rows} rows"
@@ -66,7 +66,7 @@ class Event(ABC):
     """
 
     def dp_event(self) -> "dp_accounting.DpEvent":
-        """The same in Google's vocabulary, for readers who bring their own accountant.
+        """The event as one of Google's dp-accounting, for readers who bring their own accountant.
 
         Every Gaussian is exported with our `sigma`, that is with a sensitivity of one for a replaced row.
 
@@ -90,7 +90,7 @@ class Event(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """One short plain phrase."""
+        """A short phrase for the text of a statement, without a price."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Runs(ABC):
     @property
     @abstractmethod
     def mean(self) -> float:
-        """E[K]."""
+        """E[K], the expected number of runs."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, object]:
@@ -184,7 +184,7 @@ class Runs(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """One short phrase."""
+        """A short phrase for the text of a statement."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class NegativeBinomialRuns(Runs):
 
 @dataclass(frozen=True)
 class PoissonRuns(Runs):
-    """P(K = k) = e^-rate rate^k / k!. With K = 0 nothing comes out, and that is told."""
+    """P(K = k) = e^-rate rate^k / k!. With K = 0 there is no result, and that is made known."""
 
     rate: float
 

@@ -1,4 +1,4 @@
-"""Events in the vocabulary of Google's dp-accounting, for readers who bring their own accountant.
+"""Export of events to Google's dp-accounting, for readers who bring their own accountant.
 
 `Event.dp_event` says how to evaluate what comes out. Laplace becomes LaplaceDpEvent, to be evaluated under
 ADD_OR_REMOVE_ONE. Releases that dp-accounting has no event for become UnsupportedDpEvent, which all its accountants
@@ -25,7 +25,7 @@ from sottovoce.privacy.releases import Laplace
 try:
     import dp_accounting as google
     from dp_accounting import dp_event as more
-# Said here, and not where events are made: pricing needs none of it.
+# Raised here, and not where events are made: pricing needs none of it.
 except ImportError as _error:
     raise UnsupportedError(
         "dp_event() needs dp-accounting. Install it with: pip install 'sottovoce[dp-accounting]'"
@@ -33,8 +33,7 @@ except ImportError as _error:
 
 
 def to_dp_event(event: Event) -> google.DpEvent:
-    """The same event in Google's vocabulary; UnsupportedDpEvent, which its accountants refuse, where it has no word for
-    it.
+    """The same event of dp-accounting; UnsupportedDpEvent, which its accountants refuse, where it has none.
 
     dp-accounting knows searches with eta >= 0 and, for Poisson, a mean of one or more.
     """

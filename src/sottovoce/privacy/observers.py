@@ -1,4 +1,4 @@
-"""Who looks on, and what they can see.
+"""Observers: who sees the messages, and how much of the noise they know.
 
 Where every site adds noise of its own, all observers see the same price. Where only sums over sites are ever opened,
 those who know some sites' shares of the noise see less of it: of u shares that a sum holds at least, k colluding sites
@@ -41,17 +41,17 @@ class Observer:
 
 
 def against(colluding: int | None) -> str:
-    """Against whom a price holds, as the end of a sentence; nothing for one that holds against everybody."""
+    """Against whom a price holds, as the end of a sentence; empty if it holds against everybody."""
     return "" if colluding is None else f" against at most {colluding} colluding site{'' if colluding == 1 else 's'}"
 
 
 def assumed(n: int) -> int:
-    """c, how many of n sites collude where nobody says it: fewer than half, but at least one if there is another."""
+    """The default number c of colluding sites among n: fewer than half, but at least one if there is another site."""
     return max((n - 1) // 2, min(1, n - 1))
 
 
 def expect_members(n: int, c: int, u: int) -> None:
-    """Refuse numbers of sites, of colluding ones and of those in a sum with which no sum is safe."""
+    """Refuse numbers of sites n, of colluding sites c and of sites in a sum u with which no sum is safe."""
     for safe, expected, advice, came in (
         (u <= n, f"least_sites <= n={n} sites", "Name at most as many as there are", f"least_sites={u}"),
         (c < u, f"colluding < least_sites={u}", "Some honest site must be in every sum", f"colluding={c}"),
@@ -71,7 +71,7 @@ RELAY = Observer()
 @final
 @dataclass(frozen=True)
 class Sight:
-    """One line of a table: what holds against so many colluding sites and the relay.
+    """One line of a statement's table: the epsilon against the relay and so many colluding sites.
 
     `noise` is what is left of the noise, as a factor of every noise multiplier in the statement's event. A line holds
     for all that collude less, too.
@@ -82,13 +82,13 @@ class Sight:
     epsilon: float
 
     def to_dict(self) -> dict[str, object]:
-        """The fields; an infinite epsilon is null."""
+        """The fields as JSON-able data; an infinite epsilon is null."""
         shown = self.epsilon if isfinite(self.epsilon) else None
         return {"colluding": self.colluding, "noise": self.noise, "epsilon": shown}
 
     @classmethod
     def from_dict(cls, data: Any, event: Event, delta: float) -> "Sight":
-        """The inverse, for data from a stranger: refused where it claims less than the event costs."""
+        """The inverse of `to_dict`, for data from a stranger: an epsilon below what the event costs is refused."""
         table = data if isinstance(data, dict) else {"observers": data}
         line = read(
             cls, table | {"epsilon": inf} if table.get("epsilon", 0) is None else table, "an observer", finite=False
@@ -115,7 +115,7 @@ def check_table(lines: tuple[Sight, ...]) -> None:
 
 
 def table_of(sites: int, event: Event, delta: float, noise: Callable[[int], float]) -> tuple[Sight, ...]:
-    """What holds against 0, 1, .. n - 1 colluding sites, in this order; of many sites, against some of these numbers.
+    """The lines for 0, 1, .. n - 1 colluding sites, in this order; of many sites, for some of these numbers.
 
     Among them are the two between which the noise falls below the event's own, and the two from which on all of it but
     one share is known: where sites can be cut off from a sum, it falls there at once.
@@ -136,7 +136,7 @@ def table_of(sites: int, event: Event, delta: float, noise: Callable[[int], floa
 
 
 def keys_each(sites: int, colluding: int, least: int) -> int:
-    """With how many others a site shares a key, if n sites make sums of at least u of them, against c that collude.
+    """Number of other sites that a site shares a key with, if n sites make sums of at least u, and c collude.
 
     With all of them, up to `MOST_COMPLETE` sites. Above, with an even number of neighbours on a ring, more than
     c + n - u: so many can collude, or be left out of a sum, without anyone being cut off. It is never fewer than
@@ -154,8 +154,8 @@ def keys_each(sites: int, colluding: int, least: int) -> int:
 
 
 def smallest_part(sites: int, keys: int, gone: int) -> int:
-    """How many sites at least are in a sum that can be opened, if any `gone` of them collude or are left out, and each
-    shares keys with the `keys` nearest on a ring: exactly, for the worst choice of who is gone.
+    """The least number of sites in a sum that can be opened, if any `gone` of them collude or are left out, and each
+    shares keys with the `keys` nearest on a ring. It is exact, for the worst choice of who is gone.
 
     As long as fewer are gone than have keys with one site, nobody can be cut off, and all that are left are in it. All
     who have keys with one site cut it off alone. At least 1: an honest site's own share is in every sum that its rows
@@ -167,8 +167,8 @@ def smallest_part(sites: int, keys: int, gone: int) -> int:
 
 
 def shares_left(sites: int, colluding: int, least: int, k: int) -> int:
-    """How many shares of the noise in a sum that opens k colluding sites do not know, at least, where c were reckoned
-    with: they choose who is left out of it, too.
+    """The least number of shares of the noise in an opened sum that k colluding sites do not know. Keys were made for c
+    colluding sites, and those who collude also choose who is left out.
     """
     return smallest_part(sites, keys_each(sites, colluding, least), k + sites - least)
 
@@ -192,7 +192,7 @@ def weakened(event: Event, noise: float) -> Event:
 
 
 def seen(event: Event, noise: float, delta: float) -> float:
-    """Epsilon against those who see only so much of the noise."""
+    """Epsilon at delta against observers for whom every noise multiplier is `noise` times the event's."""
     if noise == 1 and delta == 0:
         from sottovoce.privacy.accounting.accountant import pure_epsilon
 

@@ -5,13 +5,9 @@ and MOST_RELEASES releases in all. Anything else is refused. No name in the data
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
-
-if TYPE_CHECKING:
-    pass
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
@@ -39,7 +35,7 @@ settings.tagged(Runs, "law", {law.__name__: law for law in (NegativeBinomialRuns
 
 
 def event_from_dict(data: object) -> Event:
-    """The event that `to_dict` wrote down.
+    """The event that `to_dict` wrote; anything else is refused.
 
     Formal guarantees:
         `event_from_dict(event.to_dict()) == event` for every event within the limits above. Anything that `to_dict`
@@ -54,7 +50,7 @@ def event_from_dict(data: object) -> Event:
 
 
 def _check_size(data: object) -> None:
-    """Depth, number of events, and every whole number, before anything is made of them."""
+    """Refuse data that is nested too deep, has too many events or too large a whole number, before it is read."""
     left: list[tuple[str, object, int]] = [("data", data, 0)]
     parts = 0
     while left:
@@ -73,7 +69,7 @@ def _check_size(data: object) -> None:
 
 
 def _releases(event: Event) -> int:
-    """How many releases the tree holds, all repetitions counted. A search counts as one run of it."""
+    """Number of releases in the tree, all repetitions counted. A search counts as one run of it."""
     match event:
         case Repeated(event=inner, times=times):
             return times * _releases(inner)

@@ -8,12 +8,8 @@ events apart.
 from collections import Counter
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from sottovoce.errors import UnsupportedError, expect
-
-if TYPE_CHECKING:
-    pass
 from sottovoce.privacy.events import (
     Event,
     Gaussian,
@@ -147,7 +143,9 @@ class NormLaplaceObjective(Event):
 
 
 def leaves(event: Event) -> Counter[Event]:
-    """How often each indivisible event happens in the tree. A search is one, unless it has exactly one run."""
+    """How often each indivisible event happens in the tree. A search is one of them, unless it always has exactly one
+    run, which then counts itself.
+    """
     match event:
         case Repeated(event=inner, times=times):
             return Counter({leaf: times * n for leaf, n in leaves(inner).items() if times * n})
@@ -156,8 +154,13 @@ def leaves(event: Event) -> Counter[Event]:
             for part in events:
                 total.update(leaves(part))
             return total
-        case RepeatAndSelect():
-            return _of_search(event)
+        case RepeatAndSelect(event=one, runs=runs):
+            found = leaves(one)
+            # The best of runs without noise is a release without noise.
+            if NonPrivate() in found:
+                return Counter({NonPrivate(): 1})
+            once = isinstance(runs, NegativeBinomialRuns) and runs.gamma == 1
+            return found if once or not found else Counter({event: 1})
         case NonPrivate() | Gaussian() | SampledGaussian() | GaussianObjective():
             return Counter({event: 1})
         case PureRelease() | Laplace() | NormLaplace() | NormLaplaceObjective():
@@ -168,16 +171,6 @@ def leaves(event: Event) -> Counter[Event]:
                 f"No accountant for event={event!r}. Known: NonPrivate, Gaussian, SampledGaussian, PureRelease, "
                 "Laplace, NormLaplace, GaussianObjective, NormLaplaceObjective, RepeatAndSelect."
             )
-
-
-def _of_search(search: RepeatAndSelect) -> Counter[Event]:
-    """The leaves of a search: itself, or those of its one run if it never has more; nothing if a run does nothing."""
-    inner = leaves(search.event)
-    # The best of runs without noise is a release without noise.
-    if NonPrivate() in inner:
-        return Counter({NonPrivate(): 1})
-    once = isinstance(search.runs, NegativeBinomialRuns) and search.runs.gamma == 1
-    return inner if once or not inner else Counter({search: 1})
 
 
 def _expect_positive(**value: float) -> None:

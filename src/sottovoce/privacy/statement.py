@@ -1,8 +1,8 @@
-"""The guarantee in words and in data, to go with a model.
+"""The privacy statement of a model: its guarantee in words and in data.
 
-A statement says what was promised to whom, at which price, and what is not covered. It prices what it is told through
-`accounting`, and trusts no number of a stranger's file. It is not the place where budgets are kept: one statement is of
-one run, or of several that were seen together.
+A statement says what was promised to whom, at which price, and what is not covered. It prices events through
+`accounting`, and trusts no number of a stranger's file. Budgets are kept elsewhere: one statement is of one run, or of
+several that were seen together.
 """
 
 import json
@@ -34,7 +34,7 @@ HOLDER_ONLY = "Read off the rows without noise: for the holder of the rows only;
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What a run promises, and what it does not.
+    """The guarantee of a run, or of several that were seen together, and its limits.
 
     Args:
         event: all that happened at one site; to a person's rows, at all sites that they may be at.
@@ -66,7 +66,7 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether there is any guarantee at all."""
+        """True if there is a guarantee, that is, a finite epsilon."""
         return isfinite(self.epsilon)
 
     @property
@@ -78,7 +78,7 @@ class PrivacyStatement:
         return max(self.target_epsilon, self.epsilon) if self.runs == 1 else self.epsilon
 
     def of_runs(self, runs: int) -> "PrivacyStatement":
-        """What `runs` such runs on the same rows promise together. All of them were seen, so all of them count."""
+        """The statement of `runs` such runs on the same rows together. All of them were seen, so all of them count."""
         expect(runs >= 1 and self.runs == 1, "the statement of one run, and runs >= 1", runs=runs)
         if runs == 1:
             return self
@@ -92,7 +92,7 @@ class PrivacyStatement:
         return replace(self, event=event, epsilon=cost, released=released, runs=runs, observers=table)
 
     def noting(self, *notes: str) -> "PrivacyStatement":
-        """The same with these notes, each of them once."""
+        """The statement with these notes added, each of them once."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
     def to_dict(self) -> dict[str, object]:
@@ -150,7 +150,7 @@ class PrivacyStatement:
         return made
 
     def _people(self) -> dict[str, int] | None:
-        """The unit in numbers, for whoever does not want to read words; None if single rows are protected."""
+        """The unit in numbers, for programs; None if single rows are protected."""
         return {"rows": self.unit.changed, "sites": self.unit.sites} if self.unit.people else None
 
     def to_json(self) -> str:
@@ -158,33 +158,37 @@ class PrivacyStatement:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def dp_event(self) -> "dp_accounting.DpEvent":
-        """The event in Google's vocabulary. `Event.dp_event` says how to evaluate it."""
+        """The event as one of dp-accounting. `Event.dp_event` says how to evaluate it."""
         return self.event.dp_event()
 
     def prose(self) -> str:
-        """One paragraph of plain English."""
-        return " ".join([*(self._promise() if self.private else self._warning()), *self.notes])
-
-    def _warning(self) -> list[str]:
-        """The paragraph of a run without any guarantee."""
-        return [
+        """The statement as one paragraph of plain English; a warning if there is no guarantee."""
+        if self.private:
+            return " ".join([*self._promise(), *self.notes])
+        warning = [
             "NOT PRIVATE. This run gives NO differential privacy guarantee: what was released may reveal any row.",
             f"Released: {self.released}.",
             f"What happened: {self.event.describe()}.",
             "Treat everything that was released as if it were the private data.",
         ]
+        return " ".join([*warning, *self.notes])
 
     def _promise(self) -> list[str]:
-        """The paragraph of a private run: what is protected, how well, what was released, and what is not covered."""
+        """Sentences of a private run: what is protected, how well, what was released, and what is not covered."""
         public, words = "; ".join(self.public) or "nothing", _OF_PEOPLE if self.unit.people else _OF_ROWS
         where = "to a person's rows, at all sites that they may be at" if self.unit.sites > 1 else "at a site"
+        asked = "the run" if self.runs == 1 else f"for all {self.runs} runs together, each of which"
+        exception = ", without exception"
+        if self.delta != 0:
+            chance = f"{self.delta:g}, about one in {1 / self.delta:,.0f}"
+            exception = f", up to an additional probability of delta = {chance}"
         return [
             f"Protected: {words.protected}. The unit of protection is {self.unit}.",
             f"The guarantee is differential privacy with epsilon = {_up(self.epsilon)} and delta = {self.delta:g}"
-            f" ({self._asked()}).",
+            f" ({asked} was asked to stay within epsilon = {self.target_epsilon:g}).",
             "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether"
             f" {words.truth}. Whatever they may conclude, its probability changes by a factor of at"
-            f" most e^epsilon = {_factor(self.epsilon)} through {words.whose}{self._exception()}.",
+            f" most e^epsilon = {_factor(self.epsilon)} through {words.whose}{exception}.",
             *self._against(),
             f"Released: {self.released}.",
             f"What happened {where}: {self.event.describe()}.",
@@ -196,18 +200,18 @@ class PrivacyStatement:
         ]
 
     def _against(self) -> list[str]:
-        """Who may look on."""
+        """A sentence on the observers that the guarantee holds against; none where the algorithm has not said."""
         if not self.observers:
             return []
         if len(self.observers) == 1:
             (line,) = self.observers
             others = "" if line.colluding == 0 else f" and all {line.colluding} other sites together"
             return [f"This holds against whoever carries the messages{others}."]
-        told = "; ".join(f"{line.colluding}: {_up(line.epsilon)}" for line in milestones(self.observers))
-        return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {told}."]
+        prices = "; ".join(f"{line.colluding}: {_up(line.epsilon)}" for line in milestones(self.observers))
+        return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {prices}."]
 
     def assumption(self) -> str:
-        """Against whom the promise holds, in a few words that fit into a table; nothing if nobody has said."""
+        """Against whom the guarantee holds, in a few words that fit into a table; empty if nobody has said."""
         if not self.observers or not self.private:
             return ""
         last = self.observers[-1]
@@ -217,24 +221,9 @@ class PrivacyStatement:
         agreed = max(line.colluding for line in self.observers if line.noise >= 1)
         return f"holds against {agreed} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
 
-    def _asked(self) -> str:
-        """What the run, or each of the runs, was asked to stay within."""
-        if self.runs == 1:
-            return f"the run was asked to stay within epsilon = {self.target_epsilon:g}"
-        return (
-            f"for all {self.runs} runs together, each of which was asked to stay within epsilon = "
-            f"{self.target_epsilon:g}"
-        )
-
-    def _exception(self) -> str:
-        """What delta means, in the words that end a sentence."""
-        if self.delta == 0:
-            return ", without exception"
-        return f", up to an additional probability of delta = {self.delta:g}, about one in {1 / self.delta:,.0f}"
-
 
 class _Words(NamedTuple):
-    """What the unit of privacy is called in the sentences of a statement."""
+    """The names of the unit of privacy in the sentences of a statement."""
 
     protected: str
     truth: str
@@ -264,7 +253,7 @@ def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]
 
 
 def _price(event: Event, delta: float) -> float:
-    """At that delta; a total with delta = 0 is a sum of pure epsilons."""
+    """Epsilon of the event at that delta; for delta = 0, the sum of pure epsilons."""
     return epsilon(event, delta) if delta > 0 else pure_epsilon(event)
 
 
@@ -273,14 +262,10 @@ def _up(value: float) -> str:
     if value == inf:
         return NONE
     text = f"{value:.4g}"
-    return text if float(text) >= value else f"{value + 0.5 * 10 ** _exponent(value):.4g}"
-
-
-def _exponent(value: float) -> int:
-    """The power of ten of the fourth significant digit."""
-    return int(f"{value:.3e}".split("e")[1]) - 3
+    fourth = int(f"{value:.3e}".split("e")[1]) - 3  # the power of ten of the fourth significant digit
+    return text if float(text) >= value else f"{value + 0.5 * 10**fourth:.4g}"
 
 
 def _factor(epsilon: float) -> str:
-    """e^epsilon, rounded up, as people read it."""
+    """e^epsilon to four digits, rounded up; in words from e^700 on."""
     return f"{_up(exp(epsilon))}" if epsilon < 700 else "an astronomically large number"

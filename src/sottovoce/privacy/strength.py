@@ -1,4 +1,4 @@
-"""How strong a guarantee must be to mean anything: a delta for so many rows, and what is doubted or refused.
+"""The strength of a guarantee: a default delta for so many rows, and targets that are doubted or refused.
 
 The number of rows is public. Nothing here looks at a row.
 """
@@ -13,7 +13,7 @@ _MARGIN = 100  # a default delta is so many times smaller than one in the number
 
 
 def default_delta(rows: int) -> float:
-    """For so many rows in all: the paper's 1e-5, and never more than 1 / (100 rows). One digit, rounded down."""
+    """Delta for so many rows in all: the paper's 1e-5, and never more than 1 / (100 rows). One digit, rounded down."""
     most = 1 / (_MARGIN * rows)
     if most >= _PAPER:
         return _PAPER
@@ -23,7 +23,7 @@ def default_delta(rows: int) -> float:
 
 
 class Doubt(NamedTuple):
-    """What is doubtful about a guarantee, for whoever reads it later; and what to do, for whoever asked for it."""
+    """A doubt about a guarantee: a note for readers of the statement, and advice for whoever set the target."""
 
     note: str
     advice: str
@@ -33,9 +33,9 @@ class Doubt(NamedTuple):
 
 
 def no_delta(delta: float) -> Doubt | None:
-    """What to say of a delta with which there is no guarantee to speak of, whatever the rows; None if there is one.
+    """The doubt about a delta that is too large for any number of rows; None if it is not.
 
-    What is no delta at all, since it is not below 1, algorithms refuse themselves.
+    A delta of 1 or more is refused by the algorithms.
     """
     if not LARGEST_DELTA < delta < 1:
         return None
@@ -46,7 +46,7 @@ def no_delta(delta: float) -> Doubt | None:
 
 
 def no_epsilon(epsilon: float) -> Doubt | None:
-    """The same for an epsilon."""
+    """The doubt about an epsilon that is too large to protect anything; None if it is not."""
     if not epsilon > LARGEST_EPSILON:
         return None
     return Doubt(
@@ -56,7 +56,7 @@ def no_epsilon(epsilon: float) -> Doubt | None:
 
 
 def large_delta(delta: float, rows: int) -> Doubt | None:
-    """What to say of a delta that is large for so many rows; None if it is not."""
+    """The doubt about a delta that is too large for so many rows; None if it is not."""
     if not 1 / rows < delta < 1:
         return None
     return Doubt(
@@ -67,5 +67,5 @@ def large_delta(delta: float, rows: int) -> Doubt | None:
 
 
 def refusal(doubt: Doubt) -> str:
-    """The words of an error."""
+    """The text of the error that refuses a target for this doubt."""
     return f"Expected a guarantee that protects private rows, got {doubt.note} {doubt.advice}"

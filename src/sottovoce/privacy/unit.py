@@ -1,4 +1,4 @@
-"""What one unit of privacy is: a row, or a person with all the rows that they may have.
+"""The unit of privacy: a row, or a person with all the rows that they may have.
 
     k   rows of a person at one site, at most; m_i where a site has fewer
     s   sites that a person may have rows at; n where there are fewer
@@ -23,7 +23,7 @@ _SHOWN = re.compile(
 @final
 @dataclass(frozen=True)
 class Unit:
-    """A row, or a person.
+    """The unit that a guarantee protects: a row, or a person.
 
     Args:
         rows: k, the most rows that a person may have at one site. None: single rows are protected, and nobody is
@@ -55,27 +55,27 @@ class Unit:
 
     @property
     def people(self) -> bool:
-        """Whether people are protected, and not only rows."""
+        """True if people are protected, and not only rows."""
         return self.rows is not None
 
     @property
     def changed(self) -> int:
-        """k: how many rows of one site may be replaced together."""
+        """k, the number of rows of one site that may be replaced together."""
         return 1 if self.rows is None else self.rows
 
     @property
     def single(self) -> bool:
-        """Whether no more than one row is ever replaced: what holds for rows then holds as it is."""
+        """True if at most one row is replaced: guarantees for rows then hold unchanged."""
         return self.changed == self.sites == 1
 
     def covers(self, other: "Unit") -> bool:
-        """Whether what is promised for this unit is promised for the other, too."""
+        """True if a guarantee for this unit is also one for the other."""
         known = self.people or not other.people
         return known and self.changed >= other.changed and self.sites >= other.sites
 
     @property
     def words(self) -> str:
-        """For people to read, and for files: `named` is the inverse."""
+        """The unit in words, for statements and files. `named` is the inverse."""
         if self.rows is None:
             return UNIT_OF_PRIVACY
         rows = f"{self.rows} row{'' if self.rows == 1 else 's'}"
@@ -87,7 +87,7 @@ class Unit:
 
     @classmethod
     def named(cls, words: object) -> "Unit":
-        """The unit of these words, and only of these: a file that says something else is refused."""
+        """The unit that `words` describes; any other text is refused."""
         if words == UNIT_OF_PRIVACY:
             return ROW
         found = _SHOWN.fullmatch(words) if isinstance(words, str) else None

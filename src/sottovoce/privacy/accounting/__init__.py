@@ -1,1 +1,1 @@
-"""What events cost: one interface, and one file for each way of bounding."""
+"""The price of events: one interface, and one file for each way of bounding it."""

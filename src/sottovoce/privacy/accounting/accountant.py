@@ -1,4 +1,4 @@
-"""What a run costs: epsilon for a delta, or delta for an epsilon, of any tree of events.
+"""The accountant: epsilon for a delta, or delta for an epsilon, of any tree of events.
 
 Only Gaussians: closed form. Anything sampled: the losses are discretised to the safe side and composed. Anything with
 other noise, or noise in an objective: the least of several sound bounds. Searches, and what goes with them: their
@@ -12,6 +12,7 @@ the next event by earlier results needs `filter`, which is built on this.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from math import exp, fsum, inf, isfinite, log, sqrt, tanh
 
@@ -114,19 +115,14 @@ def log_moments(release: Event, lam: float, delta: float) -> list[tuple[float, f
     mu = _plain_mu(release)
     if mu is not None or isinstance(release, NonPrivate):
         return [(inf if mu is None else lam * (1 + lam) / 2 * mu * mu * (1 + 8 * UNIT), 0.0)]
-    found = [] if isinstance(release, SampledGaussian) else _by_curve(release, lam)
+    found = []
+    if not isinstance(release, SampledGaussian):
+        with suppress(UnsupportedError):  # a search among sampled runs has no Renyi curve
+            found.append((float(leaf_curve(release, np.array([lam]))[0]), 0.0))
     if isinstance(release, SampledGaussian | RepeatAndSelect):
         cut = [_alone(release, share * delta) for share in _CUTS]
         found += [(losses.log_moment(lam) + 1e-12, losses.infinite) for losses in cut]
     return found
-
-
-def _by_curve(release: Event, lam: float) -> list[tuple[float, float]]:
-    """The release's Renyi log-moment at lambda, with nothing cut off; no pair at all where there is no such curve."""
-    try:
-        return [(float(leaf_curve(release, np.array([lam]))[0]), 0.0)]
-    except UnsupportedError:  # a search among sampled runs
-        return []
 
 
 @lru_cache(maxsize=16)
@@ -153,18 +149,23 @@ def _epsilon(event: Event, delta: float) -> float:
         return inf
     _refuse_mixture(counts)
     if _searches(counts):
-        return _epsilon_with_searches(counts, delta)
+        # The least of what the composed profiles say and, without sampled steps, of what other noise is priced by.
+        return min(_epsilon_of_parts(counts, delta), *_elsewhere(_epsilon_of_others, counts, delta))
     if any(_other(leaf) for leaf in counts):
         return _epsilon_of_others(counts, delta)
     if not _sampled(counts):
         # Closed form: exact, so nothing else is tried.
         return epsilon_of_mu(_mu(counts), delta)
-    return _epsilon_of_sampled(counts, delta)
+    # The composed epsilon or, for very heavy tails, Chernoff's if that is lower. Both are upper bounds.
+    losses = _losses(counts, delta)
+    rest = delta - losses.infinite
+    chernoff = losses.quantile(log(rest))[0] * (1 + 1e-9) if rest > 0 else inf
+    return min(_compose(losses, delta).epsilon(delta), max(0.0, chernoff))
 
 
 @lru_cache(maxsize=1024)
 def _delta(event: Event, epsilon: float) -> float:
-    """`delta` for checked arguments."""
+    """`delta` for checked arguments. Kept, as in `_epsilon`."""
     counts = leaves(event)
     if NonPrivate() in counts:
         return 1.0
@@ -192,7 +193,7 @@ def _epsilon_of_others(counts: Counter[Event], delta: float) -> float:
 
 
 def _delta_of_others(counts: Counter[Event], epsilon: float) -> float:
-    """As `_epsilon_of_others`."""
+    """The least delta, by the same bounds as in `_epsilon_of_others`."""
     plain, others = _divided(counts)
     return min(exp(renyi_log_delta(plain + others, epsilon)), _delta_by_pure_costs(plain, others, epsilon))
 
@@ -212,7 +213,7 @@ def _delta_by_pure_costs(plain: Counter[Event], others: Counter[Event], epsilon:
 
 
 def _divided(counts: Counter[Event]) -> tuple[Counter[Event], Counter[Event]]:
-    """The plain Gaussians, all as `Gaussian`, and the others."""
+    """The plain Gaussians, all as `Gaussian` events, and the other releases."""
     plain: Counter[Event] = Counter()
     others: Counter[Event] = Counter()
     for leaf, times in counts.items():
@@ -226,12 +227,12 @@ def _divided(counts: Counter[Event]) -> tuple[Counter[Event], Counter[Event]]:
 
 
 def _other(leaf: Event) -> bool:
-    """Whether the leaf is neither a plain nor a sampled Gaussian."""
+    """True if the leaf is neither a plain nor a sampled Gaussian."""
     return _plain_mu(leaf) is None and not isinstance(leaf, SampledGaussian)
 
 
 def _refuse_mixture(counts: Counter[Event]) -> None:
-    """Stop where no accountant here is proved: discretised sampled losses next to noise that only has Renyi curves."""
+    """Refuse what no proof covers: discretised sampled losses next to noise that only has Renyi curves."""
     kinds = sorted({type(leaf).__name__ for leaf in counts})
     if _sampled(counts) and any(_other(leaf) and not isinstance(leaf, RepeatAndSelect) for leaf in counts):
         raise UnsupportedError(
@@ -241,7 +242,7 @@ def _refuse_mixture(counts: Counter[Event]) -> None:
 
 
 def _mixed(counts: Counter[Event]) -> bool:
-    """Whether there is a search, or sampled steps together with other noise."""
+    """True if there is a search, or sampled steps together with other noise."""
     return bool(_searches(counts)) or (_sampled(counts) and any(map(_other, counts)))
 
 
@@ -251,7 +252,7 @@ def _searches(counts: Counter[Event]) -> dict[RepeatAndSelect, int]:
 
 
 def _purified(counts: Counter[Event]) -> Counter[Event]:
-    """The same, with every search among pure releases as the pure release that it is."""
+    """The releases, with every search among pure releases replaced by a pure release of its cost."""
     total: Counter[Event] = Counter()
     for leaf, times in counts.items():
         cost = _pure_search(leaf) if isinstance(leaf, RepeatAndSelect) else inf
@@ -270,13 +271,10 @@ def _pure_search(search: RepeatAndSelect) -> float:
     return inf
 
 
-def _epsilon_with_searches(counts: Counter[Event], delta: float) -> float:
-    """The least of what the composed profiles say and, without sampled steps, of what other noise is priced by."""
-    return min(_epsilon_of_parts(counts, delta), *_elsewhere(_epsilon_of_others, counts, delta))
-
-
 def _delta_with_searches(counts: Counter[Event], epsilon: float) -> float:
-    """As `_epsilon_with_searches`. The tables reach down to `least`; further if that turns out too high."""
+    """The least delta, by the same bounds as in `_epsilon`. Tables reach down to `least`, and further if that turns
+    out too high.
+    """
     best, least = min(1.0, *_elsewhere(_delta_of_others, counts, epsilon)), 1e-10
     while best > 0 and least > 1e-50:
         # A table that ends at `least` cannot say less than about that. It is made longer only where it matters.
@@ -286,7 +284,7 @@ def _delta_with_searches(counts: Counter[Event], epsilon: float) -> float:
 
 
 def _elsewhere(price: Callable[[Counter[Event], float], float], counts: Counter[Event], at: float) -> tuple[float, ...]:
-    """The prices that know nothing of sampling, if there is none."""
+    """Prices by accountants that take no sampled steps; only inf if there are any."""
     pure = _purified(counts)
     known = [counts] if pure == counts else [counts, pure]
     try:
@@ -359,7 +357,9 @@ def _tabulated(counts: Counter[Event], beyond: float) -> Losses:
 
 
 def _delta_of_sampled(counts: Counter[Event], epsilon: float) -> float:
-    """Cut less and less off the tails until what is cut no longer shows. Chernoff's bound alone is a safe one, too."""
+    """An upper bound on delta. Tails are cut less and less until what is cut off is negligible. Chernoff's bound holds
+    too.
+    """
     best, beyond, lost = 1.0, 1e-10, inf
     while lost > 1e-4 * best and beyond > 1e-295:
         losses = Losses.of(_steps(counts, beyond), beyond)
@@ -369,14 +369,6 @@ def _delta_of_sampled(counts: Counter[Event], epsilon: float) -> float:
         # Each round asks for 40 % more digits; a dozen rounds reach the smallest number there is.
         beyond, lost = beyond**1.4, losses.infinite
     return best
-
-
-def _epsilon_of_sampled(counts: Counter[Event], delta: float) -> float:
-    """The composed epsilon or, for very heavy tails, Chernoff's if that is lower. Both are upper bounds."""
-    losses = _losses(counts, delta)
-    rest = delta - losses.infinite
-    chernoff = losses.quantile(log(rest))[0] * (1 + 1e-9) if rest > 0 else inf
-    return min(_compose(losses, delta).epsilon(delta), max(0.0, chernoff))
 
 
 def _losses(counts: Counter[Event], delta: float) -> Losses:
@@ -393,12 +385,12 @@ def _compose(losses: Losses, delta: float) -> Composed:
 
 
 def _sampled(counts: Counter[Event]) -> bool:
-    """Whether there is a sampled release that is not a plain Gaussian in disguise."""
+    """True if there is a sampled release that is not equivalent to a plain Gaussian."""
     return any(isinstance(leaf, SampledGaussian) and _plain_mu(leaf) is None for leaf in counts)
 
 
 def _plain_mu(leaf: Event) -> float | None:
-    """The mu of a leaf that is a plain Gaussian.
+    """The mu of a leaf that is a plain Gaussian; None for any other.
 
     Also a batch that always holds the row equally often, and an argmin whose losses have no curvature.
     """

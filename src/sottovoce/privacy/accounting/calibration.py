@@ -1,4 +1,4 @@
-"""How much noise a target needs, and how many steps a noise allows. Never past the target.
+"""Calibration: the noise that a target needs, and the steps that a noise allows. Never past the target.
 
 "exact"    the smallest sigma that the accountant accepts (the default)
 "moments"  with c = T / (2 sigma^2): eps = c + 2 sqrt(c ln(1/delta)), solved for sigma (Huang & Gong, Appendix, moments
@@ -185,19 +185,15 @@ def _least_noise(
     step = 1e-7
     while excess(found) > 0:
         found, step = found + step, 2 * step
-    return _met(event_of, price, epsilon, exp(found))
-
-
-def _met(event_of: Callable[[float], Event], price: Callable[[Event], float], epsilon: float, noise: float) -> float:
-    """The noise, or the next number above it with which the target is met: log and exp may have rounded it."""
-    step = 2.0**-52
+    # The next number above with which the target is met: log and exp may have rounded it.
+    noise, step = exp(found), 2.0**-52
     while price(event_of(noise)) > epsilon:
         noise, step = noise * (1 + step), 2 * step
     return noise
 
 
 def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kind: str) -> str:
-    """Why no noise is enough, and what to change."""
+    """The text of the error where no noise is enough: why, and what to change."""
     floor = price(event)
     kappas = [leaf.kappa for leaf in leaves(event) if isinstance(leaf, GaussianObjective | NormLaplaceObjective)]
     reason = "Ask for a larger epsilon, or for fewer releases."
@@ -212,12 +208,14 @@ def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kin
 
 
 def _paper(epsilon: float, delta: float, steps: int) -> float:
-    """Huang & Gong, Theorem 1 with c0 = 1: the noise multiplier for `steps` steps."""
+    """Noise multiplier of "paper": Huang & Gong, Theorem 1 with c0 = 1."""
     return sqrt(2 * steps * log(1.25 / delta)) / epsilon
 
 
 def _moments(epsilon: float, delta: float, steps: int) -> float:
-    """With r = sqrt(c): r^2 + 2 r s = eps, s = sqrt(ln(1/delta)), so r = eps / (s + sqrt(s^2 + eps))."""
+    """Noise multiplier of "moments". With r = sqrt(c): r^2 + 2 r s = eps, s = sqrt(ln(1/delta)), so
+    r = eps / (s + sqrt(s^2 + eps)).
+    """
     s = sqrt(log(1 / delta))
     return sqrt(steps / 2) * (s + sqrt(s * s + epsilon)) / epsilon
 
@@ -242,6 +240,6 @@ def _last(within: Callable[[int], bool], good: int) -> int:
 
 
 def _expect_target(epsilon: float, delta: float) -> None:
-    """Refuse an (epsilon, delta) that is no guarantee."""
+    """Refuse an epsilon that is not positive and finite, and a delta outside (0, 1)."""
     expect(epsilon > 0 and isfinite(epsilon), "epsilon to be positive and finite", epsilon=epsilon)
     expect(0 < delta < 1, "delta strictly between 0 and 1", delta=delta)

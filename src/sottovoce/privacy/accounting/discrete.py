@@ -1,4 +1,6 @@
-"""What it costs that a real site adds discrete Gaussian noise, while the accountant prices a continuous one.
+"""The price of discrete instead of continuous Gaussian noise, as an addition to delta.
+
+A real site adds discrete noise, while the accountant prices a continuous one.
 
 On the integers, for every scale s >= 1,
 
@@ -29,7 +31,7 @@ def discretisation_divergence(draws: int, scale: float) -> float:
 
 
 def delta_of_divergence(divergence: float, epsilon: float) -> float:
-    """What has to be added to delta for noise that is off by this KL divergence in all.
+    """The addition to delta for noise that is off by this KL divergence in all.
 
     (1 + e^eps) sqrt(KL / 2) or (1 + 2 e^{eps/2}) sqrt(KL / 2), whichever is less.
 
@@ -53,14 +55,14 @@ def divergence_within(delta: float, epsilon: float) -> float:
 
 
 def _weight(epsilon: float) -> float:
-    """What one unit of total variation between real and ideal transcripts adds to delta, at most."""
+    """The most that one unit of total variation between real and ideal transcripts adds to delta."""
     expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     e = min(epsilon, 700.0)  # e^e is still a number, and no divergence is small enough for it
     return 1 + min(exp(e), 2 * exp(e / 2))
 
 
 def discretisation_delta(draws: int, scale: float, epsilon: float) -> float:
-    """What has to be added to delta for `draws` discrete Gaussian numbers of at least this scale, in grid units.
+    """The addition to delta for `draws` discrete Gaussian numbers of at least this scale, in grid units.
 
     Whoever writes a privacy statement for a real site calls this, and adds the result to its delta: the accountant
     prices continuous noise and knows of no grid. For a run, draws = rounds x noisy steps x d and scale = 2^grid_bits.
@@ -74,7 +76,7 @@ def discretisation_delta(draws: int, scale: float, epsilon: float) -> float:
 
 
 def shared_delta(draws: int, scale: float, shares: int, epsilon: float) -> float:
-    """The same for numbers that hold the sum of so many discrete Gaussians, each of this scale, drawn by as many sites.
+    """The addition to delta for sums of `shares` discrete Gaussians, each of this scale and drawn by another site.
 
     The sum is not a discrete Gaussian, but its law differs from one of scale sqrt(shares) scale by a factor of at most
     e^tau, tau = 10 (shares - 1) exp(-pi^2 scale^2) (Kairouz, Liu & Steinke 2021); then as in `discretisation_delta`.

@@ -103,5 +103,5 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def _mills(x: float) -> float:
-    """R(x) = Phi(-x) / phi(x)."""
+    """The Mills ratio R(x) = Phi(-x) / phi(x)."""
     return sqrt(pi / 2) * float(erfcx(x / sqrt(2)))

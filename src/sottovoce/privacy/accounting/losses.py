@@ -128,7 +128,7 @@ class Losses:
         return theta, bottom, top
 
     def _window(self, theta: float) -> tuple[float, float]:
-        """Losses between which the tilted sum lies but for about 1e-9 on either side. Only tightness hangs on it."""
+        """Losses between which the tilted sum lies but for about 1e-9 on either side. Only tightness depends on it."""
         here = self._sketched(theta) - log(1e9)
         down = self._least(lambda s: (self._sketched(theta - s) - here) / s)
         up = self._least(lambda s: (self._sketched(theta + s) - here) / s)
@@ -141,7 +141,7 @@ class Losses:
         return exp(float(found.x))
 
     def _sketched(self, theta: float) -> float:
-        """About K(theta), from few bins."""
+        """About K(theta), computed from few bins."""
         values = [logsumexp(theta * losses, b=mass) for losses, mass in self.sketch]
         return float(np.dot(self.times, values))
 
@@ -158,7 +158,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class Composed:
-    """The losses of a whole run, from which epsilon and delta are read.
+    """The losses of a whole run, which give its epsilon and delta.
 
     Formal guarantees:
         `delta(eps)` is at least sum_i P(L_i) max(0, 1 - e^{eps - L_i}) of the discretised losses, and those dominate
@@ -174,11 +174,11 @@ class Composed:
     lost: float  # mass that was cut off, counted as if every such run gave the row away
 
     def describe(self) -> str:
-        """How fine the grid is."""
+        """Size and interval of the grid, and the mass that was cut off, in words."""
         return f"{len(self.losses)} losses, {self.interval:.3g} apart; {self.lost:.3g} of probability cut off"
 
     def delta(self, epsilon: float) -> float:
-        """An upper bound on delta(epsilon)."""
+        """An upper bound on delta at this epsilon."""
         start = int(np.searchsorted(self.losses, epsilon, side="right"))
         gap = epsilon - self.losses[start:]
         # Relative to e^{K - theta eps} all weights are in [0, 1]: nothing overflows.
@@ -235,7 +235,7 @@ def _fft_error(size: int) -> float:
 
 
 def _rounding(size: int, total: int, envelope: float) -> float:
-    """What transforms and powers can take from one tilted mass.
+    """A bound on the error of one tilted mass by transforms and powers.
 
     With e the error of a transform, |(f + e)^T - f^T| <= T e (|f| + e)^(T-1) at every frequency, powers add 3 T UNIT of
     that, and the inverse averages over the frequencies: `envelope` is the mean of (|f| + e)^(T-1), over half of them.

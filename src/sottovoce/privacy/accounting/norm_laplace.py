@@ -85,7 +85,7 @@ def _law(d: int, shift: float, panels: int) -> tuple[Floats, Floats]:
 
 
 def _bend(d: int, a: float) -> float:
-    """w. With s_nu = a K_nu(a) / K_{nu+1}(a): s_nu = a^2 / (2 nu + s_{nu-1}), every term positive."""
+    """The coefficient w. With s_nu = a K_nu(a) / K_{nu+1}(a): s_nu = a^2 / (2 nu + s_{nu-1}), every term positive."""
     nu, s = (-0.5, a) if d % 2 else (0.0, a * float(k0e(a)) / float(k1e(a)))
     while nu < d / 2 - 1:
         nu += 1
@@ -94,5 +94,5 @@ def _bend(d: int, a: float) -> float:
 
 
 def _rounding(shift: float, lam: Floats) -> Floats:
-    """What rounding can take: exponents of at most (lambda + 1) t are summed. Far more than the quadrature's error."""
+    """A bound on rounding, where exponents of at most (lambda + 1) t are summed; far above the quadrature's error."""
     return MARGIN + 64 * UNIT * (1 + lam) * shift

@@ -1,4 +1,4 @@
-"""Pure releases: what each costs, their sum, and their optimal composition.
+"""Pure releases: the price of each, their sum, and their optimal composition.
 
 Every epsilon-DP release is a post-processing of randomised response, which tells the truth with probability
 e^eps / (1 + e^eps) (Kairouz, Oh & Viswanath 2015). So bounds for randomised response hold for all, adaptively composed.
@@ -67,7 +67,7 @@ def optimal_delta(each: float, times: int, epsilon: float) -> float:
 def optimal_epsilon(each: float, times: int, delta: float) -> float:
     """The smallest epsilon with `optimal_delta` at most delta, rounded up; the sum for more than LONGEST releases."""
     high = times * each * (1 + 4 * UNIT)
-    # Where the optimum is not computed, or cannot be told from rounding, the plain sum holds.
+    # Where the optimum is not computed, or is lost in rounding, the plain sum holds.
     if times > LONGEST or high < 1e-200 or optimal_delta(each, times, high) > delta:
         return high
     if optimal_delta(each, times, 0.0) <= delta:

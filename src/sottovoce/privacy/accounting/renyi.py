@@ -1,4 +1,4 @@
-"""Renyi accounting for releases that have no better accountant: curves that add up, and what they say of (eps, delta).
+"""Renyi accounting, for releases that have no better accountant: curves that add up, converted to (eps, delta).
 
 A release's curve is its log-moment K(lambda) = lambda R(1 + lambda), R the Renyi divergence of that order, maximised
 over neighbours in both directions. Adaptive composition adds the curves (Mironov 2017, Proposition 1). For every
@@ -107,7 +107,7 @@ def leaf_curve(leaf: Event, lam: Floats) -> Floats:
 
 
 def _searched(search: RepeatAndSelect, lam: Floats) -> Floats:
-    """Papernot & Steinke 2021, Theorems 2 and 6; with K = 0 counted for Poisson."""
+    """K(lambda) of a search: Papernot & Steinke 2021, Theorems 2 and 6; with K = 0 counted for Poisson."""
     one, mean = curve(leaves(search.event), lam), search.runs.mean
     match search.runs:
         case NegativeBinomialRuns(eta=eta):

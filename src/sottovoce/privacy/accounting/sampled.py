@@ -106,7 +106,7 @@ def highest_loss(step: Step, beyond: float) -> float:
 
 
 def second_moment(step: Step, top: float) -> float:
-    """About E[L^2], to choose a grid by: nothing sound hangs on it."""
+    """About E[L^2], to choose a grid by: no bound depends on it."""
     losses = np.concatenate(([0.0], np.geomspace(1e-9 * top, top, 1000)))
     above, scaled, _ = _tails(step, losses)
     middle = (losses[1:] + losses[:-1]) / 2
@@ -174,5 +174,5 @@ def _inner(losses: Floats, gamma: float) -> Floats:
 
 
 def _outer(loss: float, gamma: float) -> float:
-    """log(1 + gamma (e^l - 1)), the way back."""
+    """log(1 + gamma (e^l - 1)), the inverse of `_inner`."""
     return log1p(gamma * expm1(loss)) if loss < 1.0 else loss + log(gamma + (1 - gamma) * exp(-loss))

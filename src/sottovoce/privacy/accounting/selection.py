@@ -1,4 +1,4 @@
-"""Searches: how often to run, and what the best of a random number K of runs costs.
+"""Searches: the number K of runs, which is random, and the price of the best of them.
 
 One run has the profile B: its hockey-stick divergence at e^eps is at most B(eps), in both directions. The best of K
 runs then has, for every eps,
@@ -80,7 +80,7 @@ def scored(fit: Event, sigma: float) -> Event:
 
 
 def negative_binomial_shift(runs: NegativeBinomialRuns, profile: Profile) -> float:
-    """(1 + eta) l: the part of a search's epsilon that does not depend on delta. l is the least, rounded up."""
+    """(1 + eta) l, the part of a search's epsilon that does not depend on delta; l is the least, rounded up."""
 
     def enough(loss: float) -> bool:
         return profile(loss) * (1 - runs.gamma) * _UP <= runs.gamma * expm1(loss)
@@ -126,7 +126,7 @@ def reach(profile: Profile, least: float) -> float:
 class ProfileTable:
     """A profile at 0, step, 2 step, ...: falling, each value an upper bound.
 
-    Between two places it is read off the chord in e^eps, which lies above, since a profile is convex there. Asking a
+    Between two places it is the chord in e^eps, which lies above, since a profile is convex there. Asking a
     table costs nothing, where asking a profile may cost an FFT.
     """
 
@@ -135,7 +135,7 @@ class ProfileTable:
 
     @staticmethod
     def of(profile: Profile, step: float, points: int) -> "ProfileTable":
-        """Tabulate. A true profile falls, so the least value so far bounds it, too."""
+        """A table of the profile. A true profile falls, so the least value so far is also a bound."""
         values = np.array([min(1.0, profile(k * step)) for k in range(points + 1)])
         return ProfileTable(step, np.minimum.accumulate(values))
 
@@ -216,12 +216,13 @@ def _falling_slopes(places: Floats, values: Floats) -> Floats:
 
 
 def _anywhere(profile: Profile, epsilon: float) -> float:
-    """B on the whole line: B(-x) = 1 - e^-x + e^-x B(x)."""
+    """The profile B on the whole line: B(-x) = 1 - e^-x + e^-x B(x)."""
     return profile(epsilon) if epsilon >= 0 else -expm1(epsilon) + exp(epsilon) * profile(-epsilon)
 
 
 def _poisson(rate: float, profile: Profile, least: float) -> Profile:
-    """The mean over V by chords: between two places B lies below its chord in e^eps, and that has a closed integral.
+    """The profile of the best of Poisson runs. The mean over V is taken by chords: between two places B lies below its
+    chord in e^eps, and that has a closed integral.
 
     With V from v to v + h, the chord's share of the left end is (e^{-c (V - v)} - e^{-c h}) / (1 - e^{-c h}).
     """
@@ -244,7 +245,7 @@ def _poisson(rate: float, profile: Profile, least: float) -> Profile:
 
 
 def _draw(random: Random, least: int, first: float, ratio: Callable[[int], float]) -> int:
-    """Inverse transform: P(K = least) = first, P(K = k + 1) = ratio(k) P(K = k)."""
+    """Draw K by inverse transform: P(K = least) = first, P(K = k + 1) = ratio(k) P(K = k)."""
     u, k, mass = random.random(), least, first
     total = mass
     # Ends also where what is left is below 1e-18: u has 53 bits, and rounding may keep the sum below it for ever.
