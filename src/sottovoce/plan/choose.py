@@ -1,4 +1,4 @@
-"""The choice of rounds, local steps, rho and diameter: the least excess risk that the moments foretell.
+"""The choice of rounds, local steps, rho and diameter: the least excess risk that the moments predict.
 
 What decides is the pull p = 2 rho degree and the last step's eta, both measured against the largest curvature. The risk
 has one valley in them, which is walked down with shrinking strides, for 1 local step first and then for more. More
@@ -43,8 +43,9 @@ WORK, SPARSE = 1.5e10, 4.0
 LEAST_STEPS = 50
 LEAST_ROUNDS = 25  # that are planned where more could be had: the fewer, the longer the steps that have to be trusted
 SHORTEST = 0.1  # least eta of the last step, in curvatures or pulls: below, D no longer matters and could run away
-# Least pull of the neighbours, in curvatures. For few sites the consensus is foretold to do well with none at all, each
-# learning alone and averaged in the end; but then no site has a good model of its own, and different sites drift apart.
+# Least pull of the neighbours, in curvatures. For few sites the consensus is predicted to do well with none at all,
+# each learning alone and averaged in the end; but then no site has a good model of its own, and different sites drift
+# apart.
 WEAKEST = 0.003
 # A run must not diverge if the data are steeper than the tables: by this factor, or by this share of the curvature that
 # the loss allows for rows of the declared norm. All of it would take rows that all point the same way.
@@ -117,7 +118,7 @@ class Task:
 
     @property
     def coordinates(self) -> int:
-        """Of a model."""
+        """Number of coordinates of a model: features times outputs."""
         return self.d * self.loss.outputs
 
     @property
@@ -132,7 +133,7 @@ class Task:
 
     @property
     def most_steps(self) -> int:
-        """How many steps WORK allows for."""
+        """Number of steps that WORK allows for, at least 1."""
         batch = self.fixed.get("batch_size")
         rows = sum(self.sizes) if batch is None else self.n * batch
         return max(1, int(WORK / (rows * entries(self.d) * self.loss.outputs)))
@@ -147,13 +148,13 @@ class Task:
 
     @property
     def weights(self) -> Weights:
-        """How much a site counts."""
+        """The rule for how much a site counts; "equal" unless it is fixed."""
         chosen: Weights = self.fixed.get("weights", "equal")
         return chosen
 
     @cached_property
     def importance(self) -> Floats:
-        """n omega_i of every site."""
+        """Weight of every site, n omega_i: 1 for all where sites count the same."""
         return importances(self.sizes, self.weights)
 
     @property
@@ -162,7 +163,7 @@ class Task:
         return float(1 / np.sum((self.importance / self.n) ** 2 / np.asarray(self.sizes)))
 
     def variances(self, steps: int, batch_size: int | None) -> Floats:
-        """Of the noise on one coordinate of every node's gradient."""
+        """Variance of the noise on one coordinate of every node's gradient, (n,)."""
         if math.isinf(self.epsilon):
             return np.zeros(self.n)
         if batch_size is None:
@@ -178,7 +179,7 @@ class Task:
         return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
 
     def variance(self, steps: int, batch_size: int | None) -> float:
-        """The mean of these over nodes, which for the weighted mean of all gradients is n times its variance."""
+        """Mean of `variances` over nodes, which for the weighted mean of all gradients is n times its variance."""
         return float(np.mean(self.variances(steps, batch_size)))
 
     def scale(self, steps: int, batch_size: int | None, slope: float = 0.0) -> float:
@@ -194,13 +195,13 @@ class Task:
 
 
 def entries(d: int) -> float:
-    """How many numbers of a row are taken not to be zero."""
+    """Number of entries of a row that are assumed not to be zero."""
     return min(float(d), SPARSE * math.sqrt(d))
 
 
 def batch_for(sizes: Sequence[int], d: int, outputs: int) -> int | None:
-    """None: all rows in every step, which is best. Where there are too many of them, as many as WORK allows for in
-    twice LEAST_STEPS.
+    """Batch size; None for all rows in every step, which is best. Where there are too many rows, as many as WORK
+    allows for in twice LEAST_STEPS.
     """
     each = WORK / (entries(d) * outputs)
     if sum(sizes) * LEAST_STEPS <= each:
@@ -210,7 +211,7 @@ def batch_for(sizes: Sequence[int], d: int, outputs: int) -> int | None:
 
 
 class Setting(NamedTuple):
-    """A candidate."""
+    """The four numbers of `IPADMM` that the planner chooses."""
 
     rounds: int
     local_steps: int
@@ -220,7 +221,7 @@ class Setting(NamedTuple):
 
 @final
 class Foreteller:
-    """Excess risk of a setting, averaged over the surrogates."""
+    """Predicts the excess risk of a setting, averaged over the surrogates."""
 
     def __init__(self, task: Task, problems: Sequence[Surrogate]) -> None:
         self.task, self.problems = task, problems
@@ -231,12 +232,12 @@ class Foreteller:
         self._known: dict[Setting, float] = {}
 
     def scale(self, steps: int, diameter: float) -> float:
-        """G, as the algorithm has it."""
+        """G, the norm of a noisy gradient with the regulariser's slope, as the algorithm computes it."""
         slope = self.task.lam * self.task.regulariser.lipschitz(diameter, self.task.coordinates)
         return self.task.scale(steps, self.batch_size, slope)
 
     def eta(self, s: Setting) -> Floats:
-        """All t l of them."""
+        """eta of every step, in order: (rounds * local_steps,)."""
         k = np.repeat(np.arange(1, s.rounds + 1), s.local_steps)
         r = np.tile(np.arange(1, s.local_steps + 1), s.rounds)
         steps = s.rounds * s.local_steps
@@ -248,7 +249,7 @@ class Foreteller:
         return np.asarray(factor * (self.scale(steps, s.diameter) / s.diameter), dtype=np.float64)
 
     def score(self, s: Setting) -> float:
-        """What is made least: excess of the consensus, with a little of a single node's, and less for what is usual."""
+        """The number to minimise: predicted excess, raised a little for unusual settings; inf for unstable ones."""
         if s not in self._known:
             pull, last = 2 * s.rho * self.task.degree, float(self.eta(s)[-1])
             silent = self.task.degree > 0 and "rho" not in self.task.fixed and pull < WEAKEST * self.curvature
@@ -259,25 +260,24 @@ class Foreteller:
         return self._known[s]
 
     def excess(self, s: Setting, *, sampled: bool = False) -> float:
-        """The geometric mean over the problems, each with what nobody would notice.
+        """Geometric mean of the predicted excess over the problems; to each a small share of its best risk is added.
 
         With `sampled`, also what is left because the rows are a sample, however exactly they are learnt from. Of every
         eigenvector of curvature h the sample knows w* up to a variance of 1 / (h N), N the effective rows (as for a
         likelihood), of which the run learns as much as it does of w* itself.
         """
-        found = [
-            self._score(s, problem) + UNSEEN * problem.best + (self._uncertain(s, problem) if sampled else 0.0)
-            for problem in self.problems
-        ]
+        found = list[float]()
+        for problem in self.problems:
+            excess = self._score(s, problem) + UNSEEN * problem.best
+            if sampled:
+                bias, optimum = self._moments(s, problem, 0.0).bias[:-1], np.maximum(np.abs(problem.optimum), 1e-12)
+                learnt = np.clip(1 + bias / optimum, 0.0, 1.0)
+                excess += float(np.sum(problem.size * learnt**2)) / (2 * self.task.effective_rows)
+            found.append(excess)
         return math.exp(float(np.mean(np.log(np.maximum(found, 1e-12))))) if np.isfinite(found).all() else math.inf
 
-    def _uncertain(self, s: Setting, problem: Surrogate) -> float:
-        found, optimum = self._moments(s, problem, 0.0), np.maximum(np.abs(problem.optimum), 1e-12)
-        learnt = np.clip(1 + found.bias[:-1] / optimum, 0.0, 1.0)
-        return float(np.sum(problem.size * learnt**2)) / (2 * self.task.effective_rows)
-
     def _moments(self, s: Setting, problem: Surrogate, steep: float) -> Moments:
-        """Of the problem's modes, and of a last one of curvature `steep` that is only watched."""
+        """Moments of the problem's modes, and of a last one of curvature `steep` that is only watched."""
         task = self.task
         return moments(
             curvatures=np.append(problem.curvatures, steep), size=np.append(problem.size, 0.0),
@@ -302,11 +302,17 @@ class Foreteller:
 
 
 def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
-    """The setting with the least foretold risk, with fewer local steps and rounds where that costs next to nothing."""
+    """The setting with the least predicted risk, with fewer local steps and rounds where that costs next to nothing."""
     teller, fixed = Foreteller(task, problems), task.fixed
     steps = (int(fixed["local_steps"]),) if "local_steps" in fixed else LOCAL_STEPS
     rounds = int(fixed.get("rounds", max(1, min(task.max_rounds, task.most_steps // steps[0]))))
-    best = _best_steps(teller, rounds, [l for l in steps if l == steps[0] or l * rounds <= task.most_steps])
+    # Every count of local steps has walks of its own: with many of them the valley may lie elsewhere.
+    found = list[Setting]()
+    for count in [l for l in steps if l == steps[0] or l * rounds <= task.most_steps]:
+        ends = [_descend(teller, _first(teller, rounds, count, pull), STRIDES[:1]) for pull in PULLS]
+        found.append(_descend(teller, min(ends, key=teller.score), STRIDES[1:]))
+    least = min(teller.score(setting) for setting in found)
+    best = next(setting for setting in found if teller.score(setting) * WORTH_IT <= least)
     enough = teller.score(best) / WORTH_IT
     while "rounds" not in fixed and best.rounds >= 2 * LEAST_ROUNDS:
         fewer = _descend(teller, best._replace(rounds=math.ceil(best.rounds / 2)), STRIDES[1:])
@@ -319,33 +325,20 @@ def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
 def choose_weights(
     task: Task, problems_of: Callable[[], Sequence[Surrogate]], setting_of: Callable[[Task], Setting]
 ) -> Task:
-    """The same task with its weights fixed: those with the least foretold risk, each with a setting of its own.
+    """The same task with its weights fixed: those with the least predicted risk, each with a setting of its own.
 
     Noise speaks for squared rows, and against sites that bring more of it than rows. That fewer rows then count
     speaks for weights by rows. Weights that say less of a site's size are kept where the others gain next to nothing.
     """
     if "weights" in task.fixed or max(task.sizes) < ALIKE * min(task.sizes):
         return replace(task, fixed={"weights": "equal", **task.fixed})
-    foretold: dict[Weights, tuple[float, Task]] = {}
+    predicted: dict[Weights, tuple[float, Task]] = {}
     for weights in WEIGHTS:
         weighed = replace(task, fixed={**task.fixed, "weights": weights})
         setting, teller = setting_of(weighed), Foreteller(weighed, problems_of())
-        foretold[weights] = teller.excess(setting, sampled=True), weighed
-    least = min(risk for risk, _ in foretold.values())
-    return next((weighed for risk, weighed in foretold.values() if risk * BETTER <= least), task)
-
-
-def _best_steps(teller: Foreteller, rounds: int, counts: Sequence[int]) -> Setting:
-    """Every count has walks of its own: with many local steps the valley may lie elsewhere."""
-    found = [_walks(teller, rounds, count) for count in counts]
-    least = min(teller.score(setting) for setting in found)
-    return next(setting for setting in found if teller.score(setting) * WORTH_IT <= least)
-
-
-def _walks(teller: Foreteller, rounds: int, local_steps: int) -> Setting:
-    """The best end of walks that begin with a weak, a middling and a strong pull."""
-    ends = [_descend(teller, _first(teller, rounds, local_steps, pull), STRIDES[:1]) for pull in PULLS]
-    return _descend(teller, min(ends, key=teller.score), STRIDES[1:])
+        predicted[weights] = teller.excess(setting, sampled=True), weighed
+    least = min(risk for risk, _ in predicted.values())
+    return next((weighed for risk, weighed in predicted.values() if risk * BETTER <= least), task)
 
 
 def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Setting:
@@ -368,15 +361,11 @@ def _descend(teller: Foreteller, best: Setting, strides: Sequence[float]) -> Set
     for stride in strides:
         stuck = False
         while not stuck:
-            near = [_moved(best, stride**x, stride**y) for x, y in ways]
+            near = [best._replace(diameter=best.diameter * stride**x, rho=best.rho * stride**y) for x, y in ways]
             nearest = min(near, key=teller.score, default=best)
             stuck = not teller.score(nearest) < teller.score(best)
             best = best if stuck else nearest
     return best
-
-
-def _moved(s: Setting, diameter: float, rho: float) -> Setting:
-    return s._replace(diameter=s.diameter * diameter, rho=s.rho * rho)
 
 
 def as_algorithm(task: Task, setting: Setting) -> IPADMM:

@@ -15,7 +15,7 @@ QUIETER = 0.8  # leaving sites out is worth a word if it takes the noise of the 
 
 @final
 class Kind(NamedTuple):
-    """Sites of like size."""
+    """A group of sites of about the same size."""
 
     rows: int  # at a middling one of them
     sites: int
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
 
 @final
 class Gain(NamedTuple):
-    """What joining does for sites of one kind: mean losses that are foretold, on the same tables."""
+    """What joining does for sites of one kind: predicted mean losses, on the same tables."""
 
     kind: Kind
     together: float
@@ -32,7 +32,7 @@ class Gain(NamedTuple):
 
     @property
     def helps(self) -> bool:
-        """Whether such a site is better off together."""
+        """True if the predicted loss of such a site is smaller together."""
         return self.together < self.alone
 
 
@@ -47,13 +47,12 @@ def kinds(task: Task) -> tuple[Kind, ...]:
         cuts = rest[-1] * np.arange(1, MOST_KINDS - 1) / (MOST_KINDS - 1)
         group = np.searchsorted(cuts, np.log(sizes / different[0]), side="right")
         group[sizes == different[-1]] = MOST_KINDS
-    found = [_kind(task, np.flatnonzero(group == number)) for number in np.unique(group)[::-1]]
+    found = list[Kind]()
+    for number in np.unique(group)[::-1]:
+        members = np.flatnonzero(group == number)
+        rows = sorted(task.sizes[i] for i in members)
+        found.append(Kind(rows[len(rows) // 2], len(rows), float(task.importance[members].sum()) / task.n))
     return tuple(found)
-
-
-def _kind(task: Task, members: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Kind:
-    rows = sorted(task.sizes[i] for i in members)
-    return Kind(rows[len(rows) // 2], len(rows), float(task.importance[members].sum()) / task.n)
 
 
 def noise(sizes: Sequence[int], task: Task) -> float:
@@ -63,21 +62,18 @@ def noise(sizes: Sequence[int], task: Task) -> float:
 
 
 def advice(task: Task) -> tuple[str, ...]:
-    """What the public sizes say of who should take part, in words."""
+    """Sentences on who should take part, from the public sizes; none where all sites are of one size."""
     sizes = sorted(task.sizes, reverse=True)
     if sizes[0] == sizes[-1]:
         return ()
-    return tuple(text for text in (_optimised(task), _left_out(task, sizes), _weightless(task, sizes)) if text)
-
-
-def _optimised(task: Task) -> str:
     share = float(task.importance.max()) / task.n
     mean = {"equal": "every site the same", "rows": "every row the same", "squared": "a site as its rows squared"}
     caution = " If its rows are unlike the others', the model is its more than theirs." if share > 0.5 else ""
-    return (
+    objective = (
         f"Optimised is a mean loss that counts {mean[task.weights]} (weights={task.weights}); the largest site weighs "
         f"{100 * share:.0f} %.{caution}"
     )
+    return tuple(text for text in (objective, _left_out(task, sizes), _weightless(task, sizes)) if text)
 
 
 def _left_out(task: Task, sizes: Sequence[int]) -> str:

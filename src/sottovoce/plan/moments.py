@@ -29,7 +29,7 @@ from sottovoce.arrays import Floats
 
 
 class Moments(NamedTuple):
-    """After the last round."""
+    """Means and variances of the models after the last round."""
 
     bias: Floats  # (modes,) mean of W - w* along every eigenvector of H
     variance: Floats  # (modes,) variance of the consensus along it
@@ -64,7 +64,7 @@ def moments(
     variance: float,
     blur: Blur = NO_BLUR,
 ) -> Moments:
-    """Run the recursions.
+    """Means and variances of the models after the last round, by the recursions above.
 
     Args:
         curvatures: eigenvalues of H.
@@ -73,12 +73,12 @@ def moments(
         laplacian: the graph's Laplacian eigenvalues above 0.
         multiplicity: how often each occurs.
         degree: of a node; the mean where nodes differ.
-        nodes: n.
-        rounds: t.
-        local_steps: l.
+        nodes: number of nodes, n.
+        rounds: number of rounds, t.
+        local_steps: steps of a round, l.
         rho: the penalty.
         eta: eta^{k,r} for all t l steps, in order.
-        variance: v.
+        variance: of the noise on one coordinate of a node's gradient, v.
         blur: how deviations flatten the slope.
     """
     h_felt, felt = _felt(curvatures * size, curvatures)

@@ -34,7 +34,7 @@ FIXABLE = tuple(field.name for field in fields(IPADMM) if field.name not in _NOT
 @final
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Settings, and on demand what they will reach.
+    """The planned settings, and on demand the losses that are predicted for them.
 
     `settings` is ready at once. `predicted`, `gains`, `trade_off` and `joining_helps` run simulations when first asked
     for.
@@ -54,7 +54,7 @@ class Plan:
         return {name: getattr(algorithm, name) for name in FIXABLE}
 
     def algorithm(self) -> IPADMM:
-        """The algorithm, ready to run."""
+        """`IPADMM` with the planned settings."""
         return as_algorithm(self.task, self.setting)
 
     @cached_property
@@ -66,9 +66,9 @@ class Plan:
 
     @cached_property
     def trade_off(self) -> tuple[Outcome, ...]:
-        """The same over a range of epsilons, each with a plan of its own.
+        """Predicted losses over a range of epsilons, each with a plan of its own.
 
-        Who may spend more could always spend less, so a larger epsilon is never foretold to do worse: where
+        Who may spend more could always spend less, so a larger epsilon is never predicted to do worse: where
         simulation noise says otherwise, the better outcome of the smaller epsilon stands.
         """
         epsilons = sorted({*EPSILONS, self.task.epsilon} - {math.inf})
@@ -76,14 +76,10 @@ class Plan:
         for done, epsilon in enumerate(epsilons):
             if self.progress is not None:
                 self.progress(done, len(epsilons))
-            found.append(_no_worse(self._at(epsilon), found[-1] if found else None))
+            task = replace(self.task, epsilon=epsilon)
+            outcome = self.predicted if epsilon == self.task.epsilon else self._outcome(task, self._chosen(task))
+            found.append(_no_worse(outcome, found[-1] if found else None))
         return tuple(found)
-
-    def _at(self, epsilon: float) -> Outcome:
-        if epsilon == self.task.epsilon:
-            return self.predicted
-        task = replace(self.task, epsilon=epsilon)
-        return self._outcome(task, self._chosen(task))
 
     def _chosen(self, task: Task) -> Setting:
         return _choose(task, self.stand_in)
@@ -100,19 +96,19 @@ class Plan:
 
     @cached_property
     def gains(self) -> tuple[Gain, ...]:
-        """What joining does for sites of every size, largest first."""
+        """Predicted loss together and alone for sites of every size, largest first."""
         found, together = kinds(self.task), self.predicted.together.mean
         if len(found) == 1:
             return (Gain(found[0], together, self.predicted.alone.mean),)
-        return tuple(Gain(kind, together, self._alone(kind.rows)) for kind in found)
-
-    def _alone(self, rows: int) -> float:
-        data = predict.tables(self.task, self.stand_in)
-        return float(np.mean(predict.risk_alone(predict.alone(self.task, rows), self._chosen, data)))
+        gains, data = list[Gain](), predict.tables(self.task, self.stand_in)
+        for kind in found:
+            alone = predict.risk_alone(predict.alone(self.task, kind.rows), self._chosen, data)
+            gains.append(Gain(kind, together, float(np.mean(alone))))
+        return tuple(gains)
 
     @property
     def way(self) -> Literal["masked", "local"]:
-        """Which way of speaking is foretold to do better, as far as both can be had."""
+        """The way of speaking with the smaller predicted loss; "local" where masked sums cannot be had."""
         return "local" if self.predicted.together is self.predicted.joined else "masked"
 
     @property
@@ -122,7 +118,7 @@ class Plan:
 
     @property
     def joining_helps(self) -> bool:
-        """Whether joining is foretold to be better than what a site of any size among them reaches alone."""
+        """True if sites of every size are predicted to do better together than alone."""
         return all(gain.helps for gain in self.gains)
 
     @property
@@ -197,7 +193,7 @@ def plan(
         max_rounds: how many rounds of messages the sites can afford.
         base_rate: how frequent the rarer label is, or the shares of all classes, from knowledge that rests on no
             private row. None: 0.5 to 50 %.
-        predictability: how well the label can be told from the features: "hardly", "somewhat", "well" or "almost", or
+        predictability: how well the features predict the label: "hardly", "somewhat", "well" or "almost", or
             the share of the loss of no model that the best model takes off, such as 0.3, or "auc=0.8".
         label_spread: standard deviation of labels that are numbers, in half-widths of their bounds.
         colluding: how many sites may tell each other all they know, for the forecast of masked sums. None: fewer than

@@ -1,4 +1,4 @@
-"""What a plan will reach, by running it on made-up tables of the public shape, or on a public stand-in.
+"""Predicted losses of a plan, from runs on made-up tables of the public shape, or on a public stand-in.
 
 Every table is another draw of what the data might be, so the interval covers the luck of the noise and, far more, not
 knowing the problem. It is a 90 % prediction interval for one more table of the same kind: Student's t over the
@@ -38,7 +38,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 class Interval(NamedTuple):
-    """A mean, and where the next one will lie with 90 % confidence."""
+    """A mean, and a 90 % prediction interval for one more table."""
 
     mean: float
     low: float
@@ -46,7 +46,7 @@ class Interval(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Mean loss that is foretold for one epsilon."""
+    """Predicted mean losses at one epsilon."""
 
     epsilon: float
     joined: Interval  # of the consensus, each site with noise of its own
@@ -57,12 +57,12 @@ class Outcome(NamedTuple):
 
     @property
     def together(self) -> Interval:
-        """The better of the two ways of joining."""
+        """The smaller predicted loss of the two ways of joining."""
         return self.joined if self.masked is None else min(self.joined, self.masked, key=lambda way: way.mean)
 
     @property
     def joining_helps(self) -> bool:
-        """Whether joining is better than what a site gets alone."""
+        """True if the predicted loss is smaller together than alone."""
         return self.together.mean < self.alone.mean
 
 
@@ -91,7 +91,7 @@ def draw(task: Task, stand_in: Dataset | None, rows: int, seed: int) -> Dataset:
 
 
 def tables(task: Task, stand_in: Dataset | None) -> list[Dataset]:
-    """What a plan is tried on."""
+    """The tables that a plan is tried on, made up or drawn from the stand-in."""
     rows = max(ROWS, min(ROWS_PER_COLUMN * task.d, MOST_ROWS))
     if stand_in is not None:
         return [draw(task, stand_in, rows, seed) for seed in range(FIRST_TRIED, FIRST_TRIED + TABLES)]
@@ -105,7 +105,7 @@ def _made_up_tables(rows: int, d: int, loss: Loss, norm: float, belief: Belief) 
 
 
 def alone(task: Task, size: int | None = None) -> Task:
-    """One site of that size, or of middling size, by itself."""
+    """The task of one site by itself, of that size or of the median size."""
     size = int(np.median(task.sizes)) if size is None else size
     fixed = {
         name: value for name, value in task.fixed.items() if name not in ("rho", "rounds", "weights", "batch_size")
@@ -154,7 +154,7 @@ def no_model(data: Dataset, loss: Loss) -> float:
 
 
 def interval(values: Array) -> Interval:
-    """The mean of what came on every table, and where the next one will lie."""
+    """Mean and 90 % prediction interval of losses, one from each table."""
     mean, count = float(np.mean(values)), len(values)
     logs = np.log(np.maximum(values, 1e-12))
     reach = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / count)

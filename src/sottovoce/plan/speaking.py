@@ -1,4 +1,4 @@
-"""The two ways in which sites can speak, beside each other: what each assumes of others, and which to take."""
+"""Advice on the two ways of speaking: what each assumes of other sites, and which to take."""
 
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.plan.choose import Task
@@ -7,32 +7,28 @@ from sottovoce.plan.predict import Outcome, masked
 LOCAL = "Local noise: every message is private by itself, whoever looks on and whoever colludes"
 
 
-def advice(task: Task, foretold: Outcome, colluding: int | None) -> str:
-    """Which way to take, in words."""
-    local, sums = foretold.joined.mean, foretold.masked
+def advice(task: Task, predicted: Outcome, colluding: int | None) -> str:
+    """Sentences that compare local noise with masked sums and advise one of them."""
+    local, sums = predicted.joined.mean, predicted.masked
     if task.n == 1:
         return "There is one site: nothing is sent."
     if sums is None:
-        return (
-            f"{LOCAL}: mean loss {local:.4f}. Masked sums cannot be had: {_why_not(task, colluding)}. Take local noise."
-        )
+        if task.loss.smoothness_bound is None:
+            reason = f"the slope of loss={task.loss.name} jumps"
+        elif task.regulariser.l1:
+            reason = f"regulariser={task.regulariser.name} has a kink"
+        elif MaskedNewton(colluding=colluding).colluders(task.n) >= task.n - 1:
+            reason = "against all other sites together nothing is hidden but by a site's own noise"
+        else:
+            reason = "they need a bound on the norm of rows, and do not clip gradients"
+        return f"{LOCAL}: mean loss {local:.4f}. Masked sums cannot be had: {reason}. Take local noise."
     algorithm = masked(task, colluding)
     assert algorithm is not None  # it was tried
     c, exchanges = algorithm.colluders(task.n), algorithm.rounds
-    told = "no site colludes with another" if c == 0 else f"at most {c} of {task.n} sites collude"
+    assumed = "no site colludes with another" if c == 0 else f"at most {c} of {task.n} sites collude"
     take = "masked sums, if that can be assumed" if sums.mean < local else "local noise, which does no worse"
     return (
         f"{LOCAL}: mean loss {local:.4f}. Masked sums: only the sum over all sites is seen, in {exchanges} exchanges. "
-        f"That assumes that {told}, the relay with them, and that keys which two sites share are not broken: mean loss "
-        f"{sums.mean:.4f}. Take {take}."
+        f"That assumes that {assumed}, the relay with them, and that keys which two sites share are not broken: mean "
+        f"loss {sums.mean:.4f}. Take {take}."
     )
-
-
-def _why_not(task: Task, colluding: int | None) -> str:
-    if task.loss.smoothness_bound is None:
-        return f"the slope of loss={task.loss.name} jumps"
-    if task.regulariser.l1:
-        return f"regulariser={task.regulariser.name} has a kink"
-    if MaskedNewton(colluding=colluding).colluders(task.n) >= task.n - 1:
-        return "against all other sites together nothing is hidden but by a site's own noise"
-    return "they need a bound on the norm of rows, and do not clip gradients"

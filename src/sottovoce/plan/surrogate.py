@@ -65,7 +65,7 @@ class _Rows:
         return np.asarray(self.turned @ slopes, dtype=np.float64).reshape(-1)
 
     def slopes(self, z: Floats) -> Floats:
-        """(rows, K), clipped."""
+        """Slope of the loss of every row at these predictions, (rows, K), clipped."""
         return clipped_slopes(self.loss, z, self.b, self.cap)
 
     def bends(self, z: Floats) -> Floats:
@@ -101,12 +101,12 @@ def clipped_slopes(loss: Loss, z: Floats, b: Array, cap: Array | None) -> Floats
 
 
 def narrow(d: int, outputs: int) -> int:
-    """How many features the table has that stands for one of d."""
+    """Number of features of the table that stands for one of d features."""
     return min(d, max(LEAST_FEATURES, WIDEST // outputs))
 
 
 def surrogate(data: Dataset, loss: Loss, *, ridge: float, max_grad_norm: float | None = None) -> Surrogate:
-    """Of the mean loss over all rows plus (ridge / 2) ||w||^2."""
+    """The quadratic for the mean loss over all rows plus (ridge / 2) ||w||^2."""
     rows = _Rows(data, loss, max_grad_norm)
     model = _fit(rows, data.d * loss.outputs, ridge)
     z = rows.predictions(model)

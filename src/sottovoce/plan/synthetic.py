@@ -7,7 +7,7 @@ of them are mostly zero. Two hidden factors make attributes go together. Rows ar
 label follows a linear model whose effects are heavy-tailed: a few matter much, most little. A number that is small
 has the effect of one that is not, so its coefficient is large: such directions are what learning is slow in.
 
-How frequent the labels are and how well they can be told from the features is a `Belief`: what people state of it, and
+How frequent the labels are and how well the features predict them is a `Belief`: what people state of it, and
 wide ranges for what they leave open. Real labels lie in [-1, 1], as the library scales them; bounds must hold the
 largest, so most labels are small beside them.
 
@@ -80,7 +80,7 @@ class Belief:
         cls, base_rate: "float | tuple[float, ...] | None", predictability: "str | float | None",
         label_spread: float | None, loss: Loss,
     ) -> "Belief":  # fmt: skip
-        """As people say it; `predictability` is a word, a share such as 0.3, or "auc=0.8"."""
+        """A belief from what people state; `predictability` is a word, a share such as 0.3, or "auc=0.8"."""
         _check_rates(base_rate, loss)
         if label_spread is not None:
             expect(
@@ -218,7 +218,7 @@ def _categories(rng: np.random.Generator, hidden: Floats, size: int) -> NDArray[
 
 
 def _scores(rng: np.random.Generator, features: "Csr", hidden: Floats, effects: Floats, outputs: int) -> Floats:
-    """(rows, outputs), standardised: what a linear model says, half of it along with the hidden factors."""
+    """Standardised scores of a linear model, (rows, outputs), half of them along with the hidden factors."""
     coefficients = rng.laplace(size=(features.shape[1], outputs)) * effects[:, None]
     own = _standard(np.asarray(features @ coefficients))
     wanted = hidden @ rng.normal(size=(FACTORS, outputs))
@@ -251,7 +251,7 @@ def _labels(rng: np.random.Generator, z: Floats, loss: Loss, belief: Belief, tur
 
 
 def _chances(z: Floats, rate: float, explained: float, auc: float | None) -> Floats:
-    """Of +1, with that mean, spread so far apart that the best model explains, or ranks, as much as it should."""
+    """Chances of +1 with that mean, spread so far that the best model explains, or ranks, as much as it should."""
 
     def at(spread: float) -> Floats:
         return _shifted(spread * z, rate)
@@ -268,7 +268,7 @@ def _chances(z: Floats, rate: float, explained: float, auc: float | None) -> Flo
 
 
 def _chances_of_classes(z: Floats, shares: Floats, explained: float) -> Floats:
-    """The same for several classes: (rows, K)."""
+    """Chances of each of several classes, (rows, K), with those mean shares, spread as `_chances` does."""
     entropy = -float(np.sum(xlogy(shares, shares)))
 
     def at(spread: float) -> Floats:
@@ -285,7 +285,7 @@ def _chances_of_classes(z: Floats, shares: Floats, explained: float) -> Floats:
 
 
 def _expected_auc(z: Floats, p: Floats) -> float:
-    """Of ranking by z, where the label is +1 with chance p."""
+    """Expected AUC of ranking by z, where the label is +1 with chance p."""
     order = np.argsort(z)
     p = p[order]
     below = np.cumsum(1 - p) - (1 - p) / 2
@@ -306,7 +306,7 @@ def _standard(z: Floats) -> Floats:
 
 
 def _spaced(bounds: Floats, turn: float) -> float:
-    """Between the bounds, at that part of the way."""
+    """The number between the bounds at the share `turn` of the way."""
     return float(bounds[0] + (bounds[1] - bounds[0]) * turn)
 
 

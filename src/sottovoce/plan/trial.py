@@ -89,7 +89,9 @@ def more_noise(algorithm: PrivateAlgorithm[Any], unit: Unit, n: int) -> float:
 
 
 def _matched(algorithm: PrivateAlgorithm[Any], share: float) -> PrivateAlgorithm[Any]:
-    """The same noise on a gradient from `share` times the rows. Only for simulation: its epsilon promises nothing."""
+    """The algorithm with the noise on a gradient of the full network, for `share` of its rows. Only for simulation: its
+    epsilon promises nothing.
+    """
     if share == 1.0 or math.isinf(algorithm.epsilon):
         return algorithm
     if isinstance(algorithm, MaskedNewton):

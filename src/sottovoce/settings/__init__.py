@@ -55,7 +55,7 @@ def tagged(base: type[Any], tag: str, kinds: Mapping[str, type[Any]]) -> None:
 
 
 def untag(table: dict[str, Any], tag: str) -> tuple[str, dict[str, Any]]:
-    """(the text at the key `tag`, the other keys)."""
+    """The text at the key `tag`, and the table without that key. A table without the key is refused."""
     check_keys(table, [*table, tag], (tag,), _WHAT)
     name = table[tag]
     if not isinstance(name, str):
@@ -86,7 +86,7 @@ def read(kind: type[T], table: object, what: str, *, finite: bool = True, full: 
 
 
 def typed(name: str, value: object, hint: Any, *, finite: bool = True) -> Any:
-    """One value as the type of its field."""
+    """One value as the type that the hint asks for; refused if it does not fit."""
     return _structured(value, hint, name, name, finite, False)
 
 
@@ -157,27 +157,23 @@ def _structured(value: Any, kind: Any, path: str, what: str, finite: bool, full:
         for note in getattr(found, "__notes__", ())[-1:]:
             step = note.name if isinstance(note, AttributeValidationNote) else note.index
             value = value[step]
-            name, path = _step(name, path, step, value)
+            own = value.get("name") if isinstance(value, Mapping) else None
+            if isinstance(step, str):
+                name, path = step, f"{path}.{step}" if path else step
+            elif isinstance(own, str) and own.isprintable() and 0 < len(own) < 100:
+                name, path = own, f"{path}.{own}"  # items of a list go by their own name,
+            else:
+                name, path = f"{name}[{step + 1}]", f"{path}[{step + 1}]"  # or else by their number, from 1
             what = f"keys of {path}"
     if not isinstance(found, InputError) or "\0" not in str(found):
         raise found
-    told = str(found).replace(f"{_PATH}.", f"{path}." if path else "").replace(_PATH, path or what)
-    raise InputError(told.replace(_NAME, name).replace(_WHAT, what)) from None
-
-
-def _step(name: str, path: str, step: int | str, value: object) -> tuple[str, str]:
-    """(name, path) of what is within. Items of a list go by their own name, or else by their number, from 1."""
-    if isinstance(step, str):
-        return step, f"{path}.{step}" if path else step
-    own = value.get("name") if isinstance(value, Mapping) else None
-    if isinstance(own, str) and own.isprintable() and 0 < len(own) < 100:
-        return own, f"{path}.{own}"
-    return f"{name}[{step + 1}]", f"{path}[{step + 1}]"
+    message = str(found).replace(f"{_PATH}.", f"{path}." if path else "").replace(_PATH, path or what)
+    raise InputError(message.replace(_NAME, name).replace(_WHAT, what)) from None
 
 
 @cache
 def _converter(finite: bool, full: bool) -> "Converter":
-    """cattrs with readers that are stricter than its own, and with our words."""
+    """A cattrs converter whose hooks are stricter than its own and raise errors in our words."""
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn
 
@@ -211,15 +207,22 @@ def _converter(finite: bool, full: bool) -> "Converter":
             raise _UnfitError("a list" if size is None else f"a list of {size}", value)
         return as_tuple(value, hint)
 
+    def from_text(make: Callable[[str], Any]) -> Hook:
+        return lambda value, _: make(_exactly(str, value, "text"))
+
+    def among(value: Any, hint: Any) -> Any:
+        check_choice(_PATH, value, get_args(hint))
+        return value
+
     plain: dict[Any, Hook] = {
         str: lambda value, _: _exactly(str, value, "text"),
         bool: lambda value, _: _exactly(bool, value, "true or false"),
         int: lambda value, _: _exactly(int, value, "a whole number"),
         float: lambda value, _: _number(value, finite),
     }
-    for kind, hook in (plain | {kind: _maker(make) for kind, make in _MAKERS.items()}).items():
+    for kind, hook in (plain | {kind: from_text(make) for kind, make in _MAKERS.items()}).items():
         converter.register_structure_hook(kind, hook)
-    converter.register_structure_hook_func(lambda hint: _base(hint) is Literal, _among)
+    converter.register_structure_hook_func(lambda hint: _base(hint) is Literal, among)
     converter.register_structure_hook_func(lambda hint: _base(hint) is tuple, items)
     converter.register_structure_hook_factory(lambda hint: _base(hint) is dict, entries)
     converter.register_structure_hook_factory(lambda hint: _base(hint) in (Union, UnionType), union)
@@ -229,12 +232,12 @@ def _converter(finite: bool, full: bool) -> "Converter":
 
 
 def _base(hint: Any) -> Any:
-    """A hint without its arguments."""
+    """The type of a hint without its arguments, such as tuple for tuple[int, ...]."""
     return get_origin(hint) or hint
 
 
 def _keys(kind: Any, full: bool) -> tuple[list[str], list[str]]:
-    """(the keys of a class, those that must be there)."""
+    """All keys of a class, and those that a table must hold."""
     hints, own = get_type_hints(kind), fields(kind)
     absent = [f.name for f in own if NoneType in get_args(hints[f.name])]
     default = [f.name for f in own if f.default is not MISSING or f.default_factory is not MISSING]
@@ -254,10 +257,6 @@ def _exactly(kind: type[Any], value: Any, words: str) -> Any:
     return value
 
 
-def _maker(make: Callable[[str], Any]) -> Hook:
-    return lambda value, _: make(_exactly(str, value, "text"))
-
-
 def _number(value: Any, finite: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _UnfitError("a number", value)
@@ -266,11 +265,6 @@ def _number(value: Any, finite: bool) -> float:
     if math.isnan(value) or (finite and math.isinf(value)):
         raise _UnfitError("a finite number" if finite else "a number", value)
     return float(value) + 0.0  # -0.0 becomes 0.0: one number, one digest
-
-
-def _among(value: Any, hint: Any) -> Any:
-    check_choice(_PATH, value, get_args(hint))
-    return value
 
 
 def _first(parts: Mapping[Any, Hook], value: Any) -> Any:

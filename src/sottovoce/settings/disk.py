@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and are on the disk when they have their name; and turns to change one."""
+"""Files that appear whole or not at all, and locks for those that several processes change."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ _PAUSE = 0.005  # seconds between two tries to get a lock
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666, encoding: str | None = None) -> Iterator[IO[Any]]:
-    """A file to write, of text if there is an encoding. At the end it takes its name, whatever had the name before."""
+    """Open a temporary file that replaces `path` when the block ends; text if there is an encoding."""
     unfinished, newline = beside(path), None if encoding is None else ""
     how = "xb" if encoding is None else "x"
     try:
@@ -38,13 +38,13 @@ def replacing(path: Path, mode: int = 0o666, encoding: str | None = None) -> Ite
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """A file with this content, in place of whatever had the name."""
+    """Write a file with this content, in place of whatever had the name."""
     with replacing(path, mode) as file:
         file.write(content)
 
 
 def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """A file that was not there; `FileExistsError` if it was."""
+    """Write a new file; raises `FileExistsError` if there is one."""
     with open(path, "xb", opener=_made_with(mode)) as file:
         try:
             file.write(content)
@@ -57,7 +57,7 @@ def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in it last. Windows cannot open folders, and does not need to."""
+    """Flush the names in a folder to the disk. Windows cannot open folders, and does not need to."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -67,7 +67,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def beside(path: Path) -> Path:
-    """A name for what is not finished yet, in the same folder."""
+    """A path in the same folder for an unfinished file."""
     return path.with_name(f".sottovoce-{secrets.token_hex(4)}.partial")
 
 
@@ -80,14 +80,14 @@ def _made_with(mode: int) -> Callable[[str, int], int]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether something was not written because the disk, or somebody's share of it, is full."""
+    """True if a write failed because the disk, or the user's share of it, is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def no_room(path: Path | str) -> str:
-    """What is said then of a file that is written whole or not at all."""
+    """The error for a full disk, about a file that is written whole or not at all."""
     return (
         f"Expected room on the disk for {str(path)!r}, got a disk that is full. Nothing was lost: all that was written "
         "before is there. Make room, and run the same command again."
@@ -98,13 +98,13 @@ def no_room(path: Path | str) -> str:
 
 
 def lock_path(path: Path) -> Path:
-    """The file that stands for the right to change another: beside it, with .lock behind its name. It stays there."""
+    """Path of the file that is locked to change `path`: the same name with .lock behind it. It is never removed."""
     return path.with_name(f"{path.name}.lock")
 
 
 @contextmanager
 def taking_turns(path: Path, seconds: float = 60.0) -> Iterator[None]:
-    """In the block nobody else, in this process or another, is in such a block for the same file.
+    """Hold the lock of a file in the block: nobody else, in this process or another, does for the same file.
 
     The file itself cannot be locked, since others take its place and name. The lock's own file is never removed:
     whoever waits for it would then wait for another file than the next one who comes. The system gives the lock back
@@ -151,7 +151,7 @@ def _locked(handle: int) -> bool:
 
 @contextmanager
 def writable(out: Path) -> Iterator[None]:
-    """What goes wrong while `out` is written is the input's fault."""
+    """Turn errors of the system while `out` is written into an `InputError` that names it."""
     try:
         # A folder, but also a device or a pipe: a file of that name would take its place.
         if out.exists() and not out.is_file():
@@ -175,7 +175,7 @@ def text_out(out: Path) -> Iterator[IO[str]]:
 
 
 def remarks(out: Path) -> IO[str]:
-    """Where words about what was written go: not between the lines of it."""
+    """The stream for messages: standard error where standard output holds the data."""
     return sys.stderr if out == STANDARD_OUTPUT else sys.stdout
 
 

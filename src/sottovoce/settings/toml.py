@@ -1,4 +1,4 @@
-"""TOML: text in, with mistakes in one line, and text out.
+"""Reading and writing of TOML text; a mistake is reported in one line.
 
 Out by hand: what people review needs comments and a layout (short lists on one line, schemas as text of several
 lines), and a file that is written again must have the same bytes.
@@ -40,7 +40,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, names spelt with _."""
+    """The settings with names spelt with _; a name that comes twice is refused."""
     spelt = {name.replace("-", "_"): value for name, value in settings.items()}
     expect(len(spelt) == len(settings), "every setting once, with - or with _", settings=list(settings))
     return spelt
@@ -78,8 +78,7 @@ def multiline(text: str) -> str:
 def _escaped(text: str) -> str:
     """JSON's escapes are TOML's. What cannot be seen is escaped too, so that nothing hides in what people sign."""
     seen = json.dumps(text, ensure_ascii=False)[1:-1]
-    return "".join(char if char.isprintable() else _escape(ord(char)) for char in seen)
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "".join(
+        char if char.isprintable() else f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+        for char in seen
+    )

@@ -1,4 +1,4 @@
-"""Devices of a simulation: an oracle, an exchange, and the way back to host memory. They change only its speed."""
+"""Devices that a simulation can run on. They change only its speed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Device(ABC):
         """
 
     def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
-        """From everyone's messages to what the nodes hear."""
+        """The function from all nodes' messages to what each of them hears."""
         return graph.exchange
 
     def to_host(self, array: Array) -> Array:

@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object without a text of i
 
 
 def digest(value: object) -> bytes:
-    """Of a graph, rows, an array, or anything whose `repr` tells it from others, as that of dataclasses does."""
+    """16 bytes that identify a graph, rows, an array, or anything else by its `repr`, such as a dataclass."""
     code = hashlib.blake2b(digest_size=16)
     for part in _parts(value):
         code.update(len(part).to_bytes(8, "little"))  # so that no two lists of parts have the same bytes

@@ -45,11 +45,11 @@ HANDED_IN = (
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of a simulation. Models are (runs, nodes, d); `consensus`, the mean over nodes of the last
-    broadcasts, is (runs, d) and free post-processing of what was released anyway.
+    """The models, history and guarantee of a simulation. Models are (runs, nodes, d). `consensus`, (runs, d), is the
+    mean over nodes of the last broadcasts, and free post-processing of what was released anyway.
 
-    `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is read off the
-    rows without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
+    `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is computed
+    without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
     `evidence` has what coefficients are inferred from, run by run; none if that was not asked for, or it was stopped.
     `evaluated` says as much, run by run, of how good the model is by noisy sums, which the guarantee covers.
     `numbers` says how many numbers a message of each round held.
@@ -72,13 +72,13 @@ class Result:
         return {name: float(self.history.final(f"risk_{name}").mean()) for name in OUTPUTS}
 
     def accuracy(self) -> dict[str, float]:
-        """The same for the share of right answers."""
+        """Mean over runs (and nodes) of the share of right answers, after the last round, by output."""
         return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in OUTPUTS}
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """A finished run with all that it was made of, so that nobody builds it again. It holds the rows."""
+    """A finished run with its problem, algorithm and oracle. It holds the rows."""
 
     problem: Problem
     algorithm: Algorithm[Any]
@@ -181,7 +181,9 @@ def solve(
     seed = exchange.agreed(secrets.randbits(63) if seed is None else seed)
     shape = Shape(sites.n, site.d, runs, 0 if share is None else share.first, dtype=site.dtype.type)
     drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
-    source = exchange.noise(drawn if noise is None else GivenNoise(_of_share(noise, share), drawn))
+    if noise is not None:  # it is handed in for all nodes; this process takes that of its own
+        own_noise = noise if share is None else lambda k: np.asarray(noise(k))[:, share.first : share.last]
+    source = exchange.noise(drawn if noise is None else GivenNoise(own_noise, drawn))
     if algorithm.holds_out:
         site = replace(site, order=source.order(sites.rows.offsets))
     usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
@@ -234,7 +236,7 @@ def solve(
 
 
 def interrupted_after(k: int, rounds: int) -> str:
-    """What the statement of a run that was stopped must say of itself."""
+    """The note that the statement of a stopped run must carry."""
     return (
         f"The run was interrupted after round {k} of {rounds}: the model is what had been released by then. The "
         f"guarantee, and every budget that was charged, count all {rounds} rounds."
@@ -265,7 +267,7 @@ def _rounds_to_record(record: int | Iterable[int], rounds: int) -> frozenset[int
 
 
 def _spread(problem: Problem, algorithm: Algorithm[Any], where: Device, engine: EngineName) -> tuple[Problem, Exchange]:
-    """What of the problem this process works on, and how it hears the others."""
+    """The part of the problem that this process works on, and its exchange with the others."""
     expect(engine in get_args(EngineName), f"an engine among {', '.join(get_args(EngineName))}", engine=engine)
     if engine == "local":
         return problem, Local(where.exchange(problem.graph))
@@ -304,8 +306,3 @@ def _rests_on(problem: Problem, algorithm: Algorithm[Any], statement: PrivacySta
         "schema": (problem.schema, problem.answers, problem.names, problem.notes),
         "set of rows": sites if problem.share is None else None,
     }
-
-
-def _of_share(noise: NoiseFunction, share: Share | None) -> NoiseFunction:
-    """Noise that was handed in for all nodes, as that of those held here."""
-    return noise if share is None else lambda k: np.asarray(noise(k))[:, share.first : share.last]

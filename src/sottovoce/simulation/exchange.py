@@ -1,8 +1,8 @@
-"""How the nodes of a simulation hear each other, and what is known of all of them: in one process, or spread over many.
+"""How the nodes of a simulation exchange messages and sums: in one process, or spread over many.
 
 The engine's loop is the same for both. What differs is here: who holds which nodes, how neighbours' and everyone's
-messages are added up, and what is read off all nodes at once. Every sum is over nodes in rising order, so a result's
-bits do not depend on how many processes there are.
+messages are added up, and how figures over all nodes are computed. Every sum is over nodes in rising order, so a
+result's bits do not depend on how many processes there are.
 """
 
 from abc import ABC, abstractmethod
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class Exchange(ABC):
-    """What a run asks of the processes that it is spread over. Models are (nodes held here, d, runs)."""
+    """Exchange of messages and sums between the processes of a run. Models are (nodes held here, d, runs)."""
 
     share: Share | None  # the nodes held here; None: all
     speaks: bool  # whether this process is the one that charges budgets, prints and writes files
 
     @abstractmethod
     def heard(self, messages: Array) -> Inbox:
-        """What the nodes here hear if each says its message."""
+        """The inbox of the nodes held here, if each node sends its message."""
 
     @abstractmethod
     def total(self, parts: Array) -> Array:
@@ -44,7 +44,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def published(self, models: Array) -> Array:
-        """The same, as people get it: (nodes, d, runs) -> (runs, d)."""
+        """The consensus in host memory and in the layout of a result: (nodes, d, runs) -> (runs, d)."""
 
     @abstractmethod
     def chosen(self, models: Array, nodes: Ints) -> Array:
@@ -52,7 +52,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def agreed(self, value: T) -> T:
-        """The value of the process that speaks, for all."""
+        """The first process's value, in all processes."""
 
     @abstractmethod
     def expect_same(self, facts: Mapping[str, object]) -> None:
@@ -60,16 +60,16 @@ class Exchange(ABC):
 
     @abstractmethod
     def either(self, flag: bool) -> bool:
-        """Whether it holds for any process."""
+        """True in all processes if it is True in any."""
 
     @abstractmethod
     def noise(self, source: Noise) -> Noise:
-        """The source, such that what is drawn once for all nodes is the same for all processes."""
+        """A source of noise whose draws for the whole network are the same in all processes."""
 
 
 @final
 class Local(Exchange):
-    """All nodes in one process."""
+    """Exchange where one process holds all nodes."""
 
     share = None
     speaks = True
@@ -112,5 +112,5 @@ class Local(Exchange):
 
 
 def public_layout(models: Array) -> "np.ndarray[Any, np.dtype[Any]]":
-    """(nodes, d, runs) inside, (runs, nodes, d) for people."""
+    """Models in the layout of a result: (nodes, d, runs) -> (runs, nodes, d)."""
     return np.ascontiguousarray(models.transpose(2, 0, 1))

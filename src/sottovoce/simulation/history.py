@@ -1,4 +1,4 @@
-"""What a simulation records at chosen rounds: one line per (round, run)."""
+"""The record of a simulation at chosen rounds, one line per (round, run), and the scores in it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -82,12 +82,12 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints, exchange: Exchange) ->
 
 
 def mean_scores(site: Oracle, models: Array) -> Scores:
-    """How good models (nodes, d, runs) are on the oracle's rows: of every run the mean over nodes."""
+    """Loss and accuracy of models (nodes, d, runs) on the oracle's rows: the mean over nodes of every run."""
     return Scores(*(column.mean(axis=0) for column in _scores(site, models)))
 
 
 def _mean_scores(site: Oracle, *stacks: Array) -> list[Scores]:
-    """The same of several stacks. Few models go through the rows together; many would only fill memory."""
+    """`mean_scores` of several stacks. Few models go through the rows together; many would only fill memory."""
     if sum(len(stack) for stack in stacks) * stacks[0].shape[2] > FEW_MODELS:
         return [mean_scores(site, stack) for stack in stacks]
     ends = np.cumsum([len(stack) for stack in stacks])[:-1]
@@ -96,14 +96,14 @@ def _mean_scores(site: Oracle, *stacks: Array) -> list[Scores]:
 
 
 def _scores(site: Oracle, models: Array) -> Scores:
-    """Of every model (nodes, d, runs), on the oracle's rows: (nodes, runs)."""
+    """Loss and accuracy of every model (nodes, d, runs) on the oracle's rows: (nodes, runs)."""
     nodes, d, runs = models.shape
     scores = site.score(models.transpose(1, 0, 2).reshape(d, nodes * runs))
     return Scores(*(column.reshape(nodes, runs) for column in scores))
 
 
 def by_node(site: Oracle, models: Array) -> Scores:
-    """Every node's model on its own rows, of models (nodes, d, 1). For the eyes of whoever holds the rows."""
+    """Every node's model on its own rows, of models (nodes, d, 1). Only for whoever may see the rows."""
     rows, labels, factors = site.sites.rows, site.sites.labels, site.sites.factors
 
     def own(i: int) -> Scores:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _SLAB = 4096  # nodes that are copied at a time to be added up
 _SMALL = 2**18  # numbers that are not worth being passed on in several parts
-_NOTHING: Array = np.empty(0)  # from those who are told
+_NOTHING: Array = np.empty(0)  # from processes that only receive
 # Seconds that a process which fails waits for news that one before it has failed too, and then for the end.
 _PATIENCE, _GRACE = 1.0, 20.0
 
@@ -50,26 +50,22 @@ def world() -> Any:
 
 
 def joined() -> Any:
-    """The same, when this process takes its part in a run: from here on, if one fails, all end."""
+    """The communicator of all processes, for a process that takes part in a run: if one fails now, all end."""
     comm = world()
     if comm.size > 1 and not among_others():
         _alarm()
         sys.excepthook = _hook
+        import numba
         from mpi4py import MPI
 
-        _share_cores(comm.Split_type(MPI.COMM_TYPE_SHARED).size)
+        # The processes of a machine share its cores.
+        processes = comm.Split_type(MPI.COMM_TYPE_SHARED).size
+        numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // processes))
     return comm
 
 
-def _share_cores(processes: int) -> None:
-    """Threads for kernels: the machine's cores, shared by its processes."""
-    import numba
-
-    numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // processes))
-
-
 def among_others() -> bool:
-    """Whether other processes work with this one, and would wait for it."""
+    """True if this process takes part in a run of several, which would wait for it."""
     return sys.excepthook is _hook
 
 
@@ -80,11 +76,11 @@ def _alarm() -> Any:
 
 
 def fail(message: str, code: int) -> None:
-    """Say why, and end all processes with that code. Where several fail at once, as they do where all find the same
-    fault, the first of them speaks for all.
+    """Print the message and end all processes with that code. Where several fail at once, as they do where all find
+    the same fault, only the first of them prints.
     """
     alarm = _alarm()
-    told = [alarm.isend(None, dest=later) for later in range(alarm.rank + 1, alarm.size)]
+    sent = [alarm.isend(None, dest=later) for later in range(alarm.rank + 1, alarm.size)]
     deadline = monotonic() + (_PATIENCE if alarm.rank else 0.0)
     while monotonic() < deadline and not alarm.iprobe():
         sleep(0.02)
@@ -94,7 +90,7 @@ def fail(message: str, code: int) -> None:
         sys.stdout.flush()
         print(message, file=sys.stderr, flush=True)
     alarm.Abort(code)
-    del told
+    del sent
 
 
 def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -105,7 +101,7 @@ def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 @final
 class Ranks(Exchange):
-    """The processes of one run.
+    """Exchange between the MPI processes of one run.
 
     Args:
         comm: their communicator.
@@ -173,14 +169,14 @@ class Ranks(Exchange):
         return whole
 
     def agreed(self, value: T) -> T:
-        told: T = self.comm.bcast(value, root=0)
-        return told
+        agreed: T = self.comm.bcast(value, root=0)
+        return agreed
 
     def expect_same(self, facts: Mapping[str, object]) -> None:
         own = {name: digest(fact) for name, fact in facts.items()}
-        told: list[dict[str, bytes]] = self.comm.allgather(own)
-        differ = [name for name in own if len({other.get(name) for other in told}) > 1]
-        strange = [rank for rank, other in enumerate(told) if other != told[0]]
+        digests: list[dict[str, bytes]] = self.comm.allgather(own)
+        differ = [name for name in own if len({other.get(name) for other in digests}) > 1]
+        strange = [rank for rank, other in enumerate(digests) if other != digests[0]]
         if differ:
             raise InputError(
                 f"Expected the same run in every process, got another {', another '.join(differ)} in "
@@ -225,7 +221,7 @@ class Ranks(Exchange):
 
 @final
 class _Heard(Inbox):
-    """What the nodes here hear of all."""
+    """Inbox of the nodes held here: their neighbours' sum, or the sum over all nodes."""
 
     def __init__(self, ranks: Ranks, messages: Array) -> None:
         self._ranks, self._messages = ranks, messages
@@ -255,7 +251,7 @@ class Halo:
         place = columns - share.first
         place[away] = share.nodes + np.searchsorted(theirs, columns[away])
         shape = (share.nodes, share.nodes + len(theirs))
-        self._matrices = {
+        self._matrices: dict[Any, Any] = {
             kind: type(links)((links.data.astype(kind), place, links.indptr), shape=shape) for kind in (np.float64,)
         }
         self._receive = np.diff(np.searchsorted(theirs, bounds))
@@ -277,13 +273,11 @@ class Halo:
         said, unit = flat[self._said], _unit(flat)
         self._comm.Neighbor_alltoallv([said, self._send, unit], [self._room[self.nodes :], self._receive, unit])
         unit.Free()
-        heard: Array = self._matrix(flat.dtype) @ self._room
+        kind = flat.dtype.type
+        if kind not in self._matrices:
+            self._matrices[kind] = self._matrices[np.float64].astype(kind)
+        heard: Array = self._matrices[kind] @ self._room
         return heard.reshape(messages.shape)
-
-    def _matrix(self, dtype: np.dtype[Any]) -> Any:
-        if dtype.type not in self._matrices:
-            self._matrices[dtype.type] = self._matrices[np.float64].astype(dtype)
-        return self._matrices[dtype.type]
 
 
 @final

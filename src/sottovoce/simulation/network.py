@@ -39,7 +39,7 @@ _QUANTITY = re.compile(r"^\s*([0-9.eE+-]+?)\s*([A-Za-z]+)\s*$")
 
 
 class Trace(NamedTuple):
-    """What is special about some sites, for all that is known beforehand."""
+    """Speed, bandwidth and absences of one site, where they differ from the network's."""
 
     speed: float = 1.0  # of its machine, over that of others
     bandwidth: float | None = None  # of its line, in bits a second; None: as of others
@@ -49,7 +49,7 @@ class Trace(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Network:
-    """Lines and machines.
+    """Latency, bandwidth and speed of the sites' lines and machines.
 
     Args:
         latency: seconds from one site to another.
@@ -82,20 +82,25 @@ class Network:
 
     @classmethod
     def read(cls, text: str) -> "Network":
-        """From latency=50ms,bandwidth=10Mbit,compute=20ms,overhead=300, or from the TOML file of that name."""
+        """Read latency=50ms,bandwidth=10Mbit,compute=20ms,overhead=300, or the TOML file of that name."""
         if "=" in text:
             parts = [part.partition("=") for part in text.split(",")]
             table: dict[str, object] = {name.strip(): value.strip() for name, _, value in parts}
             expect(len(table) == len(parts), "every part of --network once", network=text)
             if "overhead" in table:
-                table["overhead"] = _whole(str(table["overhead"]))
-            return _network(settings.read(_Told, table, "latency=50ms,bandwidth=10Mbit and the like for --network"))
+                given = str(table["overhead"])
+                if not (given.isascii() and given.isdecimal() and len(given) <= len(str(MOST_OVERHEAD))):
+                    raise InputError(
+                        f"Expected a whole number of bytes for overhead, at most {MOST_OVERHEAD:,}, got {given[:40]!r}."
+                    )
+                table["overhead"] = int(given)
+            return _network(settings.read(_Text, table, "latency=50ms,bandwidth=10Mbit and the like for --network"))
         with naming(network=text):
-            return _network(settings.read(_Told, toml.load(Path(text)), "a network: latency, bandwidth, sites, ..."))
+            return _network(settings.read(_Text, toml.load(Path(text)), "a network: latency, bandwidth, sites, ..."))
 
     @property
     def words(self) -> str:
-        """In short, for people."""
+        """One line on latency, bandwidth and compute, for people."""
         special = f", {len(self.traces)} sites of their own kind" if self.traces else ""
         return f"{self.latency * 1e3:g} ms, {self.bandwidth / 1e6:g} Mbit/s, {self.compute:g} s a round{special}"
 
@@ -162,7 +167,7 @@ def _heard(graph: Graph, arrive: Floats, carried: Floats) -> Floats:
 
 
 def _heard_of_all(arrive: Floats, carried: Floats) -> Floats:
-    """The same where everyone hears everyone: in the order of all messages, each leaves its own out."""
+    """`_heard` where everyone hears everyone: in the order of all messages, each leaves its own out."""
     n = len(arrive)
     order = np.argsort(arrive, kind="stable")
     place = np.empty(n, dtype=np.int64)
@@ -183,7 +188,7 @@ def _heard_of_all(arrive: Floats, carried: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Site:
-    """One table of [[sites]]."""
+    """One table of [[sites]] in a network file."""
 
     nodes: tuple[int, ...]
     speed: float = 1.0
@@ -192,8 +197,8 @@ class _Site:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """A network in words."""
+class _Text:
+    """A network as a file or an option has it: quantities are texts with units."""
 
     latency: str
     bandwidth: str
@@ -202,19 +207,19 @@ class _Told:
     sites: tuple[_Site, ...] = field(default=())
 
 
-def _network(told: _Told) -> Network:
+def _network(text: _Text) -> Network:
     traces = {
         node: Trace(
             site.speed, None if site.bandwidth is None else quantity(site.bandwidth, _BITS, "10Mbit"), site.away
         )
-        for site in told.sites
+        for site in text.sites
         for node in site.nodes
     }
-    named = sum(len(site.nodes) for site in told.sites)
+    named = sum(len(site.nodes) for site in text.sites)
     expect(len(traces) == named, "every node in one table of sites at most", nodes=named)
     return Network(
-        quantity(told.latency, _SECONDS, "50ms"), quantity(told.bandwidth, _BITS, "10Mbit"),
-        quantity(told.compute, _SECONDS, "20ms"), told.overhead, tuple(sorted(traces.items())),
+        quantity(text.latency, _SECONDS, "50ms"), quantity(text.bandwidth, _BITS, "10Mbit"),
+        quantity(text.compute, _SECONDS, "20ms"), text.overhead, tuple(sorted(traces.items())),
     )  # fmt: skip
 
 
@@ -227,11 +232,3 @@ def quantity(text: str, units: dict[str, float], example: str) -> float:
         return float(found[1]) * units[found[2]]
     except ValueError:
         raise InputError(f"Expected a number before {found[2]}, such as {example}, got {text!r}.") from None
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_OVERHEAD))):
-        raise InputError(
-            f"Expected a whole number of bytes for overhead, at most {MOST_OVERHEAD:,}, got {text[:40]!r}."
-        )
-    return int(text)

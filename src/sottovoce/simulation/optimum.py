@@ -23,11 +23,11 @@ MOST_ROWS = 1_000_000
 
 
 class OutOfTimeError(SottovoceError):
-    """A yardstick took longer than it is worth."""
+    """The optimum was not found within the allowed seconds."""
 
 
 def _patience(seconds: float) -> Callable[[], None]:
-    """Raises when it is called after so many seconds."""
+    """A callback that raises `OutOfTimeError` when it is called after so many seconds."""
     end = perf_counter() + seconds
 
     def check() -> None:
@@ -38,14 +38,14 @@ def _patience(seconds: float) -> Callable[[], None]:
 
 
 def _row_shares(sites: Sites, algorithm: Algorithm[Any]) -> Floats:
-    """How much a row of each site counts in the objective, (n,)."""
+    """Weight of one row of each site in the objective, (n,)."""
     weighed = algorithm.importances(sites.counts)
     shares: Floats = (1.0 if weighed is None else weighed) / (sites.n * sites.counts)
     return shares
 
 
 def same_optimum(sites: Sites, one: Algorithm[Any], other: Algorithm[Any]) -> bool:
-    """Whether two algorithms have one objective on these rows: sites of one size count alike in any case."""
+    """True if two algorithms have one objective on these rows: sites of one size count alike in any case."""
     alike = (one.loss, one.regulariser, one.lam) == (other.loss, other.regulariser, other.lam)
     return alike and np.array_equal(_row_shares(sites, one), _row_shares(sites, other))
 
@@ -81,7 +81,7 @@ def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
 
 
 def pooled_optimum(sites: Sites, algorithm: Algorithm[Any], seconds: float = float("inf")) -> float | None:
-    """That optimum's mean loss over all rows, however much sites count; None where the objective has no smooth
+    """Mean loss of `pooled_model` over all rows, however much sites count; None where the objective has no smooth
     solver.
     """
     try:

@@ -26,11 +26,11 @@ _STRENGTH, _DOUBT = 4.0, 0.5  # the norm of w*, and the standard deviation of wh
 def made_up(
     graph: Graph, features: int, rows: tuple[int, int] = (20, 50), seed: int = 0, rank: int = 0, ranks: int = 1
 ) -> Problem:
-    """The part of process `rank` of `ranks`; of one process, all of it.
+    """The problem, or of several processes the part of process `rank` of `ranks`.
 
     Args:
         graph: who speaks with whom. One that is known by a rule, such as a ring, need not fit into memory.
-        features: d.
+        features: number of features, d.
         rows: the fewest and the most rows of a node.
         seed: the same one gives the same problem.
         rank: which process this is.
@@ -39,18 +39,14 @@ def made_up(
     expect(features >= 1, "features >= 1", features=features)
     expect(1 <= rows[0] <= rows[1], "1 <= fewest <= most rows", rows=rows)
     words = np.random.SeedSequence(seed).generate_state(4, np.uint32)
-    counts = _counts(graph.n, rows, int(words[2]))
+    draws = mixed(np.arange(graph.n, dtype=np.uint64) + np.uint64(int(words[2]) << 32))
+    counts: Ints = rows[0] + (draws % np.uint64(rows[1] - rows[0] + 1)).astype(np.int64)
     share = Share.of(counts, rank, ranks)
     truth = np.random.default_rng(words[3]).standard_normal(features)
     truth *= _STRENGTH / np.linalg.norm(truth)
     values, labels = _drawn(share, rows[1], truth, (int(words[0]), int(words[1])))
     sites = Sites.stacked(values, labels, counts[share.first : share.last])
     return Problem(sites, graph, title="made up", share=None if ranks == 1 else share)
-
-
-def _counts(n: int, rows: tuple[int, int], key: int) -> Ints:
-    words = mixed(np.arange(n, dtype=np.uint64) + np.uint64(key << 32))
-    return rows[0] + (words % np.uint64(rows[1] - rows[0] + 1)).astype(np.int64)
 
 
 def _drawn(share: Share, most: int, truth: Floats, key: tuple[int, int]) -> tuple[Floats, Floats]:

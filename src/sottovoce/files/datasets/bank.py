@@ -47,7 +47,7 @@ def bank() -> Dataset:
     short of it by about 4e-15: the bound data_norm = 1 holds exactly. No row and no attribute is dropped.
 
     UCI gives no split: rows are shuffled once, with a fixed seed, and the first 80 % (36,168) are for training.
-    `duration` is known only after the call, so a model that uses it describes calls rather than foretells them.
+    `duration` is known only after the call, so a model that uses it describes calls rather than predicts them.
     """
     return preprocess(unpack("bank.npz", SHA256))
 
