@@ -48,19 +48,19 @@ class ProblemSpec:
     seed: int = 0
 
     def build(self) -> Problem:
-        """The problem. The last few are kept: neighbouring cells mostly share them."""
+        """The problem with its rows and graph. The last few are cached: neighbouring cells mostly share them."""
         expect(self.dataset in BY_NAME, f"a data set among {', '.join(BY_NAME)}", dataset=self.dataset)
         return _build(self, _data(BY_NAME[self.dataset], self.every))
 
     def shape(self) -> tuple[int, int, int]:
-        """Rows to deal out, features, sites: public numbers."""
+        """Number of rows to deal out, of features and of sites: public numbers."""
         data = _data(BY_NAME[self.dataset], self.every)
         return len(data) if self.split == "all" else data.n_train, data.d, self.nodes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What to run. `record` are the rounds to score; the last one always is. `scored` are so many nodes."""
+    """One block of runs. `record` are the rounds to score, always with the last; `scored` is a number of nodes."""
 
     problem: ProblemSpec
     algorithm: str
@@ -81,12 +81,12 @@ class Cell:
 
     @property
     def dtype(self) -> Precision:
-        """Single precision is as good for noisy gradients; exact minimisation needs double."""
+        """Precision of the runs. Single is as good for noisy gradients; exact minimisation needs double."""
         return "float64" if registry.entry(self.algorithm).exact else "float32"
 
     @property
     def rounds(self) -> int:
-        """Rounds that the cell runs for."""
+        """Number of rounds that the cell runs for."""
         rounds: int = registry.make(self.algorithm, dict(self.settings)).rounds
         return rounds
 

@@ -81,7 +81,7 @@ def algorithm_of(config: "TrainConfig", loss: Loss | None) -> Algorithm[Any]:
 
 
 def defaults(config: "TrainConfig", algorithm: Algorithm[Any] | None) -> dict[str, Any]:
-    """What holds for every setting that was not given."""
+    """The default of every setting that was not given, by name."""
     algorithm = algorithm_of(config, None) if algorithm is None else algorithm
     own = {f.name for f in fields(algorithm)} & {f.name for f in fields(config)} & _HANDED_ON
     if config.batch_size is None:
@@ -124,7 +124,7 @@ def _check_source(config: "TrainConfig") -> None:
 
 
 def partition_of(config: "TrainConfig") -> Partition:
-    """How rows are dealt out."""
+    """The partition that a configuration names, with its options."""
     return partition.by_name(config.partition, **given(config, "partition_", ("alpha", "column")))
 
 
@@ -135,6 +135,6 @@ def given(config: "TrainConfig", prefix: str, names: Iterable[str]) -> dict[str,
 
 
 def graph_of(config: "TrainConfig") -> Callable[[int], Graph]:
-    """Who hears whom, once it is known how many nodes there are."""
+    """The function that makes the graph from the number of nodes."""
     options = given(config, "graph_", ("degree", "probability", "rewire"))
     return partial(graphs.by_name, config.graph, seed=config.seed or SEED, **options)

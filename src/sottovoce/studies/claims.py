@@ -79,7 +79,7 @@ def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
 
 
 def _rivals(panel: Panel) -> Iterator[Point]:
-    """The points of private algorithms that IPADMM is compared with; yardsticks are left out."""
+    """The points of the private algorithms that IPADMM is compared with, without yardsticks."""
     for point in panel.points:
         line = registry.entry(point.algorithm)
         if line.private and line.group != "bound" and point.algorithm != "ipadmm":

@@ -49,13 +49,13 @@ class Entrant:
             registry.make(self.name, registry.settings_of(self.name, self.form, {}, {**self.settings, **point}))
 
     def points(self) -> list[dict[str, Any]]:
-        """The grid, point by point."""
+        """The points of the grid, each a setting by name."""
         return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonFile:
-    """What a file says, checked. Settings that are not given are the paper's."""
+    """The checked content of a comparison file. Settings that are not given are the paper's."""
 
     algorithm: tuple[Entrant, ...]
     dataset: str = "adult"
@@ -93,7 +93,7 @@ class ComparisonFile:
             graphs.by_name(problem.graph, problem.nodes, **options)  # refuses what does not fit
 
     def scale(self) -> StudySize:
-        """The same numbers as panels want them."""
+        """The size of the study, as panels take it."""
         shown = sorted({max(1, round(self.rounds * (j / 12) ** 1.5)) for j in range(1, 13)})
         return StudySize(
             every=self.every, nodes=self.nodes, rounds=self.rounds, runs=self.runs,
@@ -132,7 +132,7 @@ def run_comparison(
         out: the folder for cells and report.
         title: of the report.
         command: what was typed, for the report.
-        watcher: is told how far it is.
+        watcher: is called with the progress.
     """
     store = CellStore(out)
     store.check()
@@ -141,7 +141,7 @@ def run_comparison(
     panel, entered = _plan(comparison, scale)
     tried, judged = tuning.plan_trials(scale, panel, entered)
     trials = [point.cell for points in tried for point in points]
-    # All work is announced before any is done, so that the time left can be told from the start.
+    # All work is announced before any is done, so that the time left is known from the start.
     runner.begin([*panel.cells(), *trials, *judged])
     tuning.tune(scale, panel, runner, entered, record=scale.record)
     if not panel.measured():
@@ -157,10 +157,13 @@ def run_comparison(
         shape="curves",
         points=[replace(point, facet=f"{point.facet}, epsilon {_epsilon(point.x)}") for point in panel.points],
     )
+    if len(comparison.epsilons) == 1:  # nothing to sweep: show the graphs side by side
+        points = [replace(point, x=point.facet) for point in panel.points]
+        panel = replace(panel, points=points, shape="categories", xlabel="graph", log_x=False)
     problem = next(iter(comparison.problems().values())).build()
     return Study(
         title=title,
-        panels={"compare": _by_graph(panel, comparison), "rounds": curves},
+        panels={"compare": panel, "rounds": curves},
         claims=[],
         quick=False,
         runs=comparison.runs,
@@ -207,21 +210,13 @@ def _plan(comparison: ComparisonFile, scale: StudySize) -> tuple[Panel, list[Con
     return panel, entered
 
 
-def _by_graph(panel: Panel, comparison: ComparisonFile) -> Panel:
-    """With a single epsilon there is nothing to sweep: show the graphs side by side."""
-    if len(comparison.epsilons) > 1:
-        return panel
-    points = [replace(point, x=point.facet) for point in panel.points]
-    return replace(panel, points=points, shape="categories", xlabel="graph", log_x=False)
-
-
 def _epsilon(x: float | str) -> str:
-    """An x as a caption shows it."""
+    """An epsilon on the x axis, as a caption shows it."""
     return f"{x:g}" if isinstance(x, float) else x
 
 
 def _graph(graph: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A graph is a name, or a table of a name and options."""
+    """Name and options of a graph, which a file gives as a name or as a table."""
     more = dict(graph) if isinstance(graph, dict) else {"name": graph}
     name = more.pop("name", None)
     return str(name), more

@@ -30,7 +30,7 @@ def option(default: T, panel: str, text: str) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """What to learn, where, how, and how often.
+    """The settings of one training experiment.
 
     None is a setting that was not given: the algorithm's own default then holds, which is written down nowhere else.
     Every value is checked when the object is made.
@@ -149,8 +149,13 @@ class TrainConfig:
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> "TrainConfig":
-        """From settings that may be spelt with - or _. Unknown ones are refused by name."""
-        return cls(**_spelt(table))
+        """Read settings that may be spelt with - or _. Unknown ones are refused by name."""
+        found = toml.underscored(table)
+        for name in found:
+            if name in NOT_IN_A_FILE:
+                raise InputError(f"Expected settings of train, got {name!r}. Give --{name} on the command line.")
+        settings.check_keys(found, _hints(), (), "settings of train")
+        return cls(**found)
 
     @classmethod
     def from_toml(cls, text: str) -> "TrainConfig":
@@ -158,7 +163,7 @@ class TrainConfig:
         return cls.read(toml.parse(text))
 
     def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
-        """The same with the defaults written out, so that it means the same when they change.
+        """The configuration with all defaults written out, so that it means the same when they change.
 
         `algorithm` is the one that was built; without it, one without a look at the data.
         """
@@ -178,12 +183,3 @@ class TrainConfig:
 @cache
 def _hints() -> dict[str, Any]:
     return get_type_hints(TrainConfig)
-
-
-def _spelt(table: Mapping[str, Any]) -> dict[str, Any]:
-    found = toml.underscored(table)
-    for name in found:
-        if name in NOT_IN_A_FILE:
-            raise InputError(f"Expected settings of train, got {name!r}. Give --{name} on the command line.")
-    settings.check_keys(found, _hints(), (), "settings of train")
-    return found

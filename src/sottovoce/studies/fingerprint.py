@@ -6,7 +6,6 @@ checksums, which stand in the sources and are compared whenever data are loaded.
 """
 
 import ast
-from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -47,7 +46,7 @@ def reached(modules: tuple[str, ...], root: Path = HERE) -> set[str]:
 def _imported(name: str, root: Path) -> set[str]:
     """The modules of the package that a module imports, and the packages that they lie in."""
     asked: set[str] = set()
-    for node in _nodes(_file(name, root).read_bytes()):
+    for node in ast.walk(ast.parse(_file(name, root).read_bytes())):
         if isinstance(node, ast.Import):
             asked |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -60,17 +59,12 @@ def _imported(name: str, root: Path) -> set[str]:
     return {one for one in ours | (around - set(_LISTS)) if _exists(one, root)}
 
 
-def _nodes(source: bytes) -> Iterable[ast.AST]:
-    """All of a source's tree."""
-    return ast.walk(ast.parse(source))
-
-
 def _file(name: str, root: Path) -> Path:
-    """Where a module's source is."""
+    """Path of a module's source."""
     path = root.joinpath(*name.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def _exists(name: str, root: Path) -> bool:
-    """Whether this is a module of the package."""
+    """True if this is a module of the package."""
     return name.startswith("sottovoce") and _file(name, root).exists()

@@ -7,8 +7,8 @@ privacy.txt      the guarantee in words
 config.toml      the settings, defaults written out; `sottovoce train --config` runs it again
                  (from the same folder, if the files were named without theirs)
 
-These are read off the rows, so, if the rows are private, for their holder's eyes only. They say so themselves, under
-"holder_only": in JSON as a key, in Parquet as metadata.
+These are computed without noise: if the rows are private, only their holder may see them. They say so themselves,
+under "holder_only": in JSON as a key, in Parquet as metadata.
 
 summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
@@ -89,7 +89,7 @@ def _fill(folder: Path, trained: Trained) -> None:
 
 
 def add_scores(trained: Trained, out: Path) -> None:
-    """Add what was read off the rows when the folder was there already. Each file is whole or not there."""
+    """Add the scores, which are computed without noise, to a written folder. Each file is whole or not there."""
     out = out.resolve()
     try:
         sites = out / "sites.parquet"

@@ -17,7 +17,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 @final
 class Interruption:
-    """Whether somebody wants the work to end."""
+    """Remembers that a signal asked the work to end."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -27,7 +27,7 @@ class Interruption:
         return self._asked
 
     def note(self, _number: int, _frame: FrameType | None) -> None:
-        """Handles a signal."""
+        """Remember the first signal; the second one interrupts at once."""
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
@@ -35,7 +35,7 @@ class Interruption:
 
 @contextmanager
 def deferred() -> Iterator[Interruption]:
-    """Signals that would end the process are noted instead, once. Only the main thread can be told of them."""
+    """In the block, the first signal that would end the process is only noted; in other threads, none is."""
     noted = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield noted

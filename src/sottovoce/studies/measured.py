@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.algorithms import registry
 from sottovoce.arrays import Floats
-from sottovoce.simulation.engine import Progress, Solved, solve
+from sottovoce.simulation.engine import Progress, solve
 from sottovoce.simulation.history import COLUMNS
 from sottovoce.studies.cells import Cell
 
@@ -19,7 +19,7 @@ ALL_COLUMNS = (*COLUMNS, *TESTED, *CONSTANT)
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A table, column by column; see `History` for the first columns.
+    """Scores of a cell, column by column; see `History` for the first columns.
 
     `seconds` is of the whole block of runs, `messages` are vectors sent in one run by all nodes, `sigma` is the
     noise of one private step over its sensitivity, and `test_...` are scores on the held-out rows: nan where there are
@@ -41,7 +41,7 @@ class Measured:
 
 
 def run(cell: Cell, progress: Progress | None = None) -> Measured:
-    """Do the work of a cell."""
+    """Run a cell and score it, on the test rows too where there are any."""
     solved = solve(
         cell.problem.build(),
         registry.make(cell.algorithm, dict(cell.settings)),
@@ -59,16 +59,13 @@ def run(cell: Cell, progress: Progress | None = None) -> Measured:
     for name in TESTED:
         columns[name] = np.full(len(last), np.nan)
         columns[name][last] = tested.get(name.removeprefix("test_"), np.nan)
-    for name, value in _constants(solved).items():
-        columns[name] = np.full(len(last), value)
-    return Measured(columns)
-
-
-def _constants(solved: Solved) -> dict[str, float]:
     privacy, degrees = solved.result.privacy, solved.problem.graph.degrees
-    return {
+    constants = {
         "seconds": solved.result.seconds,
         "messages": float(solved.algorithm.rounds * int(degrees.sum())),
         "sigma": np.nan if privacy.sigma is None else privacy.sigma,
         "epsilon_target": privacy.target_epsilon,
     }
+    for name, value in constants.items():
+        columns[name] = np.full(len(last), value)
+    return Measured(columns)

@@ -1,4 +1,4 @@
-"""What is shown together: a panel is a list of points, each of which is a cell and its place in a figure."""
+"""Panels: lists of points that are shown together, each a cell and its place in a figure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(kw_only=True)
 class Panel:
-    """A figure to be: its words, and the points that it shows.
+    """A planned figure: its texts, and the points that it shows.
 
     Args:
         name: of the file, and of the panel in studies.
@@ -60,7 +60,7 @@ class Panel:
     ylabel: str = "risk: mean loss of the last broadcasts"
 
     def cells(self) -> list[Cell]:
-        """All that has to be run."""
+        """The cells of all points."""
         return [point.cell for point in self.points]
 
     def measured(self) -> list[Point]:
@@ -76,14 +76,14 @@ class Panel:
                 self.note(f"{point.series}, {point.facet or point.x}: refused ({runner.refused[point.cell]})")
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Add a note, unless the panel has it already."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySize:
-    """How large an experiment is. Everything that the quick form makes smaller is here."""
+    """Numbers that set the size of a study; the quick form makes them smaller."""
 
     every: int = 1  # only every n-th row is used
     nodes: int = 100
@@ -108,13 +108,13 @@ class StudySize:
 
     def common(self, epsilon: float | None = None, rounds: int | None = None) -> dict[str, float | int | str | bool]:
         """The settings that every algorithm of the study is given, where it has such fields."""
-        told: dict[str, float | int | str | bool] = {
+        shared: dict[str, float | int | str | bool] = {
             "delta": self.delta,
             "rho": self.rho,
             "lam": self.lam,
             "rounds": rounds or self.rounds,
         }
-        return told if epsilon is None else {**told, "epsilon": epsilon}
+        return shared if epsilon is None else {**shared, "epsilon": epsilon}
 
 
 FULL = StudySize()
@@ -203,5 +203,5 @@ def in_group(*groups: str) -> list[str]:
 
 
 def forms_of(name: str) -> Iterable[str]:
-    """The forms that an algorithm has."""
+    """The forms that an algorithm has: "fair", "published", or both."""
     return [form for form in FORMS if form in registry.entry(name).forms]

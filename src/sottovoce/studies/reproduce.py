@@ -26,7 +26,7 @@ NAMES = ("fig1", "fig2", "fig3", TUNED, "trust", "sites", "table", "diameter", "
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Filled panels and what they say; a report needs nothing else."""
+    """Filled panels and judged claims: all that a report needs."""
 
     title: str
     panels: dict[str, Panel]
@@ -39,7 +39,7 @@ class Study:
     seconds: float
 
     def notes(self) -> list[str]:
-        """What is missing, once each."""
+        """Notes of all panels on what is missing, each once."""
         return list(dict.fromkeys(note for panel in self.panels.values() for note in panel.notes))
 
 
@@ -71,7 +71,7 @@ def reproduce(
         quick: a small form that shows that everything works, and nothing else.
         only: names of panels with commas between; None for all.
         runs: of every cell; None for the study's ten.
-        watcher: is told how far it is.
+        watcher: is called with the progress.
         command: what was typed, for the report.
     """
     names, scale, store = chosen_panels(only), QUICK if quick else FULL, CellStore(out)

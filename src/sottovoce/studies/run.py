@@ -47,7 +47,7 @@ from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
 from sottovoce.tally import PrivateEvaluation
 
-Tell: TypeAlias = Callable[[str], None]  # told lines for people, while it works
+Tell: TypeAlias = Callable[[str], None]  # called with lines for people, while it works
 _SILENCE = 2.0  # seconds
 YARDSTICK_SECONDS = 60.0  # that a comparison without privacy may take
 FEW_ROWS = 10  # at a site: with fewer, its noise drowns what they say
@@ -84,13 +84,13 @@ class Scores:
 
     @property
     def worse_than_nothing(self) -> bool | None:
-        """Whether the consensus has a larger loss than a constant answer; None if that was not computed."""
+        """True if the consensus has a larger loss than a constant answer; None if that was not computed."""
         if self.figures is None or self.nothing is None:
             return None
         return not self.figures.risk < self.nothing.risk
 
     def summary(self) -> dict[str, Any]:
-        """Means and spreads over runs."""
+        """Means and standard deviations over runs, as plain data."""
         return {
             "risk": {name: float(values.mean()) for name, values in self.risk.items()},
             "risk_std": {name: spread(values) for name, values in self.risk.items()},
@@ -119,7 +119,7 @@ _TIMED = ("risk_consensus", "accuracy_consensus")
 
 
 class Bound(NamedTuple):
-    """What a configuration describes, ready to run."""
+    """The problem and the algorithm that a configuration describes."""
 
     problem: Problem
     algorithm: Algorithm[Any]
@@ -168,7 +168,8 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
     if config.inference:
         require_inferable(schema)
         for remark in remarks(schema):
-            (tell or _nobody)(remark)
+            if tell is not None:
+                tell(remark)
     if config.engine == "mpi":
         # All processes deal private rows out alike, by an order that nobody else learns.
         deal["key"] = joined().bcast(secrets.token_bytes(KEY_BYTES), root=0)
@@ -191,7 +192,7 @@ def _shape(problem: Problem) -> str:
 def _planned(
     config: TrainConfig, algorithm: Algorithm[Any], problem: Problem, tell: Tell | None, explain: Tell | None
 ) -> Algorithm[Any]:
-    """The same, with what was not given chosen by the planner, from public numbers."""
+    """The algorithm with what was not given chosen by the planner, from public numbers."""
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
     open_ = [name for name in planned if getattr(config, name) is None]
@@ -211,10 +212,6 @@ def _planned(
         for note in found.notes:
             explain(note)
     return found.algorithm()
-
-
-def _nobody(text: str) -> None:
-    """Hears what is told where nobody listens."""
 
 
 @contextmanager
@@ -250,17 +247,17 @@ class Trained:
 
     @property
     def problem(self) -> Problem:
-        """What was learnt from."""
+        """The rows and the graph that were learnt from."""
         return self.solved.problem
 
     @property
     def result(self) -> Result:
-        """What came out."""
+        """Models, history and guarantee of the simulation."""
         return self.solved.result
 
     @property
     def diameter(self) -> float | None:
-        """D of the steps, where there is one."""
+        """The diameter D of the steps; None for algorithms without one."""
         algorithm = self.solved.algorithm
         return algorithm.diameter_for(self.solved.site) if isinstance(algorithm, IPADMM | Stepping) else None
 
@@ -289,7 +286,7 @@ class Trained:
 
     @property
     def loss_unit(self) -> str:
-        """What a loss of 1 is."""
+        """The unit of the loss, in words."""
         answers, loss = self.problem.answers, self.solved.algorithm.loss
         if answers.counts:
             return f"nats divided by {answers.scale:g}, the largest count"
@@ -360,7 +357,7 @@ class Trained:
         return provenance
 
     def by_site(self) -> dict[str, list[Any]]:
-        """How well the models do on each site's own rows, in the first run. Read off the rows: not private."""
+        """How well the models do on each site's own rows, in the first run. Computed without noise."""
         last = np.ascontiguousarray(self.result.last[:1].transpose(1, 2, 0), dtype=np.float64)
         together = np.broadcast_to(last.mean(axis=0), last.shape)
         own, joint = by_node(self.solved.site, last), by_node(self.solved.site, together)
@@ -484,7 +481,7 @@ def train(
 
 
 def _gathered(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:
-    """What processes have made together, as if one had: the whole problem, and the models of all nodes."""
+    """The result of all processes as of one: the whole problem, and the models of all nodes."""
     average, last = (
         np.concatenate(joined().allgather(models), axis=1) for models in (solved.result.average, solved.result.last)
     )
@@ -515,7 +512,7 @@ def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[
 
 
 def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Trained | None) -> Trained:
-    """The same with all scores. Nobody has paid for these: they end when they are interrupted, or take too long."""
+    """The run with all scores. No budget was spent on these: they end when interrupted, or when they take too long."""
     problem, solved = trained.problem, trained.solved
     try:
         trained = replace(trained, learnt=_with_figures(trained, trained.learnt, problem.sites))
@@ -523,7 +520,11 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Train
             tested = _scores(solved, solved.tested(), problem.test)
             trained = replace(trained, tested=_with_figures(trained, tested, solved.test_site.sites))
         if yardstick:
-            trained = replace(trained, optimum=_optimum(trained, first))
+            sites, algorithm = problem.sites, solved.algorithm
+            known = None if first is None else first.optimum
+            if first is None or known is None or not same_optimum(sites, first.solved.algorithm, algorithm):
+                known = pooled_optimum(sites, algorithm, YARDSTICK_SECONDS)
+            trained = replace(trained, optimum=known)
     except OutOfTimeError:
         given_up = (
             f"The optimum without privacy was given up after {YARDSTICK_SECONDS:g} s: the model does not need it."
@@ -536,16 +537,8 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Train
     return trained
 
 
-def _optimum(trained: Trained, first: Trained | None) -> float | None:
-    """The yardstick; that of the run beside it, where it is the same."""
-    sites, algorithm = trained.problem.sites, trained.solved.algorithm
-    if first is not None and first.optimum is not None and same_optimum(sites, first.solved.algorithm, algorithm):
-        return first.optimum
-    return pooled_optimum(sites, algorithm, YARDSTICK_SECONDS)
-
-
 def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
-    """Scores on these rows with what people know them by, and those of what a real site would have."""
+    """The scores with AUC and the like added, and with those of the model that a real site would have."""
     solved, answers = trained.solved, trained.problem.answers
     loss, learnt, factors = solved.algorithm.loss, solved.problem.sites.labels, rows.factors
     found = [
@@ -555,10 +548,12 @@ def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
         )
         for model in solved.result.consensus.astype(np.float64)
     ]  # fmt: skip
+    columns = {field.name: [getattr(one, field.name) for one in found] for field in fields(Figures)}
+    means: dict[str, Any] = {n: None if None in values else float(np.mean(values)) for n, values in columns.items()}
     rare, classes = figures.rare_class(loss, learnt), answers.classes_of(loss)
     scores = replace(
         scores,
-        figures=_mean(found),
+        figures=Figures(**means),
         nothing=figures.no_model(loss, learnt, rows.labels, answers.scale, solved.problem.sites.factors, factors),
         rare=None if rare is None or classes is None else classes[rare],
     )
@@ -572,8 +567,8 @@ def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
 
 
 def heard(solved: Solved) -> Floats | None:
-    """What some sites would have at the end, if they were real: the mean of their own last broadcast and of their
-    neighbours', (nodes, runs, d). None where that is the consensus, as on a complete graph.
+    """The models that some real sites would end with: the mean of their own last broadcast and their neighbours',
+    (nodes, runs, d). None where that is the consensus, as on a complete graph.
     """
     graph, last = solved.problem.graph, solved.result.last.astype(np.float64).transpose(1, 2, 0)
     if isinstance(graph, CompleteGraph) or graph.n < 3:
@@ -583,15 +578,8 @@ def heard(solved: Solved) -> Floats | None:
     return means[scored_nodes(graph.n)].transpose(0, 2, 1)
 
 
-def _mean(runs: list[Figures]) -> Figures:
-    """Of every figure the mean over runs."""
-    columns = {field.name: [getattr(one, field.name) for one in runs] for field in fields(Figures)}
-    means: dict[str, Any] = {n: None if None in values else float(np.mean(values)) for n, values in columns.items()}
-    return Figures(**means)
-
-
 def beside(config: TrainConfig, name: str) -> TrainConfig:
-    """The same problem and guarantee for another algorithm, with its own settings for all else.
+    """The configuration with another algorithm: the same problem and guarantee, and its own settings for all else.
 
     Refused with rows of a file: these are private, and a second run on them would have to be paid for.
     """
@@ -609,7 +597,7 @@ def spread(values: Array) -> float | None:
 
 
 def jsonable(value: Any) -> Any:
-    """The same with None for what JSON cannot say."""
+    """The data with None in place of what JSON cannot hold, such as inf."""
     match value:
         case dict():
             return {name: jsonable(part) for name, part in value.items()}

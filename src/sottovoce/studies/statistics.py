@@ -54,7 +54,7 @@ def interval(values: Floats) -> MeanInterval:
 
 
 def welch(ours: Floats, theirs: Floats) -> Test:
-    """Whether ours are smaller on average; two independent samples of unequal variance."""
+    """Welch's test of whether ours are smaller on average: two independent samples of unequal variance."""
     ours, theirs = _capped(ours, theirs)
     logs = _logs(ours), _logs(theirs)
     return _tested(
@@ -63,7 +63,7 @@ def welch(ours: Floats, theirs: Floats) -> Test:
 
 
 def paired(ours: Floats, theirs: Floats) -> Test:
-    """The same where run q of both was drawn with the same noise."""
+    """Paired t-test of whether ours are smaller, where run q of both was drawn with the same noise."""
     ours, theirs = _capped(ours, theirs)
     logs = _logs(ours), _logs(theirs)
     return _tested(ours, theirs, lambda side: stats.ttest_rel(logs[0], logs[1], alternative=side).pvalue)
@@ -119,11 +119,11 @@ def _logs(sample: Floats) -> Floats:
 
 
 def _capped(*samples: Floats) -> list[Floats]:
-    """All samples, as numbers that can be averaged."""
+    """The samples with overflows replaced, so that they can be averaged."""
     return [_finite(sample) for sample in samples]
 
 
 def _finite(values: Floats) -> Floats:
-    """A run that overflowed is very bad, but still a number that can be ranked and averaged."""
+    """The values with overflows replaced by a very large number, which can be ranked and averaged."""
     capped: Floats = np.minimum(np.nan_to_num(values, nan=_WORST, posinf=_WORST), _WORST)
     return capped

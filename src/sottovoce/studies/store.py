@@ -78,22 +78,20 @@ class CellStore:
 
 
 class ProgressWatcher:
-    """Told how far a study is; this one does nothing with it. Several cells may be under way, and are told of in turn:
-    calls never overlap.
-    """
+    """Receives the progress of a study, and ignores it. Several cells may be under way, but calls never overlap."""
 
     def begin(self, work: float, cells: int) -> None:
-        """So much is to be done in all: expected work, in units of one cell's `work`, and a number of cells."""
+        """Receive the total: expected work, in units of one cell's `work`, and the number of cells."""
 
     def at(self, cell: Cell, share: float) -> None:
-        """A cell is this far: a share from 0 to 1."""
+        """Receive the progress of a cell, a share from 0 to 1."""
 
     def done(self, cell: Cell) -> None:
-        """A cell is finished."""
+        """Receive that a cell is finished."""
 
 
 class _AbandonedError(Exception):
-    """A cell that nobody waits for any more."""
+    """Raised within a cell whose result nobody waits for any more."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Runner:
     _stop: Event = field(default_factory=Event)  # and those under way are abandoned
 
     def begin(self, cells: Iterable[Cell]) -> None:
-        """Announce all that will be asked for."""
+        """Announce the total of these cells to the watcher."""
         todo = [cell for cell in dict.fromkeys(cells) if not self.store.path(cell).exists()]
         self.watcher.begin(sum(cell.work for cell in todo), len(todo))
 
@@ -181,13 +179,13 @@ class Runner:
         numba.set_num_threads(max(1, cores // max(1, len(self._running))))
 
     def _progress(self, cell: Cell, cores: int) -> Callable[[int, int], None]:
-        """Tells the watcher after every round, and looks around."""
+        """A callback for every round: reports to the watcher, and raises if the cell was abandoned."""
 
-        def told(k: int, rounds: int) -> None:
+        def report(k: int, rounds: int) -> None:
             if self._stop.is_set():
                 raise _AbandonedError
             self._take_share(cores)
             with self._telling:
                 self.watcher.at(cell, k / rounds)
 
-        return told
+        return report

@@ -18,7 +18,7 @@ COLLUDING = (0.0, 0.2, 0.5)  # of all sites, in the figures of masked sums
 
 
 def setting(scale: StudySize) -> str:
-    """The fixed part of every caption."""
+    """The part of a caption that all panels share."""
     return (
         f"Adult, {scale.nodes} nodes, complete graph unless said, rho = {scale.rho:g}, lambda / n = {scale.lam:g}, "
         f"delta = {scale.delta:g}, t = {scale.rounds} rounds, l = {scale.local_steps} local steps of IPADMM, D = the "
@@ -29,7 +29,7 @@ def setting(scale: StudySize) -> str:
 
 
 def figure_1(scale: StudySize) -> Panel:
-    """Risk against epsilon."""
+    """Empty panel of the risk of IPADMM against epsilon, in the printed form and the default one."""
     panel = Panel(
         name="fig1",
         title="Figure 1. Risk against epsilon",
@@ -123,7 +123,7 @@ def test_split(scale: StudySize) -> Panel:
 
 
 def diameter(scale: StudySize) -> Panel:
-    """Risk against D."""
+    """Empty panel of the risk against the diameter D."""
     panel = Panel(
         name="diameter",
         title="Risk against the diameter D",
@@ -142,7 +142,7 @@ def diameter(scale: StudySize) -> Panel:
 
 
 def graph(scale: StudySize) -> Panel:
-    """Risk on four graphs."""
+    """Empty panel of the risk on four graphs."""
     panel = Panel(
         name="graph",
         title="Risk on different graphs",
@@ -276,7 +276,7 @@ def _consensus(scale: StudySize) -> str:
 
 
 def _light() -> list[str]:
-    """Who can be swept: no exact minimisation per round, no other trust than the paper's."""
+    """Names of the algorithms that are swept: without exact minimisation per round, and with the paper's trust."""
     return [name for name in in_group("paper", "beyond") if not registry.entry(name).exact]
 
 

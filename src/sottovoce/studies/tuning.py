@@ -52,7 +52,7 @@ def contestants(scale: StudySize) -> list[Contestant]:
 
 
 def trials(scale: StudySize, contestant: Contestant, panel: Panel) -> list[Point]:
-    """The grid's cells, with few runs each."""
+    """The points of a contestant's grid, with few runs each."""
     few = replace(scale, runs=scale.tuning_runs)
     tried = Panel(name="tuning", title="", caption="", xlabel="", shape="categories")
     for number, point in enumerate(contestant.points):
@@ -66,7 +66,7 @@ def trials(scale: StudySize, contestant: Contestant, panel: Panel) -> list[Point
 
 
 def figure_3b(scale: StudySize) -> Panel:
-    """The empty panel; `tune` fills it."""
+    """Empty panel of all algorithms at their best settings; `tune` fills it."""
     grid = len(contestants(scale)[0].points)
     return Panel(
         name="fig3b",
@@ -97,8 +97,8 @@ def best(tried: Iterable[Point]) -> Point | None:
 
 
 def plan_trials(scale: StudySize, panel: Panel, entered: Sequence[Contestant]) -> tuple[list[list[Point]], list[Cell]]:
-    """Everybody's trials, and stand-ins for the runs that will judge the chosen ones: so that the work is
-    known ahead.
+    """The trials of all contestants, and cells that stand for the runs that will judge the chosen settings, so that the
+    total work is known ahead.
     """
     tried = [trials(scale, contestant, panel) for contestant in entered]
     stand_ins = [replace(points[-1].cell, runs=scale.runs, seed=scale.fresh_seed) for points in tried if points]

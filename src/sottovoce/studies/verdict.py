@@ -74,7 +74,7 @@ class Claim:
         return f"{self.verdict}: {self.condition}" if self.condition else self.verdict
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+        """The fields as plain data for JSON."""
         return asdict(self)
 
 

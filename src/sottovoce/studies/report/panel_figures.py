@@ -25,7 +25,7 @@ _TOP = 1e12
 
 
 class Look(NamedTuple):
-    """How a line is drawn."""
+    """Colour, dashes and marker of a line."""
 
     colour: str
     dash: Any
@@ -206,6 +206,6 @@ def _values(point: Point, column: str) -> Floats:
 
 
 def _capped(values: Floats) -> Floats:
-    """What overflowed is drawn at the top, and does not end the figure."""
+    """The values with overflows cut, so that they are drawn at the top of the figure."""
     capped: Floats = np.minimum(np.nan_to_num(values, nan=_TOP, posinf=_TOP), _TOP)
     return capped

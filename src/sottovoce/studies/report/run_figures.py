@@ -1,5 +1,5 @@
-"""The figures of one run. But for those of a private evaluation they are read off rows without noise, for the holder of
-the rows only.
+"""The figures of one run. But for those of a private evaluation they are computed without noise, for the holder of the
+rows only.
 """
 
 import math
@@ -83,8 +83,8 @@ def colluding(observers: Sequence[Sight]) -> Figure:
 def roc(found: PrivateEvaluation) -> Figure:
     """The ROC curve of noisy sums; at every point a cross of two 95 % intervals, shaded between them."""
     points = sorted(found.answer.roc, key=lambda point: point.threshold, reverse=True)
-    told = [p for p in points if None not in (p.false_positive_rate.value, p.true_positive_rate.value)]
-    across, up = ([getattr(p, name) for p in told] for name in ("false_positive_rate", "true_positive_rate"))
+    known = [p for p in points if None not in (p.false_positive_rate.value, p.true_positive_rate.value)]
+    across, up = ([getattr(p, name) for p in known] for name in ("false_positive_rate", "true_positive_rate"))
     with style():
         figure = Figure(figsize=(_WIDE / 2, _WIDE / 2))
         axes = figure.add_subplot()
@@ -102,15 +102,15 @@ def roc(found: PrivateEvaluation) -> Figure:
 
 def calibration(found: PrivateEvaluation) -> Figure:
     """What was predicted against what was so, with 95 % intervals."""
-    told = [group for group in found.answer.calibration if group.observed.value is not None]
-    x = [group.predicted for group in told]
+    known = [group for group in found.answer.calibration if group.observed.value is not None]
+    x = [group.predicted for group in known]
     with style():
         figure = Figure(figsize=(_WIDE / 2, _WIDE / 2))
         axes = figure.add_subplot()
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=DASHES[2])
-        low, high = ([getattr(group.observed, end) for group in told] for end in ("low", "high"))
+        low, high = ([getattr(group.observed, end) for group in known] for end in ("low", "high"))
         axes.fill_between(x, low, high, color=CYCLE[1], alpha=0.18, linewidth=0)
-        axes.plot(x, np.array([group.observed.value for group in told], dtype=np.float64), "o-", color=CYCLE[1])
+        axes.plot(x, np.array([group.observed.value for group in known], dtype=np.float64), "o-", color=CYCLE[1])
         axes.set_xlabel("predicted probability")
         axes.set_ylabel("share that was so")
     return figure
@@ -139,7 +139,7 @@ def by_site(sites: Columns) -> Figure:
 
 
 def largest_coefficients(model: Model, output: int) -> Figure:
-    """Those that move one output furthest, with names."""
+    """Bars of the coefficients with the largest effect on one output, with names."""
     # The largest by size, then shown in the order of their sign.
     found = sorted(coefficients(model).largest(output, _MOST_COEFFICIENTS), key=lambda one: one.effect[output])
     effects = [one.effect[output] for one in found]
@@ -187,7 +187,7 @@ _FOREST = {
 
 
 def _direction(model: Model, output: int) -> str:
-    """What a weight to the right speaks for."""
+    """The label of the x axis, with what a coefficient above 0 means."""
     if model.classes is None:
         return "from the lowest to the highest value: to the right, a larger prediction"
     name = model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]
@@ -206,5 +206,5 @@ def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> 
 
 
 def _finite(values: Sequence[Any]) -> bool:
-    """Whether every one of these is a number; accuracy is none in regression."""
+    """True if all values of a column are finite; accuracy is not in regression."""
     return bool(np.isfinite(np.asarray(values, dtype=np.float64)).all())

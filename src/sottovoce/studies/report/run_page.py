@@ -1,4 +1,4 @@
-"""The page of one run: how it learnt, how the sites differ, what it cost, what the model says."""
+"""The page of one run: learning curves, sites, privacy cost and coefficients."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,7 +70,9 @@ def run_page(run: Run) -> str:
         outputs={n: f"Coefficients: {classes[i]}" if classes else "Coefficients" for i, n in enumerate(outputs)},
         scores=_scores(summary),
         evaluation=run.evaluation,
-        evaluated=None if run.evaluation is None else _evaluation_table(run.evaluation),
+        evaluated=None
+        if run.evaluation is None
+        else TextTable(("", "estimate", "95 % interval"), figure_lines(run.evaluation), frozenset((1, 2))),
         private_words=PRIVATE,
         sites=None if run.sites is None else _all_sites(run.sites),
         weights=_weights(model, classes) if model.inference is None else None,
@@ -87,11 +89,6 @@ def _evaluated(found: PrivateEvaluation | None) -> dict[str, Figure]:
     return {name: draw(found) for name, (points, draw) in drawn.items() if points}
 
 
-def _evaluation_table(found: PrivateEvaluation) -> TextTable:
-    """Figures of noisy sums with their intervals."""
-    return TextTable(("", "estimate", "95 % interval"), figure_lines(found), frozenset((1, 2)))
-
-
 # Figures of the consensus and of no model, in this order; those that a loss has none of are left out.
 _FIGURES = {
     "average_precision": "average precision %", "auc": "AUC", "mean_absolute_error": "mean absolute error", "r2": "R²",
@@ -99,7 +96,7 @@ _FIGURES = {
 
 
 def _scores(summary: Mapping[str, Any]) -> TextTable:
-    """How good the models are that a run ends with, the one of the file marked, and no model."""
+    """Table of the scores of a run's last models, with the one of the file marked, and of no model."""
     parts = [("", summary), *([("test ", summary["test"])] if summary["test"] else [])]
     own = {where: (scores.get("metrics") or {}).get("consensus") or {} for where, scores in parts}
     shown = [name for name in _FIGURES if any(found.get(name) is not None for found in own.values())]

@@ -1,4 +1,4 @@
-"""The page of a study: its figures, tables and verdicts, as HTML. What is in them was computed before."""
+"""The page of a study: its figures, tables and verdicts, as HTML. It computes nothing."""
 
 from collections.abc import Mapping
 
