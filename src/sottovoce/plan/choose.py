@@ -325,7 +325,7 @@ def choose(task: Task, problems: Sequence[Surrogate]) -> Setting:
 def choose_weights(
     task: Task, problems_of: Callable[[], Sequence[Surrogate]], setting_of: Callable[[Task], Setting]
 ) -> Task:
-    """The same task with its weights fixed: those with the least predicted risk, each with a setting of its own.
+    """The task with its weights fixed: those with the least predicted risk, each with a setting of its own.
 
     Noise speaks for squared rows, and against sites that bring more of it than rows. That fewer rows then count
     speaks for weights by rows. Weights that say less of a site's size are kept where the others gain next to nothing.
@@ -342,7 +342,7 @@ def choose_weights(
 
 
 def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Setting:
-    """Where a walk begins: steps about as long as the curvature allows, and a pull measured in curvatures."""
+    """The setting where a walk begins: steps about as long as the curvature allows, and `pull` in curvatures."""
     curvature, task, steps = teller.curvature, teller.task, rounds * local_steps
     scale = task.scale(steps, teller.batch_size)
     # Alone, nobody pulls, so it is the diameter that a walk begins with which differs.

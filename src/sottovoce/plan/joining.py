@@ -1,4 +1,4 @@
-"""What joining means for a site of a given size: what it reaches alone, what together, and who weighs what."""
+"""Predicted gain of joining for sites of each size, and advice on who should take part."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, final
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
 
 @final
 class Gain(NamedTuple):
-    """What joining does for sites of one kind: predicted mean losses, on the same tables."""
+    """Predicted mean losses for sites of one kind, together and alone, on the same tables."""
 
     kind: Kind
     together: float

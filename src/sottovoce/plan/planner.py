@@ -113,7 +113,7 @@ class Plan:
 
     @property
     def ways(self) -> str:
-        """What each way of speaking assumes, and which to take, in words."""
+        """Sentences on what each way of speaking assumes, and which to take."""
         return speaking.advice(self.task, self.predicted, self.colluding)
 
     @property
@@ -205,24 +205,21 @@ def plan(
     """
     loss = loss or Logistic()
     expect(d >= 1, "d >= 1", d=d)
+    given = fixed or {}
+    for name in given:
+        expect(name in FIXABLE, f"a setting among {', '.join(FIXABLE)}", fixed=name)
+    kept = {name: value for name, value in given.items() if value is not None}
+    # People are protected without batches only.
+    batch = batch_for(sizes, d, loss.outputs) if "batch_size" not in given and unit.single else None
     task = Task(
         tuple(int(m) for m in sizes), d, graph, float(epsilon), float(delta), loss, regulariser or L2(), float(lam),
-        float(data_norm), max_grad_norm, max_rounds, _fixed(fixed or {}, sizes, d, loss.outputs, unit),
+        float(data_norm), max_grad_norm, max_rounds, kept if batch is None else {**kept, "batch_size": batch},
         Belief.of(base_rate, predictability, label_spread, loss), unit,
     )  # fmt: skip
     expect(colluding is None or 0 <= colluding < task.n, f"colluding in 0 .. {task.n - 1}", colluding=colluding)
     _check(task, stand_in)
     task = choose_weights(task, lambda: _problems(task, stand_in), lambda t: _choose(t, stand_in))
     return Plan(task, _choose(task, stand_in), stand_in, _notes(task, stand_in), colluding, progress)
-
-
-def _fixed(given: Mapping[str, Any], sizes: Sequence[int], d: int, outputs: int, unit: Unit) -> dict[str, Any]:
-    for name in given:
-        expect(name in FIXABLE, f"a setting among {', '.join(FIXABLE)}", fixed=name)
-    kept = {name: value for name, value in given.items() if value is not None}
-    # People are protected without batches only.
-    batch = batch_for(sizes, d, outputs) if "batch_size" not in given and unit.single else None
-    return kept if batch is None else {**kept, "batch_size": batch}
 
 
 def _check(task: Task, stand_in: Dataset | None) -> None:

@@ -114,7 +114,7 @@ def alone(task: Task, size: int | None = None) -> Task:
 
 
 def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
-    """The same run by masked sums, or by the one who holds all rows; None where that cannot be had."""
+    """The task's algorithm by masked sums, or by the one who holds all rows; None where that cannot be had."""
     sums: dict[str, Any] = {"epsilon": task.epsilon, "delta": task.delta, "lam": task.lam, "colluding": colluding}
     smooth = task.loss.smoothness_bound is not None and not task.regulariser.l1 and math.isfinite(task.data_norm)
     if not smooth or task.max_grad_norm is not None:

@@ -60,7 +60,7 @@ _TURNS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 @final
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of the labels before any is seen. Public: it may come from no private row.
+    """Prior knowledge of the labels. It is public, and may come from no private row.
 
     Args:
         base_rate: the share of the rarer (or either) of two classes, or the shares of all classes. None: open.
@@ -95,7 +95,7 @@ class Belief:
         return cls(base_rate, explained, auc, label_spread)
 
     def words(self, loss: Loss) -> str:
-        """What is stated and what is left open, for a note."""
+        """The belief in words, with what is left open, for a note."""
         return f"{self._frequency(loss)}; {self._predictability(loss)}"
 
     def _frequency(self, loss: Loss) -> str:
@@ -293,7 +293,7 @@ def _expected_auc(z: Floats, p: Floats) -> float:
 
 
 def _bisected(gap: Callable[[float], float], low: float = 1e-3, high: float = 1e3) -> float:
-    """Where an increasing function of a spread is zero, to two per cent."""
+    """The spread at which an increasing function is zero, to two per cent."""
     while high > 1.02 * low:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if gap(middle) < 0 else (low, middle)

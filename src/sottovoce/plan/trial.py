@@ -81,7 +81,7 @@ def trial(
 
 
 def more_noise(algorithm: PrivateAlgorithm[Any], unit: Unit, n: int) -> float:
-    """How many times the noise for one row a unit takes in a network of n sites: all of a person's rows are in one sum,
+    """Factor on the noise for one row that a unit needs in a network of n sites: all of a person's rows are in one sum,
     or in a message of each of their sites.
     """
     sites = min(unit.sites, n)

@@ -285,8 +285,8 @@ def _spread(problem: Problem, algorithm: Algorithm[Any], where: Device, engine: 
 
 
 def _rests_on(problem: Problem, algorithm: Algorithm[Any], statement: PrivacyStatement) -> dict[str, object]:
-    """What processes must have in common, by name: all that is public and, where each was given all rows, these. What
-    is charged is what one of them states, so it must be what all of them do.
+    """The facts that all processes must share, by name: all that is public and, where each was given all rows, these.
+    The budget is charged by one process's statement, so all must state the same.
     """
     from sottovoce import __version__
 

@@ -59,13 +59,13 @@ class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
 
 
 def usual_records(rows: int, models: int) -> int:
-    """How many rounds are recorded where nobody says how many: ten, fewer where there are very many rows."""
+    """Default number of recorded rounds: ten, fewer where there are very many rows."""
     return max(1, min(USUAL, MOST_SCORED // (rows * max(models, MODELS_PER_FETCH))))
 
 
 def scored_nodes(n: int, most: int = NODES_SCORED) -> Ints:
-    """Which nodes' models are scored. A global risk needs every row for every node's model: of many nodes, evenly
-    spaced ones stand for all.
+    """Numbers of the nodes whose models are scored. A global risk needs every row for every node's model: of many
+    nodes, evenly spaced ones stand for all.
     """
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 

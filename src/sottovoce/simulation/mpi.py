@@ -159,7 +159,7 @@ class Ranks(Exchange):
         return self.gathered(models[here])
 
     def gathered(self, parts: Array) -> Array:
-        """What all processes have, one below the other, in order, for all of them."""
+        """The arrays of all processes stacked in order, in every process."""
         parts = np.ascontiguousarray(parts)
         counts = self.comm.allgather(len(parts))
         whole = np.empty((sum(counts), *parts.shape[1:]), dtype=parts.dtype)
@@ -205,7 +205,7 @@ class Ranks(Exchange):
         return whole.reshape(shape)
 
     def _passed_on(self, columns: Array, dtype: np.dtype[Any]) -> Array:
-        """What the process before has, and the rows here, one after the other; handed to the process after."""
+        """The sum from the process before plus the rows here, added one by one, and passed to the process after."""
         rank, carry = self.comm.rank, np.empty(columns.shape[1], dtype=dtype)
         if rank > 0:
             self.comm.Recv(carry, source=rank - 1)

@@ -1,4 +1,4 @@
-"""How long a run would take on a real network: a model of lines and machines, from public numbers alone.
+"""A model of lines and machines that predicts, from public numbers, how long a run takes on a real network.
 
 Sites are machines of their own, and each has one line to whoever carries the messages. In a round a site
 

@@ -73,7 +73,7 @@ def pooled_model(
 
 
 def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
-    """What is optimised, in the words of tables and figures: the pooled mean only if every row counts the same."""
+    """Name of the optimum for tables and figures: the pooled mean only if every row counts the same."""
     alike = int(sites.counts.max()) - int(sites.counts.min()) <= 1
     if alike or algorithm.weights == "rows":
         return "all rows pooled, no privacy"

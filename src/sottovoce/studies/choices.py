@@ -1,4 +1,4 @@
-"""What the names in a configuration stand for, and which settings go together."""
+"""The objects that the names in a configuration stand for, and which settings go together."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""What a stored result depends on besides its settings: the code that computed it and the packages it stands on.
+"""Fingerprint of the code and the packages that a stored result depends on besides its settings.
 
 All sources that a cell can reach by imports are hashed as they are, byte by byte. A changed comment therefore counts as
 a change: computing once too often is cheap, reusing a stale result is not. Packaged data are covered by their

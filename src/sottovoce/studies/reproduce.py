@@ -98,7 +98,7 @@ def reproduce(
         quick=quick,
         runs=scale.runs,
         command=command,
-        optimum=_optimum(scale),
+        optimum=pooled_optimum(scale.problem().build().sites, registry.make("ipadmm", {"lam": scale.lam})),
         cells=len(set(_all_cells(panels, scale, entered))),
         seconds=perf_counter() - started,
     )
@@ -119,7 +119,3 @@ def _all_cells(panels: dict[str, Panel], scale: StudySize, entered: Sequence[tun
     if TUNED in panels and not panels[TUNED].points:
         cells += tuning.plan_trials(scale, panels[TUNED], entered)[1]
     return cells
-
-
-def _optimum(scale: StudySize) -> float | None:
-    return pooled_optimum(scale.problem().build().sites, registry.make("ipadmm", {"lam": scale.lam}))

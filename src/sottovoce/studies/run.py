@@ -68,7 +68,7 @@ _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accura
 
 @dataclass(frozen=True)
 class Scores:
-    """How good the models are on some rows: by output, one entry per run. `majority` is the accuracy of always
+    """Scores of the models on some rows: by output, one entry per run. `majority` is the accuracy of always
     answering the more frequent label; None in regression.
 
     `figures` are those of the consensus, in the mean over runs, and `nothing` those of no model at all: None until they
@@ -268,7 +268,7 @@ class Trained:
 
     @property
     def holder_only(self) -> str | None:
-        """What must go with every figure that was computed from private rows; None if anyone may see the rows."""
+        """The warning that goes with every figure computed from private rows; None if anyone may see the rows."""
         return HOLDER_ONLY if self.problem.private else None
 
     @property
@@ -314,7 +314,7 @@ class Trained:
 
     @property
     def evaluation(self) -> PrivateEvaluation | None:
-        """How good the model of the first run is, from sums that the guarantee counts; None if that was not asked for,
+        """Evaluation of the first run's model, from sums that the guarantee counts; None if that was not asked for,
         or not finished.
         """
         if not self.result.evaluated:
@@ -357,7 +357,7 @@ class Trained:
         return provenance
 
     def by_site(self) -> dict[str, list[Any]]:
-        """How well the models do on each site's own rows, in the first run. Computed without noise."""
+        """Scores of the models on each site's own rows, in the first run. Computed without noise."""
         last = np.ascontiguousarray(self.result.last[:1].transpose(1, 2, 0), dtype=np.float64)
         together = np.broadcast_to(last.mean(axis=0), last.shape)
         own, joint = by_node(self.solved.site, last), by_node(self.solved.site, together)
@@ -491,7 +491,7 @@ def _gathered(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:
 
 
 def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[str, ...]:
-    """What to say of the settings, from public numbers. A guarantee that is none is refused, for private rows."""
+    """Warnings about the settings, from public numbers. With private rows, a guarantee of nothing is refused."""
     if not problem.private:
         return ()
     counts = problem.sites.counts

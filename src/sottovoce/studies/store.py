@@ -41,7 +41,7 @@ class CellStore:
             folder.check_free(self.root)
 
     def path(self, cell: Cell) -> Path:
-        """Where a cell's result is, or would be: its content hash names the file."""
+        """Path of a cell's result, there or not: its content hash names the file."""
         return self.root / CELLS / f"{cell.key}.parquet"
 
     def read(self, cell: Cell) -> Measured | str | None:

@@ -102,7 +102,7 @@ def figure_3(scale: StudySize) -> Panel:
 
 
 def test_split(scale: StudySize) -> Panel:
-    """All algorithms on the official split, for the table."""
+    """Empty panel of all algorithms on the official split, shown as a table."""
     panel = Panel(
         name="table",
         title="All algorithms at epsilon 1",

@@ -1,4 +1,4 @@
-"""Which claims hold, computed from results by one rule.
+"""The rule that decides which claims hold, from results.
 
 Every claim is a family of comparisons; all p-values of a family are corrected together (Holm). A comparison is
 
@@ -84,7 +84,7 @@ def comparison_of(condition: str, against: str, kind: str, test: Test, runs: int
 
 
 def trend(condition: str, symbol: str, xs: Sequence[float], matrix: Floats) -> Comparison:
-    """Whether the columns of (runs, len(xs)) fall as x grows.
+    """Page's test of whether the columns of (runs, len(xs)) fall as x grows.
 
     The trend is Page's; where the last column is significantly worse than the best one, only the part up to the best
     counts, and must fall by itself.

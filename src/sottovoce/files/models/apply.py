@@ -35,8 +35,8 @@ ROW, PREDICTION = "row", "prediction"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model does on labelled rows. All figures count rows by their weights; the confusion, and whether a class is
-    rare, by their number. Computed without noise: only for whoever may see the rows.
+    """Loss, accuracy and confusion of a model on labelled rows. All figures count rows by their weights; the confusion,
+    and whether a class is rare, by their number. Computed without noise: only for whoever may see the rows.
     """
 
     rows: int
@@ -179,8 +179,8 @@ def evaluate_privately(
     colluding: int | None = None, threshold: float | None = None, delimiter: str | None = None,
     charge: Callable[[PrivacyStatement], None] | None = None,
 ) -> PrivateEvaluation:  # fmt: skip
-    """The same from noisy sums over the rows: it may be handed on, and costs the rows something. Every row counts
-    alike, whatever its weight.
+    """Evaluate from noisy sums over the rows: the result may be handed on, and spends privacy budget of the rows. Every
+    row counts the same, whatever its weight.
 
     Args:
         model: fixed before, without a look at these rows; or learnt from them, at a price that adds to this one.
@@ -236,7 +236,7 @@ def weights_digest(model: Model) -> str:
 
 
 def _learnt_from(model: Model) -> int | None:
-    """How many rows, if the model says so."""
+    """Number of rows that the model was learnt from; None if it does not say so."""
     learnt = model.provenance.get("rows")
     counts = list(learnt.values()) if isinstance(learnt, Mapping) else []
     return sum(counts) if counts and all(type(count) is int for count in counts) else None

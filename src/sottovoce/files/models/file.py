@@ -95,7 +95,7 @@ def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) ->
 
 
 def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> bytes:
-    """All that a file says, each part behind its length; first the format that it was written in."""
+    """The bytes that a signature covers: format, weights and header, each part behind its length."""
     parts = [written.encode(), str(weights.shape).encode(), weights.astype("<f8").tobytes()]
     parts += [header[name].encode("utf-8") for name in _content(written)]
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)

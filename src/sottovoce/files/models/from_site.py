@@ -28,7 +28,7 @@ from sottovoce.tally.evaluation import PrivateEvaluation, Tallied
 
 
 class Stop(NamedTuple):
-    """Where a run has stopped before its end, and why."""
+    """The round at which a run stopped before its end, and the reason."""
 
     done: int  # rounds, of masked sums those that were read
     why: str  # the words of the exit code

@@ -175,7 +175,7 @@ def _of_columns(graph: _Graph, model: Model, schema: Schema) -> tuple[str, str]:
 
 
 def _factor(graph: _Graph, schema: Schema, square: str) -> str:
-    """What a row is multiplied by, as in `encoding.shorten`."""
+    """Name of the factor that every row is multiplied by, as in `encoding.shorten`."""
     slack = (len(schema.columns) + (schema.intercept > 0) + 16) * 4 * UNIT
     if schema.row_norm == "bound":
         return graph.constant(1 / (schema.encoded_norm * (1 + slack)))

@@ -34,7 +34,7 @@ def cells_of(column: Any, markers: Sequence[str], decimal: str = ".") -> Cells:
 
 
 def is_supported(kind: Any) -> bool:
-    """Whether a Parquet column of this type can be read."""
+    """True if a Parquet column of this type can be read."""
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null, _is_text)

@@ -22,11 +22,11 @@ class Cells(ABC):
 
     @abstractmethod
     def missing(self) -> Bools:
-        """Where there is no value: a null, a typed NaN, or a text that is declared to mean "missing"."""
+        """True for each cell without a value: a null, a typed NaN, or a text that is declared to mean "missing"."""
 
     @abstractmethod
     def unreadable(self) -> Bools:
-        """Where the bytes are not text."""
+        """True for each cell whose bytes are not UTF-8 text."""
 
     @abstractmethod
     def numbers(self) -> Floats:
@@ -38,11 +38,11 @@ class Cells(ABC):
 
     @abstractmethod
     def places(self, words: Sequence[str], first: int | None = None) -> Places:
-        """Where each cell, or its first so many characters, stands among these words; -1 if it is none of them."""
+        """Index of each cell, or of its first characters, among these words; -1 if it is none of them."""
 
     @abstractmethod
     def multiline(self) -> Bools:
-        """Where a text has a line break inside, as after a quote that is never closed."""
+        """True for each text with a line break inside, as after a quote that is never closed."""
 
     @abstractmethod
     def are_truths(self) -> bool:

@@ -1,4 +1,4 @@
-"""What every column of a schema has: a name, features, and a policy for missing values."""
+"""Base class of the columns of a schema: a name, features, and a policy for missing values."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Column(ABC):
 
     @abstractmethod
     def mean_square(self) -> float:
-        """What the column adds to a row's squared norm where values are spread evenly: a guess that reads no row."""
+        """Guess of what the column adds to a row's squared norm, for evenly spread values. Reads no row."""
 
     @abstractmethod
     def _check(self) -> None: ...

@@ -142,7 +142,7 @@ class Tally:
                 self._counts[key] = self._counts.get(key, 0) + int(cells)
 
     def room(self, refused: bool) -> int:
-        """How many more problems, or notes, are to be kept."""
+        """Number of problems, or of notes, that can still be kept."""
         return self._keep - len(self.problems if refused else self.notes)
 
     def keep(self, problem: Problem) -> None:

@@ -1,5 +1,5 @@
-"""How a text file is written: what separates its fields, its decimal sign, and what its columns are called where no
-header says it. None of this changes what a cell means, so sites may write their files differently.
+"""The form of a text file: delimiter, decimal sign, and names of the columns where there is no header.
+None of this changes what a cell means, so sites may write their files differently.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether a schema's coefficients can have standard errors, and if not, why: public facts, of no row.
+"""Checks of whether a schema's coefficients can have standard errors. They use public facts, and no row.
 
 The features of a one-hot column add up to 1 in every row, which is what the intercept says already: any number can be
 moved from one to the other without a change of a single prediction, so none of them has a value. One level, the
@@ -14,7 +14,7 @@ from sottovoce.files.schema.schema import Schema
 
 
 def obstacles(schema: Schema) -> tuple[str, ...]:
-    """What stands against standard errors, each with what to do."""
+    """Reasons why there can be no standard errors, each with what to do; empty if there can."""
     whole = [column for column in schema.columns if column.one_hot and column.left_out is None]
     beside = "the intercept" if schema.intercept > 0 else "those of the other columns"
     needless = 0 if schema.intercept > 0 else 1  # without an intercept, one column may take its place
@@ -37,7 +37,7 @@ def obstacles(schema: Schema) -> tuple[str, ...]:
 
 
 def remarks(schema: Schema) -> tuple[str, ...]:
-    """What makes standard errors larger than they need be."""
+    """Advice on what makes standard errors larger than they need be."""
     unit = [column.name for column in schema.columns if isinstance(column, Ranged) and column.scale == "unit"]
     if not unit or not schema.intercept:
         return ()

@@ -1,4 +1,4 @@
-"""What is to be learnt: a class among declared ones, or a number between declared bounds."""
+"""The label of a schema: a class among declared ones, or a number between declared bounds."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whose a row is: the column that says it, and how many rows a person may have. It never becomes a feature."""
+"""The person of a row: the column that names them, and how many rows a person may have. It is never a feature."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -45,7 +45,7 @@ class Person:
         expect(self.surplus in SURPLUS, f"person.surplus among {', '.join(SURPLUS)}", surplus=self.surplus)
 
     def unit(self, sites: int = 1) -> "Unit":
-        """What is protected, if a person has rows at so many sites at most."""
+        """The unit of privacy, if a person has rows at so many sites at most."""
         from sottovoce.privacy.unit import Unit  # heavy, and not needed to read a schema
 
         return Unit(self.rows, sites)

@@ -69,7 +69,7 @@ class Table(ABC):
             seen.add(name)
 
     def places(self, names: Sequence[str]) -> dict[str, int]:
-        """Where the columns of these names are: as written, or else the only one left that differs in case alone."""
+        """Index of each column of these names: as written, or else the only one left that differs in case alone."""
         own = {name: i for i, name in enumerate(self.names)}
         found = {name: own[name] for name in names if name in own}
         folded: dict[str, list[int]] = {}
@@ -101,7 +101,7 @@ class ArrowColumns(Protocol):
 
 
 def rows_of(table: Source) -> int:
-    """How many rows a table in memory has."""
+    """Number of rows of a table in memory."""
     return int(_as_arrow(table).num_rows)
 
 
@@ -301,7 +301,7 @@ def _lines(path: Path, file: TextIO) -> Iterator[str]:
 
 @contextmanager
 def _source(path: Path) -> Iterator[Any]:
-    """What pyarrow reads from. Plain files are opened by itself: it would go by the name's ending, not by the bytes."""
+    """The file object that pyarrow reads. A path alone would be unpacked by its ending, and not by its bytes."""
     if is_packed(path):
         with opened(path) as file:
             yield pa.PythonFile(file, mode="r")

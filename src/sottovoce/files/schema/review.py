@@ -1,4 +1,4 @@
-"""What a person has yet to review of a schema: refusals and warnings until then, and the questions to ask.
+"""The review of a schema by a person: refusals and warnings until it is done, and the questions to ask.
 
 Only values that were read off a file are asked about. All findings of a column are one question, and so are columns of
 which the same was found.
@@ -18,14 +18,14 @@ _SHOWN = 5
 
 
 def note(schema: Schema) -> tuple[str, ...]:
-    """What a privacy statement must say of a schema with values that nobody has reviewed; nothing if there are none."""
+    """The note of a privacy statement on values that nobody has reviewed; empty if there are none."""
     if not schema.unreviewed:
         return ()
     return (f"The schema says {_listed(schema)} as read off a file, unreviewed. The guarantee does not cover this.",)
 
 
 def notes(schema: Schema) -> tuple[str, ...]:
-    """All that a privacy statement must say of a schema."""
+    """All notes that a schema adds to a privacy statement."""
     return (*note(schema), *(() if schema.person is None else schema.person.notes))
 
 
@@ -109,7 +109,7 @@ def left_after(schema: Schema, reviewed: Sequence[str]) -> tuple[str, ...]:
 
 
 def entries_of(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
-    """What is to be reviewed of these columns; the label goes by its column's name."""
+    """The unreviewed entries of these columns; the label goes by its column's name."""
     known = {column.name for column in schema.columns} | {schema.label.column}
     for name in names:
         if name not in known:

@@ -137,7 +137,7 @@ class Schema:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """What rows bring besides features and label: weight and exposure, where they have them."""
+        """Weight and exposure of the rows, in this order, as far as the schema has them."""
         return tuple(one for one in (self.weight, self.exposure) if one is not None)
 
     @property
@@ -178,7 +178,7 @@ class Schema:
 
     @property
     def unit(self) -> "Unit":
-        """What is protected by rows that are read with it: people at one site, if it names them, or rows."""
+        """The unit of privacy of rows that are read with it: people at one site, if it names them, or rows."""
         from sottovoce.privacy.unit import ROW  # heavy, and not needed to read a schema
 
         return ROW if self.person is None else self.person.unit()

@@ -47,7 +47,7 @@ def _records(text: str, delimiter: str) -> list[list[str]]:
 
 
 def _fields(records: Sequence[Sequence[str]]) -> int:
-    """How many fields every record has; 1 if they differ."""
+    """Number of fields of every record; 1 if records differ."""
     sizes = {len(record) for record in records}
     return sizes.pop() if len(sizes) == 1 else 1
 

@@ -1,4 +1,4 @@
-"""What a file looks like, column by column, for a first draft of its schema. Everything found here is private."""
+"""A summary of every column of a file, for a first draft of its schema. Everything found here is private."""
 
 from dataclasses import dataclass, field
 from math import inf

@@ -60,7 +60,7 @@ def drawn(audit: Verdict) -> Figure:
 
 
 def rates(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """How many scores of either world lie above thresholds that rise from the lowest to the highest."""
+    """Shares of both worlds' scores above thresholds that rise from the lowest to the highest score."""
     thresholds = np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _POINTS))
     false, true = (
         1 - np.searchsorted(np.sort(scores), thresholds, side="right") / len(scores) for scores in (first, second)

@@ -44,7 +44,7 @@ def learning(history: Columns, optimum: float | None, named: str) -> Figure:
 
 
 def spending(history: Columns, target: float) -> Figure:
-    """How far apart the sites are, and what the broadcasts have cost."""
+    """Disagreement of the sites and epsilon spent, over the rounds."""
     with style():
         figure = Figure(figsize=(_WIDE, 2.6))
         left, right = figure.subplots(1, 2)
@@ -101,7 +101,7 @@ def roc(found: PrivateEvaluation) -> Figure:
 
 
 def calibration(found: PrivateEvaluation) -> Figure:
-    """What was predicted against what was so, with 95 % intervals."""
+    """Predicted probabilities against observed shares, with 95 % intervals."""
     known = [group for group in found.answer.calibration if group.observed.value is not None]
     x = [group.predicted for group in known]
     with style():

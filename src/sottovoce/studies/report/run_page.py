@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from sottovoce.files.models import Model
 from sottovoce.files.models.coefficients import NO_ERRORS, coefficients
@@ -26,7 +25,6 @@ from sottovoce.studies.report.run_figures import (
     spending,
 )
 from sottovoce.studies.report.svg import inline, picture
-from sottovoce.tally import PrivateEvaluation
 from sottovoce.tally.evaluation import PRIVATE
 from sottovoce.tally.words import figure_lines
 
@@ -49,12 +47,15 @@ def run_page(run: Run) -> str:
     bare = range(model.weights.shape[1] if model.inference is None else 0)
     outputs = ["coefficients" if i == 0 else f"coefficients-{i}" for i in bare]
     named, observers = summary.get("optimum", "pooled, no privacy"), model.privacy.observers
+    found = run.evaluation
+    answer = None if found is None else found.answer
+    curves = {} if answer is None else {"roc": (answer.roc, roc), "calibration": (answer.calibration, calibration)}
     figures = {
         "learning": learning(run.history, summary["optimum_risk"], named),
         "spending": spending(run.history, model.privacy.promised),
         **({} if run.sites is None else {"sites": by_site(run.sites)}),
         **({"colluding": colluding(observers)} if len(observers) > 1 else {}),
-        **_evaluated(run.evaluation),
+        **{name: draw(found) for name, (points, draw) in curves.items() if found is not None and points},
         **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
         **({} if model.inference is None else {"coefficients": forest(model.inference)}),
     }
@@ -79,14 +80,6 @@ def run_page(run: Run) -> str:
         no_errors=NO_ERRORS,
         inferred=None if model.inference is None else _inferred(model.inference),
     )
-
-
-def _evaluated(found: PrivateEvaluation | None) -> dict[str, Figure]:
-    """The curves of a private evaluation, as far as there are any."""
-    if found is None:
-        return {}
-    drawn = {"roc": (found.answer.roc, roc), "calibration": (found.answer.calibration, calibration)}
-    return {name: draw(found) for name, (points, draw) in drawn.items() if points}
 
 
 # Figures of the consensus and of no model, in this order; those that a loss has none of are left out.

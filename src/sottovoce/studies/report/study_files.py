@@ -1,4 +1,4 @@
-"""All files of a report. Every file is replaced whole, so a reader never sees half of one."""
+"""Writes the files of a report. Every file is replaced whole, so a reader never sees half of one."""
 
 import csv
 import io

@@ -141,7 +141,7 @@ def _plain(value: float, digits: int) -> str:
 
 
 def _up(epsilon: float) -> str:
-    """A cost is never rounded down."""
+    """An epsilon with three decimals, rounded up, since a cost is never understated."""
     return f"{math.ceil(epsilon * 1000) / 1000:g}" if math.isfinite(epsilon) else "∞"
 
 
