@@ -112,6 +112,6 @@ def test_estimators_plan_the_loss_that_they_have():
     objective = {
         "epsilon": 1.0, "delta": 1e-5, "loss": Softmax(3), "regulariser": L2(), "lam": 1e-4, "max_grad_norm": None,
     }  # fmt: skip
-    chosen = training.choose("ipadmm", {"rounds": 5}, objective, problem)
+    chosen = training.choose("ipadmm", False, objective, problem)
     assert chosen.plan.task.loss == chosen.algorithm.loss == Softmax(3)
     assert (chosen.plan.task.d, chosen.plan.task.coordinates) == (4, 12)

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+import sottovoce as sv
 from sottovoce.cli import main
 from sottovoce.errors import InputError, PrivacyLeakWarning
 from sottovoce.estimators import PrivateLogisticRegression, PrivateSearch
@@ -23,6 +24,7 @@ bounds = [0, 1]
 scale = "unit"
 """
 SETTINGS = {"rounds": 3, "local_steps": 1, "rho": 0.1, "diameter": 1.0}
+STEPS = sv.IPADMM(**SETTINGS)
 
 
 @pytest.mark.parametrize("rows", [1, 10, 999, 1000, 1001, 1234, 45_222, 10**6, 3 * 10**6, 10**12])
@@ -126,7 +128,7 @@ def test_sites_of_one_row_are_warned_of(rows, capsys):
 def fitted(**more):
     draws = np.random.default_rng(0)
     X = draws.normal(size=(2000, 2)) / 4
-    given = {"data_norm": 1.0, "classes": [0, 1], **SETTINGS, **more}
+    given = {"data_norm": 1.0, "classes": [0, 1], "algorithm": STEPS, **more}
     return PrivateLogisticRegression(**given).fit(X, (X[:, 0] > 0).astype(int))
 
 
@@ -145,7 +147,7 @@ def test_an_estimator_refuses_a_delta_that_is_none():
     with pytest.raises(InputError, match=r"delta=0\.5 is above 0\.01"):
         fitted(delta=0.5)
     accountant, X = BudgetAccountant(5.0, 1e-3), np.random.default_rng(0).normal(size=(300, 2))
-    estimator = PrivateLogisticRegression(data_norm=9.0, classes=[0, 1], **SETTINGS)
+    estimator = PrivateLogisticRegression(data_norm=9.0, classes=[0, 1], algorithm=STEPS)
     search = PrivateSearch(estimator, {"lam": [1e-3]}, delta=0.5, accountant=accountant)
     with pytest.raises(InputError, match=r"delta=0\.5 is above 0\.01"):
         search.fit(X, (X[:, 0] > 0).astype(int))
