@@ -1,4 +1,4 @@
-"""What a neighbour can really tell: attacks on a claim of epsilon, and what they show.
+"""Attacks on a claim of epsilon, and the lower bounds on epsilon that they show.
 
 views      what an observer sees of a run
 worlds     two worlds that differ in one row, run many times by the engine

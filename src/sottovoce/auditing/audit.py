@@ -50,7 +50,7 @@ _ROW_WORK = 24  # runs that a row takes in the search
 
 
 class Stated(NamedTuple):
-    """What an algorithm says of the noise that it adds, and what was asked of it, both against the agreed observer."""
+    """Epsilon of the noise that is added, and epsilon that was asked for, both against the agreed observer."""
 
     epsilon: float
     asked: float
@@ -74,7 +74,7 @@ class Audit(Verdict):
         return self.view if self.colluding is None else f"{self.view}, {self.colluding} collude"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the scores."""
+        """The verdict as plain data for JSON, without the scores."""
         p = self.pair.worlds.features
         return self.told() | {
             "algorithm": type(self.algorithm).__name__,
@@ -91,11 +91,12 @@ class Audit(Verdict):
         }
 
     def prose(self) -> str:
-        """The same in words."""
+        """The verdict as one paragraph."""
+        colluding = f"{self.colluding} colluding site{'' if self.colluding == 1 else 's'}"
         who = {
             "messages": "who sees every message of every site",
             "average": "who sees the mean of the sites' messages in every round",
-            "sums": f"who sees every opened sum and is told all by {_sites(self.colluding)}",
+            "sums": f"who sees every opened sum and is told all by {colluding}",
             "model": "who sees the final model only",
         }[self.view]
         claim, percent = self.claim, f"{100 * self.confidence:g} %"
@@ -167,7 +168,12 @@ def audit(
     check_view(seen_as, algorithm)
     network = graph if graph is not None else complete(usual_sites(algorithm) if sites is None else sites)
     expect(sites is None or sites == network.n, f"sites={network.n}, as in the graph", sites=sites)
-    known = _colluders(algorithm, network.n, colluding)
+    known: int | None = None  # the number of colluding sites, which changes nothing but masked sums
+    if isinstance(algorithm, MaskedNewton):
+        known = algorithm.colluders(network.n) if colluding is None else colluding
+        expect(0 <= known < network.n, f"0 <= colluding < {network.n} sites", colluding=known)
+    else:
+        expect(colluding is None, "colluding with masked sums only", colluding=colluding)
     worlds = Worlds(
         algorithm, network, usual_rows(algorithm) if rows is None else rows, features, seen_as, "still", known or 0,
         device, dtype, system_noise, noise,
@@ -229,21 +235,11 @@ def _judge(
     )
 
 
-def _colluders(algorithm: Algorithm[Any], n: int, colluding: int | None) -> int | None:
-    """k of masked sums; None elsewhere, where it would change nothing."""
-    if not isinstance(algorithm, MaskedNewton):
-        expect(colluding is None, "colluding with masked sums only", colluding=colluding)
-        return None
-    k = algorithm.colluders(n) if colluding is None else colluding
-    expect(0 <= k < n, f"0 <= colluding < {n} sites", colluding=k)
-    return k
-
-
 def _claim(pair: Pair, colluding: int | None) -> tuple[Stated, Claim]:
-    """What the algorithm says of itself, and what was asked of it against this observer.
+    """What the algorithm states of its own noise, and the claim that is attacked: what was asked for.
 
-    What it says follows from the noise that it adds, and would rise with noise that is missing. So what was asked for
-    is attacked. Against other observers than those whom it was asked about nothing was asked but what follows from it.
+    The statement follows from the noise that is added, and would rise if noise were missing: it cannot be the claim.
+    Against a number of colluding sites that nobody asked about, the claim is what follows from what was asked for.
     """
     algorithm, problem = pair.worlds.algorithm, pair.worlds.problem(pair.rows[0])
     site = algorithm.oracle(problem.sites, problem.graph)
@@ -255,12 +251,8 @@ def _claim(pair: Pair, colluding: int | None) -> tuple[Stated, Claim]:
     return stated, Claim(algorithm.event(algorithm.opened, site, Observer(colluding)), line.epsilon, made.delta)
 
 
-def _sites(colluding: int | None) -> str:
-    return f"{colluding} colluding site{'' if colluding == 1 else 's'}"
-
-
 class _Work:
-    """Work that is done, for whoever wants to be told."""
+    """Counter of the work done, which reports to `progress`."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0

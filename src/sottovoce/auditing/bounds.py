@@ -22,7 +22,6 @@ good as that assumption: signs of normal numbers, say, lie farther apart than th
 **By the size of the noise** (`noise_size`). A chi-squared test, which assumes that noise is normal.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp, inf, log, sqrt
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ ASSUMPTION = "scores are normal, with the same variance in both worlds"
 
 
 class Claim(NamedTuple):
-    """What was promised against the observer."""
+    """The guarantee that was promised against the observer."""
 
     event: Event  # of which kind it is; what it costs may be less than epsilon
     epsilon: float
@@ -61,7 +60,7 @@ class Claim(NamedTuple):
 
     @property
     def mu(self) -> float | None:
-        """Of Gaussian differential privacy, where that is what is claimed."""
+        """mu of Gaussian differential privacy; None if the claim is of another kind."""
         return mu_for(self.epsilon, self.delta) if self.delta > 0 and plain_mu(self.event) is not None else None
 
     def epsilon_at(self, chance: float) -> float:
@@ -96,7 +95,7 @@ class Claim(NamedTuple):
 
 
 def less_noise(event: Event, part: float) -> Event:
-    """The same with every noise multiplier times `part`."""
+    """The event with every noise multiplier times `part`; refuses noise that is not Gaussian."""
     match event:
         case Gaussian() | SampledGaussian() | GaussianObjective():
             return replace(event, sigma=event.sigma * part)
@@ -108,7 +107,7 @@ def less_noise(event: Event, part: float) -> Event:
 
 
 def clopper_pearson(hits: int, of: int, confidence: float) -> float:
-    """The lower one-sided bound on a chance from so many hits."""
+    """Lower one-sided confidence bound on a chance, from `hits` in `of` trials."""
     expect(0 <= hits <= of and of >= 1, "0 <= hits <= of", hits=hits, of=of)
     return float(betaincinv(hits, of - hits + 1, 1 - confidence)) if hits else 0.0
 
@@ -122,23 +121,23 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, first: Floats, second: Floats, threshold: float) -> "Counts":
-        """Of scores (runs,) in the two worlds."""
+        """Count the scores (runs,) above the threshold; refuses different numbers of runs in the two worlds."""
         expect(len(first) == len(second), "as many runs in both worlds", first=len(first), second=len(second))
         return cls(int(np.sum(first > threshold)), int(np.sum(second > threshold)), len(first))
 
     @property
     def right(self) -> int:
-        """Right guesses in both worlds."""
+        """Number of right guesses, over both worlds."""
         return self.second + self.runs - self.first
 
 
 def counted(counts: Counts, claim: Claim, confidence: float) -> float:
-    """The lower bound by counting right guesses."""
+    """Lower bound on epsilon for a claim of this kind, by counting right guesses."""
     return claim.epsilon_at(clopper_pearson(counts.right, 2 * counts.runs, confidence))
 
 
 def counted_for_any(counts: Counts, at: float, confidence: float) -> float:
-    """The lower bound at this delta for any mechanism whatever; each of the two chances gets half of the doubt."""
+    """Lower bound on epsilon at delta `at`, for any mechanism. Each of two chances gets half of the error."""
     each = (1 + confidence) / 2
     n, found = counts.runs, 0.0
     for more, less in ((counts.second, counts.first), (n - counts.first, n - counts.second)):
@@ -149,33 +148,33 @@ def counted_for_any(counts: Counts, at: float, confidence: float) -> float:
 
 
 class Distance(NamedTuple):
-    """How far apart scores are, in standard deviations."""
+    """Distance between the mean scores of the two worlds, in standard deviations."""
 
     mu: float
     runs: int  # of each world
 
     @classmethod
     def of(cls, first: Floats, second: Floats) -> "Distance":
-        """As estimated from scores (runs,) in the two worlds."""
+        """Estimate it from scores (runs,) in the two worlds."""
         spread = sqrt((float(np.var(first, ddof=1)) + float(np.var(second, ddof=1))) / 2)
         return cls(float(second.mean() - first.mean()) / max(spread, np.finfo(np.float64).tiny), len(first))
 
     def lower(self, confidence: float) -> float:
-        """A lower bound on the true distance, if scores are normal; at least 0."""
+        """Lower confidence bound on the true distance if scores are normal, at least 0."""
         n = self.runs
         error = sqrt(2 / n + self.mu**2 / (4 * n))
         return max(self.mu - float(stdtrit(2 * n - 2, confidence)) * error, 0.0)
 
 
 def by_normal_law(distance: Distance, claim: Claim, confidence: float) -> float | None:
-    """The lower bound by the normal law; None for a pure claim, which no normal scores can bound."""
+    """Lower bound on epsilon if scores are normal; None for a pure claim, which normal scores cannot bound."""
     if claim.delta == 0:
         return None
     return epsilon_of_mu(min(distance.lower(confidence), 1e3), claim.delta)
 
 
 class NoiseSize(NamedTuple):
-    """The noise of one round's messages, held against what the claim needs for rows that were there."""
+    """The noise of one round's messages, relative to what the claim needs for the two rows."""
 
     round: int
     size: float  # standard deviation, over that; at least 1 if the claim holds, up to chance
@@ -203,7 +202,7 @@ def noise_size(k: int, noise: Floats, moved: Floats, mu: float) -> NoiseSize:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict:
-    """What an attack has shown of a claim, whatever it was on.
+    """What an attack on an algorithm or on a release has shown of its claim.
 
     `lower` and `lower_any` assume nothing of the scores; `lower_gaussian` assumes what `assumption` says, and is None
     for a pure claim. `noise` assumes that noise is normal and fresh. `alarm`: the claim is wrong, or something happened
@@ -230,29 +229,29 @@ class Verdict:
 
     @property
     def watched(self) -> str:
-        """What the observer sees, in short."""
+        """What the observer sees, in a few words."""
         raise NotImplementedError
 
     @property
     def ratio(self) -> float:
-        """The bound by counting, over the claim."""
+        """Lower bound by counting, over the claimed epsilon."""
         return self.lower / self.claim.epsilon
 
     @property
     def ratio_gaussian(self) -> float | None:
-        """The bound by the normal law, over the claim."""
+        """Lower bound by the normal law, over the claimed epsilon; None for a pure claim."""
         return None if self.lower_gaussian is None else self.lower_gaussian / self.claim.epsilon
 
     def prose(self) -> str:
-        """It in words."""
+        """The verdict as one paragraph."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the scores."""
+        """The verdict as plain data for JSON, without the scores."""
         raise NotImplementedError
 
     def told(self) -> dict[str, Any]:
-        """What all attacks say, as plain data."""
+        """The fields that all attacks share, as plain data."""
         n = self.counts.runs
         return {
             "claimed": self.claim.epsilon,
@@ -276,21 +275,20 @@ class Verdict:
 
 
 def claimed_curve(claim: Claim, grid: Floats) -> Floats:
-    """The most of the second world's runs that may pass, where at most `grid` of the first world's do."""
+    """Largest share of the second world's runs that may pass a threshold, for each share `grid` of the first's."""
     if claim.mu is not None:
         from scipy.special import ndtr
 
         curve: Floats = ndtr(ndtri(grid) + claim.mu)
         return curve
-    lines = [(0.0, _delta(claim)(0.0))]
-    lines += [(e, _delta(claim)(e)) for e in np.linspace(0, claim.epsilon, 9)[1:].tolist()]
+    lines = [(e, _delta_at(claim, e)) for e in np.linspace(0, claim.epsilon, 9).tolist()]
     bounds = [np.minimum(exp(e) * grid + d, 1 - exp(-e) * np.maximum(1 - d - grid, 0.0)) for e, d in lines]
     found: Floats = np.minimum(np.min(bounds, axis=0), 1.0)
     return found
 
 
-def _delta(claim: Claim) -> Callable[[float], float]:
+def _delta_at(claim: Claim, e: float) -> float:
     if claim.delta > 0:
-        return lambda e: delta(claim.event, e)
+        return delta(claim.event, e)
     # Of a pure claim: randomised response is the worst, and total variation falls to nothing at its epsilon.
-    return lambda e: max(exp(claim.epsilon) - exp(e), 0.0) / (1 + exp(claim.epsilon))
+    return max(exp(claim.epsilon) - exp(e), 0.0) / (1 + exp(claim.epsilon))

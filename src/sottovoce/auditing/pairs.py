@@ -34,20 +34,22 @@ class Pair(NamedTuple):
 
 
 def looked_at(worlds: Worlds) -> int:
-    """How many rows a search looks at, at most."""
+    """Largest number of rows that a search looks at, for its progress."""
     return len(AROUND) * (ANGLES * len(labels_of(worlds.algorithm.loss)) + 2 * _CLIMB)
 
 
 def worst_pair(worlds: Worlds, seed: int, told: Callable[[int], None] | None = None) -> Pair:
-    """The pair with the largest distance that was found, with other rows of either kind around it.
+    """The pair of rows with the largest distance that a search finds, over both kinds of other rows.
 
-    `told` is called with the rows looked at.
+    `told` is called with the number of rows looked at since the last call.
     """
     return max((_among(replace(worlds, around=kind), seed, told) for kind in AROUND), key=lambda pair: pair.distance)
 
 
 def _among(worlds: Worlds, seed: int, told: Callable[[int], None] | None) -> Pair:
-    spread = _metric(worlds, seed)
+    # The noise that is audited, from a pilot in one world: one row changes it little.
+    pilot = worlds.seen(Row(np.pi / 2, labels_of(worlds.algorithm.loss)[0]), PILOT, seed)
+    spread = covariance(pilot, pilot)
 
     @cache
     def effect(row: Row) -> Floats:
@@ -82,9 +84,3 @@ def _among(worlds: Worlds, seed: int, told: Callable[[int], None] | None) -> Pai
     )  # fmt: skip
     found = max((best, pair_of(climbed.x)), key=lambda pair: distance(*pair))
     return Pair(worlds, found, distance(*found))
-
-
-def _metric(worlds: Worlds, seed: int) -> Floats:
-    """S of the noise that is audited, from a pilot in one world: one row changes it little."""
-    pilot = worlds.seen(Row(np.pi / 2, labels_of(worlds.algorithm.loss)[0]), PILOT, seed)
-    return covariance(pilot, pilot)

@@ -76,11 +76,11 @@ Play: TypeAlias = Callable[[int, int], list[Opened]]  # which world, how many ru
 @final
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What is attacked.
+    """A release to attack.
 
     Args:
-        stated: what it says of itself, and what was asked of it.
-        claim: what was asked for.
+        stated: epsilon of the noise that it adds, and epsilon that was asked for.
+        claim: the guarantee that was asked for, which is attacked.
         prices: mu of every sum.
         play: the sums of so many runs in one of the two worlds.
     """
@@ -94,7 +94,7 @@ class Release:
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Played(Verdict):
-    """What was shown of a release's claim. The alarm rests on `lower`, `noise`, `reused` and `stated`."""
+    """What an attack has shown of a release's claim. The alarm rests on `lower`, `noise`, `reused` and `stated`."""
 
     stated: Stated
     reused: float  # p of the two numbers that are correlated most, if all are drawn afresh
@@ -104,11 +104,11 @@ class Played(Verdict):
         return "the release"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the scores."""
+        """The verdict as plain data for JSON, without the scores."""
         return self.told() | {"stated": self.stated.epsilon, "reused": self.reused}
 
     def prose(self) -> str:
-        """The same in words."""
+        """The verdict as one paragraph."""
         found = (
             f"Claimed: epsilon = {self.claim.epsilon:.4g} at delta = {self.claim.delta:g}. Who sees the release tells "
             f"two worlds apart: from {self.runs} runs of each, epsilon is at least {self.lower:.3g} with "
@@ -129,7 +129,7 @@ class Played(Verdict):
 def played(
     release: Release, runs: int = 10_000, confidence: float = 0.95, progress: Callable[[int, int], None] | None = None
 ) -> Played:
-    """Attack the claim of a release with so many runs of each world."""
+    """Attack the claim of a release with `runs` runs of each world; `progress` gets the blocks done and in all."""
     started, blocks = perf_counter(), [*range(0, runs, BLOCK), runs]
     worlds: list[list[list[Opened]]] = [[], []]
     for number, (first, last) in enumerate(pairwise(blocks)):
@@ -137,19 +137,19 @@ def played(
             worlds[world].append(release.play(world, last - first))
         if progress is not None:
             progress(number + 1, len(blocks) - 1)
-    sums = [[_joined(parts) for parts in zip(*world, strict=True)] for world in worlds]
+    sums = [[_join(parts) for parts in zip(*world, strict=True)] for world in worlds]
     first, second = (_scores(release, opened, world) for world, opened in enumerate(sums))
-    both = [_joined(parts) for parts in zip(*sums, strict=True)]
+    both = [_join(parts) for parts in zip(*sums, strict=True)]
     sizes = [
         noise_size(k, one.noise[None], one.moved[None], mu)
         for k, (one, mu) in enumerate(zip(both, release.prices, strict=True), start=1)
         if mu > 0
     ]
-    return _judged(release, Counts.of(first, second, 0.0), (first, second), sizes, _reused(both), confidence,
+    return _judge(release, Counts.of(first, second, 0.0), (first, second), sizes, _reused(both), confidence,
                    perf_counter() - started)  # fmt: skip
 
 
-def _judged(
+def _judge(
     release: Release, counts: Counts, scores: tuple[Floats, Floats], sizes: list[NoiseSize], reused: float,
     confidence: float, seconds: float,
 ) -> Played:  # fmt: skip
@@ -171,12 +171,12 @@ def _judged(
     )  # fmt: skip
 
 
-def _joined(parts: Sequence[Opened]) -> Opened:
+def _join(parts: Sequence[Opened]) -> Opened:
     return Opened(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
 def _scores(release: Release, sums: Sequence[Opened], world: int) -> Floats:
-    """The statistic of every run; where the other world moves a sum by nothing, it says nothing."""
+    """The statistic of every run, (runs,). A sum that the other world does not move adds nothing."""
     total: Floats = np.zeros(len(sums[0].noise))
     for one, mu in zip(sums, release.prices, strict=True):
         there = one.moved > 0
@@ -200,8 +200,8 @@ def _reused(sums: Sequence[Opened]) -> float:
 
 
 @final
-class _Silent(Noise):
-    """None at all: what is said without noise."""
+class _NoNoise(Noise):
+    """A source of noise that adds none, to compute sums without noise."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -214,7 +214,7 @@ class _Silent(Noise):
 
 
 def of_sums(algorithm: PrivateAlgorithm[Any], worlds: tuple[Sites, Sites], order: Ints | None = None) -> Release:
-    """An algorithm that opens sums, on the rows of all sites of one process, as estimators run it.
+    """The release of an algorithm that opens sums, on the rows of all sites of one process, as estimators run it.
 
     Args:
         algorithm: MaskedNewton or LeastSquares.
@@ -229,23 +229,23 @@ def of_sums(algorithm: PrivateAlgorithm[Any], worlds: tuple[Sites, Sites], order
 
     def play(world: int, runs: int) -> list[Opened]:
         shape = Shape(graph.n, here.d, runs)
-        noise, silent, site = SystemNoise(shape), _Silent(shape), (here, there)[world]
+        noise, silent, site = SystemNoise(shape), _NoNoise(shape), (here, there)[world]
         state, found = algorithm.start(site, runs), list[Opened]()
         for k in range(1, algorithm.rounds + 1):
             message, after = algorithm.release(k, state, site, noise)
             exact = [algorithm.release(k, state, one, silent)[0][0] for one in (here, there)]
-            found.append(_opened(message[0] - exact[world], exact[1] - exact[0]))
+            found.append(_project(message[0] - exact[world], exact[1] - exact[0]))
             state = algorithm.absorb(k, after, site, graph.exchange(message))
         return found
 
     prices = [plain_mu(algorithm.cost(k, here, colluding)) for k in range(1, algorithm.rounds + 1)]
-    return _claimed(statement, prices, play)
+    return _release(statement, prices, play)
 
 
 def of_evaluation(
     question: TwoClasses, terms: Terms, worlds: tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
 ) -> Release:
-    """The two sums of `evaluate`; worlds are outputs and labels."""
+    """The release of a private evaluation: two sums. A world is a model's outputs and the labels."""
 
     def play(world: int, runs: int) -> list[Opened]:
         stream, found = SystemStream(), list[list[Opened]]()
@@ -256,23 +256,23 @@ def of_evaluation(
             counts = [question.counts(placed, *rows) for rows in worlds]
             second = opened(counts[world], terms, 2, question.sensitivity, stream)
             found.append([
-                _opened((noisy - exact[world])[:, None], (exact[1] - exact[0])[:, None])
+                _project((noisy - exact[world])[:, None], (exact[1] - exact[0])[:, None])
                 for noisy, exact in ((first, places), (second, counts))
             ])  # fmt: skip
-        return [_joined(parts) for parts in zip(*found, strict=True)]
+        return [_join(parts) for parts in zip(*found, strict=True)]
 
-    return _claimed(terms.statement(), [plain_mu(Gaussian(sigma)) for sigma in terms.sigmas], play)
+    return _release(terms.statement(), [plain_mu(Gaussian(sigma)) for sigma in terms.sigmas], play)
 
 
-def _claimed(statement: PrivacyStatement, prices: Sequence[float | None], play: Play) -> Release:
+def _release(statement: PrivacyStatement, prices: Sequence[float | None], play: Play) -> Release:
     known = [price for price in prices if price is not None]
     assert len(known) == len(prices)  # sums have Gaussian noise
     claim = Claim(statement.event, statement.target_epsilon, statement.delta)
     return Release(Stated(statement.epsilon, statement.target_epsilon), claim, tuple(known), play)
 
 
-def _opened(noise: Floats, moved: Floats) -> Opened:
-    """Of noise and of what the other world adds, both (numbers, runs)."""
+def _project(noise: Floats, moved: Floats) -> Opened:
+    """Project noise onto what the other world adds; both are (numbers, runs)."""
     moved = np.broadcast_to(moved, noise.shape)
     length = np.sqrt(np.sum(moved**2, axis=0))
     along = np.sum(noise * moved, axis=0) / np.where(length > 0, length, 1.0)
@@ -308,7 +308,7 @@ def tables(
 
 
 def everything(epsilon: float = 1.0) -> Mapping[str, Release]:
-    """All that is played, by a name."""
+    """All releases that the audit plays, by name."""
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "colluding": 0}
     right, left, up = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0)
     above, below = (sqrt(0.5), sqrt(0.5)), (sqrt(0.5), -sqrt(0.5))

@@ -35,14 +35,14 @@ _FAR = 8.0  # standard deviations, within which a message must be linear in its 
 
 
 class Replayed(NamedTuple):
-    """One round, as it is known to whoever knows the rows. All (nodes, d, runs)."""
+    """One round whose noise was solved for, from known rows. Both are (nodes, d, runs)."""
 
-    without: Array  # what would have been said without noise
+    without: Array  # the messages, computed without noise
     z: Array  # the normals that were drawn
 
 
 def one_step_a_round(algorithm: Algorithm[Any]) -> bool:
-    """Whether a message holds one normal vector, on all rows."""
+    """True if a message holds one normal vector, on all rows."""
     steps, batch = getattr(algorithm, "local_steps", 1), getattr(algorithm, "batch_size", None)
     return steps == 1 and batch is None and algorithm.draws_per_round == 1
 
@@ -50,7 +50,7 @@ def one_step_a_round(algorithm: Algorithm[Any]) -> bool:
 def replayed(
     algorithm: Algorithm[Any], site: Oracle, said: Sequence[Array], heard: Callable[[int], Inbox]
 ) -> Iterator[Replayed]:
-    """Go through a run again, round by round, until a message is not linear in its noise: projected, say.
+    """Solve a run for its noise, round by round, until a message is not linear in it: projected, say.
 
     Args:
         algorithm: with one step a round (`one_step_a_round`).
@@ -73,13 +73,13 @@ def replayed(
 
 
 def _given(z: Array) -> GivenNoise:
-    """Noise that is handed in for one round, (nodes, d, runs)."""
+    """A source of noise that returns z, (nodes, d, runs)."""
     nodes, d, runs = z.shape
     return GivenNoise(lambda _: z.transpose(2, 0, 1)[:, :, None, :], SeededNoise(0, Shape(nodes, d, runs)))
 
 
 class Residual(NamedTuple):
-    """Of one round in one world: what noise has added, and what the other row would have. Both (numbers, runs)."""
+    """Noise in one round of one world, and by how much the other row would have moved it. Both (numbers, runs)."""
 
     noise: Floats
     moved: Floats
@@ -88,13 +88,13 @@ class Residual(NamedTuple):
 def noise_by_round(
     pair: Pair, judged: Sequence[Floats], opened: Sequence[Floats], colluding: int | None
 ) -> list[NoiseSize]:
-    """The size of every round's noise; none where it cannot be solved for, or where its price is no Gaussian's.
+    """Size of every round's noise; empty if it cannot be solved for, or if a round's cost is not a Gaussian's.
 
     Args:
         pair: the two worlds.
         judged: what was seen in each, (runs, numbers).
         opened: of masked sums, all sums as they were opened, (runs, numbers): those who collude know them.
-        colluding: of masked sums, k.
+        colluding: of masked sums, the number of colluding sites; None elsewhere.
     """
     worlds = pair.worlds
     a, observer = worlds.algorithm, RELAY if colluding is None else Observer(colluding)
@@ -121,7 +121,7 @@ def noise_by_round(
 
 
 def _of_messages(pair: Pair, here: Oracle, there: Oracle, seen: Floats) -> list[Residual]:
-    """Of what sites say with noise of their own, or of its mean, which is all that a curator's sites go on from."""
+    """Residuals of messages with noise of their own, or of their mean, all that a curator's sites go on from."""
     a, graph, rounds = pair.worlds.algorithm, pair.worlds.graph, pair.worlds.algorithm.rounds
     mean = pair.worlds.view == "average"
     said = [part.T.reshape(1 if mean else graph.n, here.d, len(seen)) for part in np.split(seen, rounds, axis=1)]
@@ -144,7 +144,7 @@ def _of_messages(pair: Pair, here: Oracle, there: Oracle, seen: Floats) -> list[
 
 
 def _of_sums(pair: Pair, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:
-    """Of masked sums, less what colluding sites know of them. The state is a function of the opened sums alone."""
+    """Residuals of masked sums, less what colluding sites know. The state is a function of the opened sums alone."""
     a, graph = pair.worlds.algorithm, pair.worlds.graph
     assert isinstance(a, MaskedNewton)
     sizes = np.cumsum([a.numbers(k, pair.worlds.features) for k in range(1, a.opened)])

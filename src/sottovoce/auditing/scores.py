@@ -26,7 +26,7 @@ class Score(NamedTuple):
     expected: float  # the distance between the worlds, as learnt
 
     def of(self, seen: Floats) -> Floats:
-        """The scores of transcripts (runs, numbers)."""
+        """Scores, (runs,), of transcripts (runs, numbers)."""
         scores: Floats = seen @ self.weights
         return scores
 
@@ -47,7 +47,7 @@ def learn(first: Floats, second: Floats, noisy_first: Floats, noisy_second: Floa
 
 
 def covariance(first: Floats, second: Floats) -> Floats:
-    """What both worlds have in common: (numbers, numbers)."""
+    """Covariance of what is seen, the mean over both worlds: (numbers, numbers)."""
     pooled: Floats = (np.atleast_2d(np.cov(first.T)) + np.atleast_2d(np.cov(second.T))) / 2
     return pooled
 

@@ -1,4 +1,4 @@
-"""What an audit is made of where nobody says otherwise: settings in which the claim is nearly attained.
+"""Default settings of an audit: those in which the claim is nearly attained.
 
 A claim is for all rows and all public settings, so the attack may choose them. Small models and the smoothed hinge let
 two rows differ by the whole sensitivity; with the tight sensitivity and with masked sums the logistic loss does, too.
@@ -22,7 +22,10 @@ _MASKED: dict[str, registry.Value] = {"rounds": 6, "lam": 1.0}
 def subject(
     name: str, settings: registry.Settings | None = None, *, form: str = "fair", loss: str | None = None
 ) -> PrivateAlgorithm[Any]:
-    """The algorithm of that name, with `settings` of its own, and such as help an attack in place of all others."""
+    """The algorithm of that name with these settings, and with settings that help an attack for all others.
+
+    Refuses algorithms that are not private, and settings that are not theirs.
+    """
     given = {} if settings is None else dict(settings)
     line = registry.entry(name)
     if not line.private:
@@ -42,7 +45,7 @@ def subject(
 
 
 def expect_claim(algorithm: Algorithm[Any]) -> None:
-    """Refuse what promises nothing."""
+    """Refuse an algorithm without a finite epsilon."""
     if not isinstance(algorithm, PrivateAlgorithm) or not math.isfinite(algorithm.epsilon):
         raise UnsupportedError(
             f"Expected an algorithm with a finite epsilon, got {type(algorithm).__name__}"
@@ -51,17 +54,17 @@ def expect_claim(algorithm: Algorithm[Any]) -> None:
 
 
 def usual_sites(algorithm: Algorithm[Any]) -> int:
-    """How many sites: two, and of masked sums one more, who may collude."""
+    """Default number of sites: two, and one more for masked sums, which may collude."""
     return 3 if isinstance(algorithm, MaskedNewton) else 2
 
 
 def usual_rows(algorithm: Algorithm[Any]) -> int:
-    """At every site: so many that noise moves models little."""
+    """Default number of rows at every site: so many that noise moves models little."""
     return 100 if isinstance(algorithm, MaskedNewton) else 200
 
 
 def everything(settings: registry.Settings | None = None) -> dict[str, tuple[PrivateAlgorithm[Any], dict[str, Any]]]:
-    """All that is audited in full: by a name, the algorithm and what else `audit` is told."""
+    """All audits of algorithms, by name: the algorithm and further arguments of `audit`."""
     common = {} if settings is None else dict(settings)
 
     def made(name: str, **own: registry.Value) -> PrivateAlgorithm[Any]:

@@ -50,7 +50,7 @@ def check_view(view: View, algorithm: Algorithm[Any]) -> None:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Watched(Algorithm[Any]):
-    """An algorithm, unchanged, whose every round is written down as an observer sees it.
+    """Runs an algorithm unchanged, and records every round as an observer sees it.
 
     Args:
         inner: the algorithm.
@@ -68,7 +68,7 @@ class Watched(Algorithm[Any]):
 
     @classmethod
     def over(cls, inner: Algorithm[Any], view: View, colluding: int, to_host: Callable[[Array], Array]) -> "Watched":
-        """The algorithm, watched: with its own number of rounds and its own loss."""
+        """Wrap an algorithm, with its own number of rounds and its own loss."""
         return cls(rounds=inner.rounds, loss=inner.loss, inner=inner, view=view, colluding=colluding, to_host=to_host)
 
     def transcript(self) -> Floats:
@@ -80,7 +80,7 @@ class Watched(Algorithm[Any]):
         return np.concatenate(self.opened, axis=1)
 
     def release(self, k: int, state: Any, site: Oracle, noise: Noise) -> tuple[Array, Any]:
-        """The algorithm's own, and a note of it."""
+        """Release as the algorithm does, and record what the observer sees of it."""
         if self.view == "sums":
             message, left = self._masked(k, state, site, noise)
             self.seen.append(self._noted(left))
@@ -94,7 +94,7 @@ class Watched(Algorithm[Any]):
         return message, after
 
     def outputs(self, k: int, state: Any) -> Outputs:
-        """The algorithm's own; after the last round the consensus is what everyone may see."""
+        """The algorithm's outputs. With view "model", the consensus after the last round is recorded."""
         found = self.inner.outputs(k, state)
         if self.view == "model" and k == self.rounds:
             self.seen.clear()  # asked for by the history first, and then for the result
@@ -102,7 +102,7 @@ class Watched(Algorithm[Any]):
         return found
 
     def _noted(self, message: Array) -> Floats:
-        """(nodes, d, runs), as (runs, nodes d)."""
+        """A message (nodes, d, runs) of the device as (runs, nodes d) on the host."""
         here = np.asarray(self.to_host(message), dtype=np.float64)
         return np.ascontiguousarray(here.reshape(-1, here.shape[2]).T)
 
@@ -152,7 +152,7 @@ class Watched(Algorithm[Any]):
 
 @final
 class OfNode(Noise):
-    """One node's part of a source of noise for many."""
+    """One node's part of a source of noise for all nodes."""
 
     def __init__(self, whole: Noise, node: int) -> None:
         self.whole, self.node = whole, node
@@ -165,7 +165,7 @@ class OfNode(Noise):
 
 
 def one_by_one(site: Oracle) -> list[Oracle]:
-    """Every node as a site of its own."""
+    """One oracle for each node, as if it were a site of its own."""
     rows, labels, offsets = site.sites.rows, site.sites.labels, site.sites.rows.offsets
     alone = []
     for i, (first, last) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""The noise of real sites, read off the messages that they have sent, in a test federation whose rows are known.
+"""The audit of real sites' noise, from the messages of a test federation whose rows are known.
 
     noise of a site's own   one step a round, on all rows: every message is solved for its normals (`replay`)
     masked sums             what all sites have said adds up to the exact sum over known rows and to the noise of the
@@ -43,25 +43,25 @@ ASSUMPTION = "noise is normal, and sensitivities are what they are said to be"
 
 @final
 class WireAudit(NamedTuple):
-    """What messages show of the noise in them."""
+    """What an audit has shown of the noise in messages."""
 
     claimed: float  # what was asked for
     stated: float  # what the noise that was agreed on costs
     delta: float
     lower: float  # epsilon at the most noise that there can be, with this confidence
     size: float  # the noise's standard deviation, over what is claimed
-    numbers: int  # that it was read off
+    numbers: int  # of noise, that it is estimated from
     p: float  # how likely so little noise is, if the claim holds
     alarm: bool
     confidence: float
     sites: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The audit as plain data for JSON, with the bound over the claim, and the assumption."""
         return self._asdict() | {"ratio": self.lower / self.claimed, "assumption": ASSUMPTION}
 
     def prose(self) -> str:
-        """The same in words."""
+        """The audit as one paragraph."""
         end = "THERE IS TOO LITTLE NOISE." if self.alarm else "That is no less than claimed, up to chance."
         if self.stated > self.claimed * (1 + ROUNDING):
             end = f"The noise that was agreed on costs epsilon = {self.stated:.4g}. {end}"
@@ -111,7 +111,7 @@ def audit_wire(
 
 
 def check_auditable(agreement: Agreement) -> None:
-    """Refuse what a message cannot be solved for, before a file is opened."""
+    """Refuse, before a file is opened, an agreement whose messages cannot be solved for their noise."""
     a = agreement.algorithm
     if not (isinstance(a, MaskedNewton) or one_step_a_round(a)):
         raise UnsupportedError(
@@ -125,7 +125,7 @@ def check_auditable(agreement: Agreement) -> None:
 
 
 def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[bytes]:
-    """What a site has sent, round by round: payloads. Every signature is checked."""
+    """Payloads that a site has sent, round by round. Refuses missing rounds and wrong signatures."""
     found: dict[int, bytes] = {}
     try:
         connection = sqlite3.connect(f"file:{quote(str(journal))}?mode=ro", uri=True)
@@ -137,17 +137,15 @@ def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[bytes]
         raise InputError(f"Expected a site's journal, got {str(journal)!r}: {error}. Name its folder.") from error
     rounds = range(1, agreement.algorithm.rounds + 1)
     expect(set(rounds) <= set(found), f"messages of rounds 1 to {rounds[-1]} in {journal}", rounds=sorted(found))
-    return [_payload(agreement, name, k, found[k]) for k in rounds]
-
-
-def _payload(agreement: Agreement, name: str, k: int, message: bytes) -> bytes:
-    slot = Slot(k, name, spoken(agreement))
-    place = Envelope(agreement.run, agreement.digest(), slot, payload_size(agreement, k))
-    return unseal(message, place, agreement.member(name).public_key)
+    digest, kind, key = agreement.digest(), spoken(agreement), agreement.member(name).public_key
+    return [
+        unseal(found[k], Envelope(agreement.run, digest, Slot(k, name, kind), payload_size(agreement, k)), key)
+        for k in rounds
+    ]
 
 
 def noise_of(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str, Sequence[bytes]]) -> dict[str, Floats]:
-    """All standard normals that are in what was sent: of every site or, of masked sums, of all sites together."""
+    """The standard normals in what was sent, by site; of masked sums, those of all sites together, as "all"."""
     if isinstance(agreement.algorithm, MaskedNewton):
         return {"all": _noise_of_sums(agreement, rows, sent)}
     n, reach = len(agreement.sites), agreement.reach
@@ -159,7 +157,7 @@ def noise_of(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str,
 
 
 def _noise_of_site(agreement: Agreement, name: str, rows: Sites, said: Mapping[str, Sequence[Floats]]) -> Floats:
-    """(rounds d,)"""
+    """The standard normals in a site's messages, (rounds d,); refuses messages that a radius has cut off."""
 
     def heard(k: int) -> FromNeighbours:
         total = np.sum([said[other][k - 1] for other in agreement.neighbours(name)], axis=0)
@@ -172,7 +170,7 @@ def _noise_of_site(agreement: Agreement, name: str, rows: Sites, said: Mapping[s
 
 
 def _noise_of_sums(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str, Sequence[bytes]]) -> Floats:
-    """(numbers of all sums,): what was opened, less the exact sum, over the standard deviation that was agreed on."""
+    """Opened sums less the exact ones, over the standard deviation that was agreed on: (numbers of all sums,)."""
     names, n = agreement.names, len(agreement.sites)
     sites = {name: agreement.oracle_for(name, rows[name]) for name in names}
     public = sites[names[0]]

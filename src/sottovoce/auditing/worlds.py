@@ -45,7 +45,7 @@ class Row(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Worlds:
-    """All that the two worlds have in common.
+    """What the two worlds have in common, and how to run one of them.
 
     Args:
         algorithm: what is audited.
@@ -73,21 +73,21 @@ class Worlds:
     noise: NoiseMaker | None = None
 
     def problem(self, row: Row, system: bool = False) -> Problem:
-        """The world in which site 0's first row is this one."""
+        """The problem in which site 0's first row is this one."""
         loss = self.algorithm.loss
         around = surroundings(self.around, self.rows, self.features)
         labels = np.full(self.rows, usual_label(loss))
-        own, told = around.copy(), labels.copy()
-        own[0], told[0] = place(row, self.features), row.label
+        own, own_labels = around.copy(), labels.copy()
+        own[0], own_labels[0] = place(row, self.features), row.label
         features = [own, *[around] * (self.graph.n - 1)]
-        sites = Sites(features, [told, *[labels] * (self.graph.n - 1)], private=system, clip=True)
+        sites = Sites(features, [own_labels, *[labels] * (self.graph.n - 1)], private=system, clip=True)
         return Problem(sites, self.graph)
 
     def seen(
         self, row: Row, runs: int, seed: int, *, own: bool = True, told: Callable[[int], None] | None = None,
         opened: list[Floats] | None = None,
     ) -> Floats:  # fmt: skip
-        """What is seen of so many runs in the world of this row: (runs, numbers).
+        """Run the world of this row, and return what the observer sees: (runs, numbers).
 
         Args:
             row: which world.
@@ -119,7 +119,7 @@ class Worlds:
 
 
 def surroundings(around: Around, rows: int, features: int) -> Floats:
-    """All other rows of a site, (rows, features)."""
+    """Features of all other rows of a site, (rows, features)."""
     found = np.zeros((rows, features))
     found[:, 0] = 1.0
     if around == "still":
@@ -129,7 +129,7 @@ def surroundings(around: Around, rows: int, features: int) -> Floats:
 
 
 def usual_label(loss: Loss) -> float:
-    """The label of all other rows."""
+    """Label of all rows but the one in question."""
     return 0.0 if isinstance(loss.labels, Classes) else 1.0
 
 
@@ -141,7 +141,7 @@ def labels_of(loss: Loss) -> tuple[float, ...]:
 
 
 def place(row: Row, features: int) -> Floats:
-    """The row itself, of norm 1."""
+    """Features of the row, (features,), of norm 1."""
     vector = np.zeros(features)
     vector[:2] = np.cos(row.angle), np.sin(row.angle)
     return vector

@@ -61,8 +61,8 @@ class Target(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-class _Rehearsed(Exception):  # noqa: N818
-    """A fit was stopped where it would have been charged."""
+class _Rehearsal(Exception):  # noqa: N818
+    """Ends a rehearsal of a fit where it would have been charged."""
 
     def __init__(self, statement: PrivacyStatement) -> None:
         super().__init__(statement)
@@ -76,7 +76,7 @@ def forget(estimator: BaseEstimator) -> None:
 
 
 def _accountant_around() -> bool:
-    """Whether a `with` block of an accountant is open, be it in another thread: joblib pickles in one of its own."""
+    """True if a `with` block of an accountant is open, in any thread: joblib pickles in one of its own."""
     try:
         return BudgetAccountant.current() is not None
     except PrivacyError:
@@ -126,17 +126,17 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
     @abstractmethod
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
-        """Read the labels; what is read off them goes to `leaks`."""
+        """The labels as the loss takes them. What the guarantee then does not cover is added to `leaks`."""
 
     _label_checks: ClassVar[Mapping[str, Any]] = {}  # what scikit-learn's `validate_data` should check of y
 
     @abstractmethod
     def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, Any]:
-        """`coef_` and `intercept_` of a model of what was learnt."""
+        """`coef_` and `intercept_` in the units of X and y, of a model of the labels that were learnt."""
 
     @abstractmethod
     def row_scores(self, X: Any, y: Any) -> Floats:
-        """How good each row's prediction is, between 0 and 1. Without noise: for public rows, or inside a search."""
+        """How good each row's prediction is, in 0..1. Computed without noise: for public rows, or inside a search."""
 
     @abstractmethod
     def _class_names(self) -> tuple[str, ...] | None:
@@ -147,7 +147,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         """Labels of the fitted kind as the loss takes them, but numbers in their own unit; others are refused."""
 
     def _label_width(self) -> float | None:
-        """Of the bounds of y in regression."""
+        """Width of the bounds of y in regression; None for classes."""
         return None
 
     # -- scikit-learn's methods ---------------------------------------------------------------------------------------
@@ -171,14 +171,14 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return self._fit(X, y, sites, groups, self._factors(sample_weight))
 
     def _rehearse(self, X: Any, y: Any, sites: Any, groups: Any, factors: Factors) -> PrivacyStatement:
-        """What a fit would promise, once nothing is left to be refused or warned of: nothing is computed or charged."""
+        """The statement of a fit, after all that it refuses or warns of; nothing is computed or charged."""
 
         def stop(statement: PrivacyStatement) -> None:
-            raise _Rehearsed(statement)
+            raise _Rehearsal(statement)
 
         try:
             self._fit(X, y, sites, groups, factors, stop)
-        except _Rehearsed as ended:
+        except _Rehearsal as ended:
             return ended.statement
         raise AssertionError("a fit ended without a charge")
 
@@ -287,23 +287,19 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         accountant = self._payer("an evaluation", "evaluate a clone that was fitted outside")
         chosen = default_delta(len(labels)) if delta is None else delta
         unit = self.privacy_.unit  # who was protected in the fit is protected here
+        known: dict[str, float] = {}  # where the scores of two classes lie, as far as public numbers say
+        if np.size(self.intercept_) <= 1:
+            known["centre"] = float(np.ravel(self.intercept_)[0])
+            if self.data_norm is not None:
+                known["reach"] = self.data_norm * float(np.linalg.norm(self.coef_))
         found = tally.evaluate_privately(
             self.loss_, z, labels,
             tally.Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=unit),
-            classes=self._class_names(), threshold=threshold, width=self._label_width(), **self._score_range(),
+            classes=self._class_names(), threshold=threshold, width=self._label_width(), **known,
             charge=training.charge_to(accountant),
             learnt=sum(self.site_rows_),
         )  # fmt: skip
         return replace(found, privacy=found.privacy.noting(COUNTED_ALIKE)) if self.weighted_ else found
-
-    def _score_range(self) -> dict[str, float]:
-        """Where the scores of two classes lie, by public numbers; nothing where `data_norm` is not one of them."""
-        if np.size(self.intercept_) > 1:
-            return {}
-        known = {"centre": float(np.ravel(self.intercept_)[0])}
-        if self.data_norm is not None:
-            known["reach"] = self.data_norm * float(np.linalg.norm(self.coef_))
-        return known
 
     def to_model(self, schema: "Schema | None" = None) -> "Model":
         """The fitted model as one that can be saved, checked and applied without scikit-learn.
@@ -340,11 +336,11 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        """A fit that was refused has counted the features already, so those say nothing."""
+        """True after a fit. One that was refused has counted the features already, so those say nothing."""
         return "coef_" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Refused where an accountant would be lost: one of a `with` block does not go along to another process."""
+        """The state to pickle; refused before a fit if the accountant of a `with` block would be left behind."""
         left_behind = self.accountant is None and _accountant_around()
         if left_behind and not self.__sklearn_is_fitted__():
             raise PrivacyError(
@@ -361,7 +357,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         return tags
 
     def _payer(self, what: str, otherwise: str) -> BudgetAccountant | None:
-        """Who is charged, if anybody; refused where somebody was, and was left behind."""
+        """The accountant to charge, or None; refused if the one of a `with` block was left behind by a pickle."""
         accountant = training.accountant_of(self.accountant)
         if accountant is None and vars(self).get("_left_behind", False):
             raise PrivacyError(
@@ -421,14 +417,14 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             )
 
     def _outputs(self, X: Any) -> Floats:
-        """X coef^T + intercept."""
+        """X coef^T + intercept, (rows,) or (rows, outputs); refused before a fit."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         z: Floats = np.asarray(X @ self.coef_.T) + self.intercept_
         return z
 
     def _factors(self, sample_weight: Any = None, exposure: Any = None) -> Factors:
-        """What rows bring besides features and label, within the bounds that were declared; refused where it is not."""
+        """Weights and exposures of the rows; refused outside of the bounds that were declared."""
         self._expect_exposure(exposure)
         return Factors.of(
             weights=sample_weight, weight_bound=self.weight_bound, exposures=exposure,
@@ -436,7 +432,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         )  # fmt: skip
 
     def _expect_exposure(self, exposure: Any) -> None:
-        """Refuse exposures where there should be none, or none where there should be some."""
+        """Refuse exposures of an estimator that takes none, and missing ones of an estimator that needs them."""
         expect(
             exposure is None, "no exposure but of counts, with PrivatePoissonRegressor", estimator=type(self).__name__
         )

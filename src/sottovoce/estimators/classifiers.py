@@ -41,7 +41,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
 
     @abstractmethod
     def _loss(self, classes: int) -> Loss:
-        """For that many classes, two or more."""
+        """The loss for that many classes, two or more; refuses a number that it cannot learn."""
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         check_classification_targets(y)
@@ -78,7 +78,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         return _numbered(self.loss_, self.classes_, y)
 
     def row_scores(self, X: Any, y: Any) -> Floats:
-        """1 where the class is right, else 0. Without noise."""
+        """1 where the class is right, else 0: (rows,). Computed without noise."""
         return np.asarray(self.predict(X) == column_or_1d(y), dtype=np.float64)
 
     def decision_function(self, X: Any) -> Floats:
@@ -193,7 +193,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         return losses.Logistic() if classes == 2 else losses.Softmax(classes)
 
     def _weight(self, count: int) -> float:
-        """How many rows of the first class one of the second counts for. Public: never counted from the rows."""
+        """Number of rows of the first class that one of the second counts for. Public: never counted from the rows."""
         given, known = self.class_weight, None if self.classes is None else np.unique(np.asarray(self.classes)).tolist()
         if not isinstance(given, Mapping) or known is None or count != 2 or set(given) != set(known):
             raise InputError(
@@ -214,7 +214,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         return found
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Its logarithm."""
+        """Logarithm of `predict_proba`: (rows, classes)."""
         check_is_fitted(self)
         return np.log(self.predict_proba(X))
 

@@ -14,17 +14,17 @@ from sottovoce.problem.problem import grouped
 
 
 def by_labels(labels: Any, rows: int) -> list[Ints]:
-    """One site for each label, in the order of the sorted labels; where they have none, in the order of the rows."""
+    """Rows of each site, one site for each label, sorted by label; labels without an order go by their first row."""
     return grouped(_numbers(labels, rows, "a site"))[1]
 
 
 def people_of(groups: Any, rows: int) -> Ints:
-    """A number for every person, for each row."""
+    """Number of the person whom each row is of, (rows,); refuses rows without one."""
     return _numbers(groups, rows, "a group")
 
 
 def _numbers(owners: Any, rows: int, what: str) -> Ints:
-    """A number for every owner, for each row."""
+    """Number of the owner of each row, (rows,); equal values are one owner. Refuses missing ones."""
     owners = column_or_1d(owners)
     check_consistent_length(np.empty(rows), owners)
     missing = [row for row, owner in enumerate(owners.tolist()) if _is_missing(owner)]
@@ -37,7 +37,7 @@ def _numbers(owners: Any, rows: int, what: str) -> Ints:
 
 
 def _is_missing(owner: Any) -> bool:
-    """None, NaN, NaT, and pandas' NA, which is neither equal to itself nor not."""
+    """True for None, NaN, NaT, and pandas' NA, which is neither equal to itself nor not."""
     try:
         return owner is None or bool(owner != owner)
     except TypeError:
@@ -45,8 +45,8 @@ def _is_missing(owner: Any) -> bool:
 
 
 def without_surplus(sites: Any, people: Ints, unit: Unit, surplus: Surplus) -> tuple[Bools, Any]:
-    """Which rows are learnt from, and their sites: of every person at most as many as was declared, at each site if it
-    is told.
+    """Which rows are learnt from, and their sites: of every person at most as many as was declared; at each site, if
+    `sites` is given.
     """
     labels = None if sites is None else column_or_1d(sites)
     kept = people_module.kept(
@@ -56,7 +56,7 @@ def without_surplus(sites: Any, people: Ints, unit: Unit, surplus: Surplus) -> t
 
 
 def counted(sites: Any, rows: int) -> int:
-    """To how many sites rows are dealt out, where nobody says which are whose."""
+    """Number of sites that rows are dealt out to; refuses all but a whole number from 1 to the number of rows."""
     whole = isinstance(sites, int | np.integer) and not isinstance(sites, bool)
     expect(whole and sites >= 1, "sites as a whole number >= 1 (labels of sites go to fit)", sites=sites)
     expect(sites <= rows, f"at most as many sites as rows, {rows}", sites=sites)

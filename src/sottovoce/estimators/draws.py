@@ -12,17 +12,17 @@ RandomState: TypeAlias = "int | np.random.RandomState | None"
 
 
 class Draws(ABC):
-    """All that a fit draws. `seed` is that of dealing and noise; None leaves them to the operating system."""
+    """Randomness of a fit. `seed` is that of dealing and noise; None leaves them to the operating system."""
 
     seed: int | None
 
     @abstractmethod
     def random(self) -> random.Random:
-        """For the number of runs of a search, and its candidates."""
+        """Generator for the number of runs of a search, and for its candidates."""
 
     @abstractmethod
     def child(self) -> int | None:
-        """The random_state of one fit in a search."""
+        """The random_state of one fit in a search; None for the operating system."""
 
 
 @final
@@ -54,7 +54,7 @@ class SeededDraws(Draws):
 
 
 def draws_of(random_state: RandomState) -> Draws:
-    """None: the operating system. A number or NumPy's RandomState, as everywhere in scikit-learn: seeded."""
+    """The operating system's randomness for None; seeded for a number or NumPy's RandomState, as in scikit-learn."""
     if random_state is None:
         return SystemDraws()
     generator: Any = check_random_state(random_state)

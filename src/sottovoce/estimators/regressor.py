@@ -42,7 +42,7 @@ RobustLoss: TypeAlias = Literal["huber", "absolute", "quantile", "smoothed-quant
 
 
 def _numbers(y: Any) -> Floats:
-    """Labels as numbers; names of classes are none."""
+    """Labels as numbers; refuses names of classes."""
     try:
         return np.asarray(y, dtype=np.float64)
     except ValueError as error:
@@ -60,7 +60,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
 
     @abstractmethod
     def _loss(self) -> Loss:
-        """What is minimised, of labels in -1..1."""
+        """The loss that is minimised, of labels in -1..1."""
 
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         numbers = _numbers(y)
@@ -91,7 +91,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         return bounds[0], bounds[-1]
 
     def row_scores(self, X: Any, y: Any) -> Floats:
-        """1 - |y - prediction| / width, both clipped to the bounds of y. Without noise."""
+        """1 - |y - prediction| / width, both clipped to the bounds of y: (rows,). Computed without noise."""
         return self._closeness(self.predict(X), y)
 
     def _closeness(self, predicted: Floats, y: Any) -> Floats:
@@ -111,7 +111,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         return None
 
     def predict(self, X: Any) -> Floats:
-        """The number for each row; of counts, the mean."""
+        """Predicted number for each row, (rows,), in the unit of y; of counts, the mean."""
         z = self._outputs(X)
         return np.asarray(self.loss_.predict(z), dtype=np.float64)
 
@@ -239,21 +239,27 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         return self._fit(X, y, sites, groups, self._factors(sample_weight, exposure))
 
     def predict(self, X: Any, exposure: Any = None) -> Floats:
-        """The mean for each row, of its exposure. None, of a model of exposures: the rate of one unit."""
+        """Mean for each row at its exposure, (rows,). Without it, a model of exposures gives the rate of one unit."""
         z = self._outputs(X)
         if exposure is None and self.exposure_bound is not None:
             return np.exp(z)  # the largest count bounds the mean of a row, and not a rate
-        return np.asarray(self.loss_.predict(self._exposed(z, exposure)), dtype=np.float64)
+        self._expect_exposure(exposure)
+        if exposure is not None:
+            e = np.asarray(exposure, dtype=np.float64)
+            fine = e.shape == z.shape and bool(np.all((e > 0) & (e < inf)))
+            expect(fine, f"exposure as a finite number > 0 for each of {len(z)} rows", shape=e.shape)
+            z = z + np.log(e)
+        return np.asarray(self.loss_.predict(z), dtype=np.float64)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """R^2 of the means, without noise: for rows that are public. A model of exposures needs those of the rows,
-        since a count is nothing to compare a rate with.
+        """R^2 of the means, computed without noise: for rows that are public. A model of exposures needs those of the
+        rows, since a count is nothing to compare a rate with.
         """
         self._expect_exposure(exposure)
         return float(r2_score(y, self.predict(X, exposure), sample_weight=sample_weight))
 
     def row_scores(self, X: Any, y: Any, exposure: Any = None) -> Floats:
-        """1 - |y - mean| / y_max, both clipped to y_max; exposures as for `score`. Without noise."""
+        """1 - |y - mean| / y_max, both clipped to y_max; exposures as for `score`. Computed without noise."""
         self._expect_exposure(exposure)
         return self._closeness(self.predict(X, exposure), y)
 
@@ -276,15 +282,6 @@ class PrivatePoissonRegressor(_PrivateRegressor):
                 f"Expected an exposure for each row together with exposure_bound, or neither, got {came}. Give the "
                 "largest exposure that there may be, a public number, and one exposure for each row."
             )
-
-    def _exposed(self, z: Floats, exposure: Any) -> Floats:
-        self._expect_exposure(exposure)
-        if exposure is None:
-            return z
-        e = np.asarray(exposure, dtype=np.float64)
-        fine = e.shape == z.shape and bool(np.all((e > 0) & (e < inf)))
-        expect(fine, f"exposure as a finite number > 0 for each of {len(z)} rows", shape=e.shape)
-        return z + np.log(e)
 
     def _loss(self) -> Loss:
         return losses.Poisson()
@@ -395,7 +392,7 @@ class PrivateLinearRegression(_PrivateRegressor):
             name = "R^2" if scale.constant else "uncentred R^2"
             shares, variance = [line_of(name, *explained(evidence, scale.constant / scale.longest))], "of one variance"
         else:
-            # How sure R^2 is depends on how unequal weights are, which nobody has told.
+            # How sure R^2 is depends on how unequal weights are, which nobody has released.
             shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not told"
         notes = (ERRORS, f"Residuals are taken for independent and {variance}.", CUT, *of_people(evidence))
         notes += (_UNCENTRED,) if shares and not scale.constant else ()

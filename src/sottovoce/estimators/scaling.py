@@ -33,7 +33,7 @@ class Linear(NamedTuple):
 
 
 def row_norms(X: Any) -> Floats:
-    """Euclidean norms; infinite where the squares overflow."""
+    """Euclidean norm of each row, (rows,); infinite where the squares overflow."""
     with np.errstate(over="ignore"):
         squares = np.einsum("ij,ij->i", X, X) if _is_dense(X) else np.asarray(X.power(2).sum(axis=1)).reshape(-1)
     norms: Floats = np.sqrt(squares)

@@ -57,7 +57,7 @@ _ROUNDING = 1e-9
 
 
 class Costs(NamedTuple):
-    """What the whole search costs, and the noise of its parts."""
+    """Event of the whole search, and the noise multipliers of its parts."""
 
     event: RepeatAndSelect
     fit_sigma: float  # of one fit as a whole, as if it were one Gaussian release
@@ -75,7 +75,7 @@ class Run(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What every fit is given."""
+    """The rows that every fit gets."""
 
     X: Any
     y: Any
@@ -85,7 +85,7 @@ class Data(NamedTuple):
 
 
 def _exposed(exposure: Any) -> dict[str, Any]:
-    """An argument for those that know exposures, and none for the others."""
+    """The argument `exposure`, or none: only models of counts take it."""
     return {} if exposure is None else {"exposure": exposure}
 
 
@@ -204,7 +204,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_.predict(X, **_exposed(exposure))
 
     def score(self, X: Any, y: Any, exposure: Any = None) -> float:
-        """The best estimator's score on these rows, without noise: for rows that are public."""
+        """The best estimator's score on these rows, computed without noise: for rows that are public."""
         check_is_fitted(self)
         self.best_estimator_._expect_exposure(exposure)
         return float(self.best_estimator_.score(X, y, **_exposed(exposure)))
@@ -213,7 +213,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return "best_estimator_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
-        """Those of the estimator that is searched for."""
+        """Tags of the estimator that is tuned."""
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags", "input_tags"):
             setattr(tags, name, deepcopy(getattr(inner, name)))
@@ -230,7 +230,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return list(ParameterGrid(self.candidates))
 
     def _costs(self, delta: float) -> Costs:
-        """The least noise that meets the guarantee."""
+        """The least noise that meets the guarantee; refuses settings with which there is none."""
         none = no_delta(delta)
         if none is not None:
             raise InputError(refusal(none))
@@ -259,8 +259,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def _rehearsed(
         self, grid: Sequence[Mapping[str, Any]], costs: Costs, data: Data
     ) -> list[tuple[str, type[Warning]]]:
-        """What there is to warn of, each once, after every candidate was tried up to its charge. Which of them are
-        drawn plays no part, so it tells nothing of their number.
+        """Warnings of all candidates, each once, after every one was tried up to its charge. Which of them are drawn
+        plays no part, so the warnings say nothing of their number.
         """
         factors = self.estimator._factors(data.beside.get("sample_weight"), data.beside.get("exposure"))
         found: dict[tuple[str, type[Warning]], None] = {}
@@ -277,8 +277,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                     "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
                 )
             own = no_epsilon(estimator.epsilon)  # of one fit, which is promised to nobody
-            told = [(str(one.message), one.category) for one in caught]
-            found |= dict.fromkeys(one for one in told if own is None or not one[0].startswith(own.note))
+            given = [(str(one.message), one.category) for one in caught]
+            found |= dict.fromkeys(one for one in given if own is None or not one[0].startswith(own.note))
         whole = no_epsilon(self.epsilon)
         if whole is not None:
             found[f"{whole.note} {whole.advice}", PrivacyLeakWarning] = None
@@ -301,6 +301,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return Run(score, random.random(), candidate, estimator.set_params(accountant=None))
 
     def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:
+        # Epsilon is judged as a whole: that of one fit is promised to nobody.
+        own, whole = no_epsilon(best.epsilon), no_epsilon(self.epsilon)
+        kept = [note for note in best.privacy_.notes if own is None or note != own.note]
         return PrivacyStatement(
             event=costs.event,
             epsilon=price(costs.event, costs.delta),
@@ -310,11 +313,5 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             sigma=costs.fit_sigma,
             released="the best of a random number of private fits, its parameters and its noisy score",
             unit=best.privacy_.unit,
-            notes=self._notes(best),
+            notes=(*kept, *([] if whole is None else [whole.note])),
         )
-
-    def _notes(self, best: _PrivateLinearModel) -> tuple[str, ...]:
-        """The best fit's, but that epsilon is judged as a whole: that of one fit is promised to nobody."""
-        own, whole = no_epsilon(best.epsilon), no_epsilon(self.epsilon)
-        kept = [note for note in best.privacy_.notes if own is None or note != own.note]
-        return (*kept, *([] if whole is None else [whole.note]))

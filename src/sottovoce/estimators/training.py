@@ -98,12 +98,12 @@ def train(
 
 
 def charge_to(accountant: BudgetAccountant | None) -> Charge | None:
-    """Who is charged for a run that this statement is of: BudgetError if it does not fit. None: nobody."""
+    """What charges the accountant with a statement, and raises BudgetError if it does not fit; None without one."""
     return None if accountant is None else lambda statement: accountant.spend(statement.event, statement.unit)
 
 
 def accountant_of(accountant: BudgetAccountant | None) -> BudgetAccountant | None:
-    """The one that was given, else that of the innermost `with` block."""
+    """The accountant that was given, else that of the innermost `with` block; None if there is neither."""
     if accountant is None:
         return BudgetAccountant.current()
     expect(isinstance(accountant, BudgetAccountant), "accountant as a BudgetAccountant or None", accountant=accountant)

@@ -14,7 +14,7 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.tally.intervals import Cells, Interval, Z, ratio
 
-CLEAR = 10.0  # how many times their noise the positive rows must be, for average precision to be told
+CLEAR = 10.0  # how many times their noise the positive rows must be, for average precision to be given
 _PARTS = 8  # of each bin
 
 
@@ -43,7 +43,7 @@ def auc(cells: Cells, mixed: Floats, unresolved: Floats) -> Interval:
 
 
 def _wider(found: Interval, below: float, above: float) -> Interval:
-    """By so much, within [0, 1]; without an estimate where that leaves nothing to say."""
+    """The interval widened by `below` and `above`, within [0, 1]; without an estimate if it is all of [0, 1]."""
     low, high = max(found.low - below, 0.0), min(found.high + above, 1.0)
     return Interval(None if (low, high) == (0.0, 1.0) else found.value, low, high)
 
@@ -65,7 +65,7 @@ def _kernel(sizes: Floats, mixed: Floats) -> Floats:
 
 
 def _distances(sizes: Floats) -> Floats:
-    """How many rows lie between the middles of the bins on both sides of each, or of itself at an end."""
+    """Number of rows between the middles of the bins on both sides of each bin; at an end, its own middle counts."""
     middle = np.cumsum(sizes, axis=-1) - sizes / 2
     around = np.concatenate((middle[..., :1], middle, middle[..., -1:]), axis=-1)
     far: Floats = np.maximum(around[..., 2:] - around[..., :-2], 1e-9)
@@ -73,7 +73,7 @@ def _distances(sizes: Floats) -> Floats:
 
 
 def _slopes(matrix: Floats, counts: Floats) -> Floats:
-    """How N^T M P moves with each count."""
+    """Gradient of N^T M P in the counts, (2 K,)."""
     moves = np.empty_like(counts)
     moves[::2], moves[1::2] = matrix @ counts[1::2], counts[::2] @ matrix
     return moves
@@ -83,8 +83,8 @@ def average_precision(cells: Cells, mixed: Floats, unresolved: Floats) -> Interv
     """Mean precision over the positive rows, each at the threshold that finds it.
 
     By a bootstrap from the likely counts, its percentiles and its spread, whichever reaches further. Precision among
-    the highest scores is a ratio of few noisy counts, so no formula does. Nothing is told where the positive rows are
-    hardly more than noise. Arguments as for `auc`.
+    the highest scores is a ratio of few noisy counts, so no formula does. No estimate is given where the positive rows
+    are hardly more than noise. Arguments as for `auc`.
     """
     positive = np.tile([0.0, 1.0], cells.size // 2)
     if positive @ cells.counts < CLEAR * sqrt(cells.noise(positive, positive)):
@@ -92,9 +92,9 @@ def average_precision(cells: Cells, mixed: Floats, unresolved: Floats) -> Interv
     found, others = float(precision_mean(cells.likely, mixed)), precision_mean(cells.resampled(), mixed)
     low, high = np.quantile(others, (0.025, 0.975))
     reach = Z * float(others.std())
-    told = Interval(found, max(min(float(low), found - reach), 0.0), min(max(float(high), found + reach), 1.0))
+    interval = Interval(found, max(min(float(low), found - reach), 0.0), min(max(float(high), found + reach), 1.0))
     worst, best = _ordered(cells.likely, unresolved)
-    return _wider(told, worst, best)
+    return _wider(interval, worst, best)
 
 
 def _ordered(counts: Floats, unresolved: Floats) -> tuple[float, float]:
@@ -115,7 +115,7 @@ def _ordered(counts: Floats, unresolved: Floats) -> tuple[float, float]:
 
 
 def precision_mean(counts: Floats, mixed: Floats) -> Floats:
-    """Of exact counts >= 0, from the highest scores down; 0 where there is no positive row."""
+    """Average precision of exact counts >= 0, from the highest scores down; 0 where there is no positive row."""
     both = counts[..., ::2] + counts[..., 1::2]
     share = np.divide(counts[..., 1::2], both, out=np.zeros_like(both), where=both > 0)
     around = np.concatenate((share[..., :1], share, share[..., -1:]), axis=-1)
@@ -137,7 +137,7 @@ def precision_mean(counts: Floats, mixed: Floats) -> Floats:
 
 
 def precision_at_ends(counts: Floats) -> Floats:
-    """Of calling all rows positive down to the end of each bin: (..., K)."""
+    """Precision of calling all rows positive down to the end of each bin: (..., K)."""
     right, others = (np.cumsum(counts[..., k::2][..., ::-1], axis=-1)[..., ::-1] for k in (1, 0))
     called = right + others
     precision: Floats = np.divide(right, called, out=np.zeros_like(called), where=called > 0)

@@ -1,4 +1,4 @@
-"""From a loss and a price to a question, and the answer with its guarantee as one thing that can be kept."""
+"""The private evaluation of a model: from its loss and a price to a question, and the answer with its guarantee."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ PRIVATE = "From noisy sums over the rows: covered by the guarantee that goes wit
 @final
 @dataclass(frozen=True)
 class PrivateEvaluation:
-    """How good a model is, as far as noisy sums tell, and what was promised to the rows that it was tried on.
+    """How good a model is, by noisy sums over rows, and the guarantee of those rows.
 
     Args:
         rows: N. Public.
@@ -57,7 +57,7 @@ class PrivateEvaluation:
     model: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Plain data for JSON; `from_dict` is the inverse."""
         names = None if self.classes is None else list(self.classes)
         about = {"format": FORMAT, "rows": self.rows, "classes": names, "threshold": self.threshold}
         about |= {"model": self.model}
@@ -65,7 +65,7 @@ class PrivateEvaluation:
 
     @classmethod
     def from_dict(cls, data: Any) -> "PrivateEvaluation":
-        """The inverse, for data from a stranger: types are checked, and the guarantee is priced anew."""
+        """Read what `to_dict` made, from a stranger: types are checked, and epsilon is computed again."""
         expect(isinstance(data, dict), "an evaluation as a JSON object", data=type(data).__name__)
         fields = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
         check_keys(data, fields, fields, "a private evaluation")
@@ -92,7 +92,7 @@ class PrivateEvaluation:
 
     @classmethod
     def load(cls, path: Path | str) -> "PrivateEvaluation":
-        """What `save` wrote."""
+        """Read a file that `save` wrote; refuses other content, and more than LARGEST_FILE bytes."""
         place = Path(path)
         try:
             size = place.stat().st_size
@@ -104,7 +104,7 @@ class PrivateEvaluation:
 
 
 class Tallied(NamedTuple):
-    """What was asked, of so many rows in the end, and what two noisy sums have answered."""
+    """A question, and the answer that two noisy sums gave."""
 
     question: Question
     answer: Answer
@@ -113,14 +113,14 @@ class Tallied(NamedTuple):
         self, classes: tuple[str, ...] | None, privacy: PrivacyStatement, *, threshold: float | None = None,
         model: str | None = None,
     ) -> PrivateEvaluation:  # fmt: skip
-        """It with its guarantee. Without a threshold, that at which the model decides."""
+        """The evaluation with its guarantee. Without a threshold: the one at which the model decides."""
         if isinstance(self.question, TwoClasses) and threshold is None:
             threshold = 0.5 if self.question.odds else 0.0
         return PrivateEvaluation(self.question.rows, classes, threshold, self.answer, privacy, model)
 
 
 def counting(loss: Loss) -> float:
-    """What replacing one row moves exchange 2 by, for a model of this loss; of exchange 1 it is `PLACING`."""
+    """Sensitivity of exchange 2 to one row in l2 norm, for a model of this loss; that of exchange 1 is `PLACING`."""
     if isinstance(loss.labels, Reals):
         return Numbers(1, FEWEST).sensitivity
     return (
@@ -132,7 +132,7 @@ def question_for(
     loss: Loss, rows: int, terms: Terms, *, reach: float = FURTHEST, centre: float = 0.0,
     threshold: float | None = None, width: float | None = None,
 ) -> Question:  # fmt: skip
-    """What to ask of a model of this loss, at the price of `terms`; the rest as for `ask`."""
+    """The question about a model of this loss, at the price of `terms`; the rest as for `ask`."""
     noise = terms.std(1, PLACING), terms.std(2, counting(loss))
     return ask(loss, rows, noise, reach=reach, centre=centre, threshold=threshold, width=width)
 
@@ -141,7 +141,7 @@ def ask(
     loss: Loss, rows: int, noise: tuple[float, float], *, reach: float = FURTHEST, centre: float = 0.0,
     threshold: float | None = None, width: float | None = None, most_bins: int = MOST,
 ) -> Question:  # fmt: skip
-    """What to ask of a model of this loss, from public numbers.
+    """The question about a model of this loss, from public numbers.
 
     Args:
         loss: says what the outputs mean.
@@ -149,11 +149,11 @@ def ask(
         noise: the standard deviation in each number of the two sums, which says how many bins it bears.
         reach: of two classes: how far the output is from `centre` at most, where that is known.
         centre: the output where all features are 0. Both are public, as the model is; with wrong ones many rows may
-            fall into one narrow cell, and AUC is then told as loosely as that leaves it.
+            fall into one narrow cell, and the interval of AUC is then as wide as that leaves it.
         threshold: of two classes: the probability, or the score where there is none, from which on the second is
             decided for. None: where the model decides.
         width: of the label's bounds, where it is a number.
-        most_bins: more there are not.
+        most_bins: the largest number of bins.
     """
     expect(rows >= 1, "rows to evaluate on, at least one: give a file with rows that have labels", rows=rows)
     several, bins = loss.outputs > 1, min(bins_for(rows, noise[1]), most_bins)
@@ -166,20 +166,14 @@ def ask(
         return SeveralClasses(rows, bins, loss.outputs)
     odds = isinstance(loss, Logistic | WeightedLogistic)
     tilt = loss.tilt if isinstance(loss, WeightedLogistic) else 0.0
+    called = threshold or 0.0  # the z from which on a row is called positive
+    if odds and threshold is not None:
+        expect(0 < threshold < 1, "a threshold between 0 and 1, as a probability", threshold=threshold)
+        called = log(threshold) - log(1 - threshold) + tilt
     return TwoClasses(
-        rows, bins, _as_score(threshold, odds, tilt), max(reach, 1e-9 * (1 + abs(centre))), odds, noise[1], centre,
+        rows, bins, called, max(reach, 1e-9 * (1 + abs(centre))), odds, noise[1], centre,
         tilt, noise[0],
     )  # fmt: skip
-
-
-def _as_score(threshold: float | None, odds: bool, tilt: float) -> float:
-    """The z from which on a row is called positive."""
-    if threshold is None:
-        return 0.0
-    if not odds:
-        return threshold
-    expect(0 < threshold < 1, "a threshold between 0 and 1, as a probability", threshold=threshold)
-    return log(threshold) - log(1 - threshold) + tilt
 
 
 def _expect_no(threshold: float | None, what: str) -> None:

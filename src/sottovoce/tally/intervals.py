@@ -34,13 +34,13 @@ class Interval:
     high: float
 
     def times(self, factor: float) -> "Interval":
-        """In another unit."""
+        """The interval in another unit: every number times `factor`, which is positive."""
         return Interval(None if self.value is None else factor * self.value, factor * self.low, factor * self.high)
 
 
 def nearest_counts(noisy: Floats, total: float) -> Floats:
-    """The counts >= 0 of that total that are nearest to the noisy ones: those, less one number, cut at 0. On the last
-    axis.
+    """The counts >= 0 with this total that are nearest to the noisy ones, along the last axis: the noisy ones less one
+    number, cut at 0.
     """
     falling = np.sort(noisy, axis=-1)[..., ::-1]
     level = (np.cumsum(falling, axis=-1) - total) / np.arange(1, noisy.shape[-1] + 1)
@@ -65,15 +65,15 @@ class Cells:
         self.likely = nearest_counts(self.counts, rows)
 
     def noise(self, a: Floats, b: Floats) -> float:
-        """Of the covariance of two weighted sums, what the noise adds."""
+        """Covariance of the weighted sums <a, c> and <b, c> that is due to the noise."""
         return float(self.std**2 * (a @ b - a.sum() * b.sum() / self.size))
 
     def sampling(self, a: Floats, b: Floats) -> float:
-        """And what the rows' own chance adds."""
+        """Covariance of the weighted sums <a, c> and <b, c> that is due to the draw of the rows."""
         return float((a * b) @ self.likely - (a @ self.likely) * (b @ self.likely) / self.rows)
 
     def share(self, part: Floats, whole: Floats) -> Interval:
-        """How many of the rows of some cells are in a part of them. Both are weights 0 and 1, (D,)."""
+        """Share of the rows of the cells `whole` that are in the cells `part`. Both are weights 0 and 1, (D,)."""
         of = float(whole @ self.counts)
         found = min(max(float(part @ self.counts), 0.0), max(of, 0.0))
         many, z2 = max(of, 0.0), Z * Z
@@ -83,11 +83,11 @@ class Cells:
         return Interval(found / of if of > 0 and (low, high) != (0.0, 1.0) else None, low, high)
 
     def expected(self, part: Floats) -> Interval:
-        """Of so many rows, how many are in these cells."""
+        """Number of the N rows that are in these cells."""
         return self.share(part, np.ones(self.size)).times(float(self.rows))
 
     def resampled(self) -> Floats:
-        """The likely counts of other rows and other noise, if the likely counts were the law: (draws, D)."""
+        """Likely counts of other rows with other noise, by a bootstrap from the likely counts: (draws, D)."""
         # Nothing private is drawn here, so the draws may be known; the same histogram gives the same interval.
         random = np.random.default_rng(1)
         counts = random.multinomial(self.rows, self.likely / self.likely.sum(), size=_DRAWS)
@@ -114,7 +114,7 @@ def ratio(top: float, bottom: float, spread: tuple[float, float, float]) -> Inte
 
 
 def mean(total: float, variance: float, noise: float, rows: int) -> Interval:
-    """Of numbers within [0, 1] whose noisy sum, variance each, and noise in the sum are known."""
+    """Mean of numbers within [0, 1], from their noisy sum, the variance of each, and the noise in the sum."""
     value, width = total / rows, Z * sqrt(max(variance, 0.0) / rows + (noise / rows) ** 2)
     low, high = max(value - width, 0.0), min(value + width, 1.0)
     return Interval(min(max(value, 0.0), 1.0), min(low, 1.0), max(high, 0.0))

@@ -1,4 +1,4 @@
-"""What is asked about a model's answers, in two sums over all rows, from the point of view of one site.
+"""Questions about a model's answers: what a site counts in two sums, and what everyone reads from them.
 
     exchange 1   where the scores lie: how many rows fall into each of many narrow cells
     exchange 2   how right they are: counts by score and label, over bins that exchange 1 places
@@ -47,7 +47,7 @@ PLACING = sqrt(2.0)  # what replacing one row moves exchange 1 by: one row leave
 
 
 def bins_for(rows: int, std: float) -> int:
-    """How many bins: fewer than rows would fill, and so many that the noise does not outweigh what they resolve.
+    """Number of bins: fewer than rows would fill, and so many that the noise does not outweigh what they resolve.
 
     Args:
         rows: N, over all sites.
@@ -58,7 +58,7 @@ def bins_for(rows: int, std: float) -> int:
 
 
 class Placed(NamedTuple):
-    """What exchange 1 has said: the inner edges of the bins, and the likely counts of the narrow cells."""
+    """Result of exchange 1: the inner edges of the bins, and the likely counts of the narrow cells."""
 
     edges: Floats
     likely: Floats
@@ -90,7 +90,7 @@ class Calibrated:
 @final
 @dataclass(frozen=True)
 class ByClass:
-    """Of one of several classes: how many of its rows are found, and how many that are called so, are so."""
+    """Recall and precision of one of several classes."""
 
     recall: Interval
     precision: Interval
@@ -99,7 +99,7 @@ class ByClass:
 @final
 @dataclass(frozen=True)
 class Answer:
-    """All that the two sums say. Intervals hold for one figure or one point, not for all of them at once."""
+    """All that the two sums show. Intervals hold for one figure or one point, not for all of them at once."""
 
     figures: dict[str, Interval]
     confusion: tuple[tuple[Interval, ...], ...] = ()  # [true][decided], in rows
@@ -110,7 +110,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question(ABC):
-    """What is asked, in terms of public numbers. Abstract.
+    """A question about a model, in terms of public numbers. Abstract.
 
     Args:
         rows: N, over all sites.
@@ -127,41 +127,41 @@ class Question(ABC):
     @property
     @abstractmethod
     def borders(self) -> Floats:
-        """Between the narrow cells of exchange 1, rising."""
+        """Borders between the narrow cells of exchange 1, rising."""
 
     @abstractmethod
     def scores(self, z: Floats, labels: Floats) -> Floats:
-        """One number for each row: which is placed. z is (rows, outputs)."""
+        """Score of each row, (rows,), which exchange 1 places. z is (rows, outputs)."""
 
     def places(self, z: Floats, labels: Floats) -> Floats:
-        """Exchange 1: how many rows are in each narrow cell, (cells,). Without noise: it must not leave a site."""
+        """Exchange 1: rows in each narrow cell, (cells,). Computed without noise: it must not leave a site."""
         return _counted(_cell(self.borders, self.scores(z, labels)), len(self.borders) + 1)
 
     @abstractmethod
     def bins_of(self, noisy: Floats) -> Placed:
-        """What everyone reads from the noisy sum of exchange 1."""
+        """Edges of the bins, and likely counts, from the noisy sum of exchange 1."""
 
     @property
     @abstractmethod
     def sensitivity(self) -> float:
-        """What replacing one row moves exchange 2 by, in l2 norm."""
+        """How far replacing one row moves exchange 2, in l2 norm."""
 
     @abstractmethod
     def numbers(self, placed: Placed) -> int:
-        """How many numbers exchange 2 has."""
+        """Number of numbers in exchange 2."""
 
     @property
     @abstractmethod
     def room(self) -> tuple[int, int]:
-        """How many numbers exchanges 1 and 2 have at most, wherever the scores lie: known before anything is paid."""
+        """Largest number of numbers in exchanges 1 and 2, wherever the scores lie: known before anything is paid."""
 
     @abstractmethod
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
-        """Exchange 2: (numbers,). Without noise: it must not leave a site."""
+        """Exchange 2: (numbers,). Computed without noise: it must not leave a site."""
 
     @abstractmethod
     def answer(self, placed: Placed, noisy: Floats, std: float) -> Answer:
-        """What everyone reads from the noisy sum of exchange 2, whose numbers have noise of this size."""
+        """Figures from the noisy sum of exchange 2, whose numbers have noise of standard deviation `std`."""
 
 
 def _cell(borders: Floats, scores: Floats) -> Ints:
@@ -175,7 +175,7 @@ def _counted(cells: Ints, size: int) -> Floats:
 
 
 def _even(bins: int) -> Floats:
-    """Which shares of the rows should lie below each edge, for bins of equally many."""
+    """Share of the rows below each edge, for bins of equally many rows."""
     return np.arange(1, bins) / bins
 
 
@@ -252,7 +252,7 @@ def _calibration(
 @final
 @dataclass(frozen=True)
 class TwoClasses(Question):
-    """Of one output z, whose size says which of two classes.
+    """The question about one output z, whose size decides between two classes.
 
     Args:
         threshold: from which z on a row is called positive; it is an edge of the bins.
@@ -288,7 +288,7 @@ class TwoClasses(Question):
         return np.union1d(self.centre + unit * np.sinh(even), [self.threshold])
 
     def scores(self, z: Floats, labels: Floats) -> Floats:  # noqa: ARG002
-        """z itself."""
+        """The output z of each row, (rows,)."""
         return z[:, 0]
 
     def bins_of(self, noisy: Floats) -> Placed:
@@ -307,16 +307,16 @@ class TwoClasses(Question):
 
     @property
     def sensitivity(self) -> float:
-        """One row leaves a cell, and one enters another."""
+        """sqrt 2: one row leaves a cell, and one enters another."""
         return sqrt(2.0)
 
     def numbers(self, placed: Placed) -> int:
-        """Two for each bin."""
+        """Two counts for each bin."""
         return 2 * (len(placed.edges) + 1)
 
     @property
     def room(self) -> tuple[int, int]:
-        """The threshold may be a border, and an edge, more."""
+        """Largest numbers of counts: the threshold may be one more border, and one more edge."""
         return NARROW * self.bins + 1, 2 * (self.bins + _NARROWER + 1)
 
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
@@ -333,6 +333,7 @@ class TwoClasses(Question):
         right = called * positive + (1 - called) * (1 - positive)
         everyone, prevalence = np.ones(len(noisy)), cells.share(positive, np.ones(len(noisy)))
         rarer = positive if (prevalence.value or 0.0) <= 0.5 else 1 - positive
+        turned = Cells(cells.counts[::-1], cells.std, cells.rows)  # with the other class as the positive one
         figures = {
             "accuracy": cells.share(right, everyone),
             "majority": prevalence if rarer is not positive else cells.share(1 - positive, everyone),
@@ -340,7 +341,7 @@ class TwoClasses(Question):
             "average_precision": (
                 curves.average_precision(cells, mixed, unresolved)
                 if rarer is positive
-                else curves.average_precision(self._turned(cells), mixed[::-1], unresolved[::-1])
+                else curves.average_precision(turned, mixed[::-1], unresolved[::-1])
             ),
             "recall": cells.share(called * positive, positive),
             "precision": cells.share(called * positive, called),
@@ -360,12 +361,8 @@ class TwoClasses(Question):
         )
 
     def shown(self, z: float) -> float:
-        """A score as a probability, where it is one."""
+        """A score as a probability, if z is log-odds; else the score."""
         return float(special.expit(z - self.tilt)) if self.odds else float(z)
-
-    def _turned(self, cells: Cells) -> Cells:
-        """With the other class as the positive one."""
-        return Cells(cells.counts[::-1], cells.std, cells.rows)
 
 
 # -- several classes --------------------------------------------------------------------------------------------------
@@ -374,7 +371,7 @@ class TwoClasses(Question):
 @final
 @dataclass(frozen=True)
 class SeveralClasses(Question):
-    """Of as many outputs as classes, of which the largest decides."""
+    """The question about one output for each class, of which the largest decides."""
 
     classes: int = 3
 
@@ -384,7 +381,7 @@ class SeveralClasses(Question):
 
     @property
     def borders(self) -> Floats:
-        """Evenly spaced in log-odds, from those of a class that is as likely as all others."""
+        """Borders evenly spaced in log-odds, from those of a class that is as likely as all others."""
         return np.linspace(-log(self.classes - 1), FURTHEST, NARROW * self.bins + 1)[1:-1]
 
     def scores(self, z: Floats, labels: Floats) -> Floats:  # noqa: ARG002
@@ -402,16 +399,16 @@ class SeveralClasses(Question):
 
     @property
     def sensitivity(self) -> float:
-        """Two histograms, which move by sqrt 2 each."""
+        """2: of two histograms, each moves by sqrt 2."""
         return 2.0
 
     def numbers(self, placed: Placed) -> int:
-        """Of the matrix, and two for each bin."""
+        """The counts of the matrix, and two for each bin."""
         return self.classes**2 + 2 * (len(placed.edges) + 1)
 
     @property
     def room(self) -> tuple[int, int]:
-        """No two edges may be the same."""
+        """Largest numbers of counts: fewer if edges coincide."""
         return NARROW * self.bins, self.classes**2 + 2 * min(self.bins, 2 * GROUPS)
 
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:
@@ -452,7 +449,7 @@ class SeveralClasses(Question):
 @final
 @dataclass(frozen=True)
 class Numbers(Question):
-    """Of predictions of a number.
+    """The question about predictions of a number.
 
     Args:
         width: of the label's public bounds, in its unit. No error counts for more.
@@ -468,11 +465,11 @@ class Numbers(Question):
 
     @property
     def borders(self) -> Floats:
-        """Two for every factor of two of the error: few, since only the place of large errors matters."""
+        """Two borders for every factor of two of the error: few, since only the place of large errors matters."""
         return np.linspace(-float(SHARPEST), 0.0, 2 * SHARPEST + 1)
 
     def scores(self, z: Floats, labels: Floats) -> Floats:
-        """log2 of the error over the width."""
+        """log2 of the error over the width, (rows,)."""
         with np.errstate(all="ignore"):
             return np.log2(np.abs(z[:, 0] - labels) / self.width)
 
@@ -480,16 +477,12 @@ class Numbers(Question):
         """One edge: the bound to which errors are clipped, above which exchange 1 shows none that may not be noise. A
         larger one would blur the mean for the sake of errors that nobody can tell from noise.
         """
-        beyond, noise = self._beyond(noisy)
+        beyond = np.cumsum(noisy[::-1])[::-1][1:]  # errors beyond each border, and the noise in that
+        noise = self.noise * np.sqrt(np.arange(len(self.borders), 0, -1))
         seen = np.flatnonzero(beyond > CERTAIN * noise)
         at = int(seen[-1]) + 1 if len(seen) else 0
         likely = nearest_counts(noisy, self.rows)
         return Placed(self.borders[[min(at, len(self.borders) - 1)]], likely)
-
-    def _beyond(self, noisy: Floats) -> tuple[Floats, Floats]:
-        """How many errors lie beyond each border, and the noise in that."""
-        above = np.arange(len(self.borders), 0, -1)
-        return np.cumsum(noisy[::-1])[::-1][1:], self.noise * np.sqrt(above)
 
     @property
     def sensitivity(self) -> float:
@@ -497,16 +490,16 @@ class Numbers(Question):
         return sqrt(2.0) * (1 + 1e-6)
 
     def numbers(self, placed: Placed) -> int:  # noqa: ARG002
-        """Two sums."""
+        """2: the sums of u and of u^2."""
         return 2
 
     @property
     def room(self) -> tuple[int, int]:
-        """Always as many."""
+        """Numbers in the two exchanges, the same wherever the errors lie."""
         return len(self.borders) + 1, 2
 
     def clip(self, placed: Placed) -> float:
-        """The bound, in the unit of the label."""
+        """The bound to which errors are clipped, in the unit of the label."""
         return float(self.width * 2.0 ** placed.edges[0])
 
     def counts(self, placed: Placed, z: Floats, labels: Floats) -> Floats:

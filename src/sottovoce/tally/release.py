@@ -22,7 +22,7 @@ from sottovoce.noise.sources import SystemStream
 from sottovoce.privacy import Event, Gaussian, PrivacyStatement, Sequence, epsilon
 from sottovoce.privacy.accounting.discrete import shared_delta
 from sottovoce.privacy.accounting.gaussian import mu_for
-from sottovoce.privacy.observers import Sight, assumed, expect_members, shares_left, table_of
+from sottovoce.privacy.observers import assumed, expect_members, shares_left, table_of
 from sottovoce.privacy.strength import no_delta, no_epsilon, refusal
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.tally.questions import PLACING, Answer, Question
@@ -74,22 +74,22 @@ class Terms:
 
     @property
     def colluders(self) -> int:
-        """c."""
+        """Number c of colluding sites."""
         return assumed(self.sites) if self.colluding is None else self.colluding
 
     @property
     def members(self) -> int:
-        """u."""
+        """Number u of sites that a sum must hold."""
         return self.sites if self.least_sites is None else self.least_sites
 
     @property
     def shares(self) -> int:
-        """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
+        """u - c: smallest number of shares of noise in a sum that colluding sites do not know."""
         return self.members - self.colluders
 
     @cached_property
     def sigmas(self) -> tuple[float, float]:
-        """The noise multipliers of the two sums."""
+        """Noise multipliers of the two sums; refuses a delta that noise on a grid cannot keep."""
         # What a discrete law costs more than a continuous one is taken off delta.
         delta = self.delta - shared_delta(2 * MOST_NUMBERS, 2.0**GRID_BITS, self.shares, self.epsilon)
         if delta <= 0:
@@ -103,30 +103,37 @@ class Terms:
 
     @property
     def changed(self) -> int:
-        """How many rows are replaced together at most. Sums move by that many times what one row moves them.
+        """Largest number of rows that are replaced together. Sums move by that many times what one row moves them.
 
         It does not depend on n: one file may hold the rows of many sites, and a person's rows of all of them.
         """
         return self.unit.changed * self.unit.sites
 
     def std(self, exchange: int, sensitivity: float) -> float:
-        """Of the noise in each number of the sum over all sites, up to what pays for the grid."""
+        """Standard deviation of the noise in each number of the sum over all sites, up to what pays for the grid."""
         return self.sigmas[exchange - 1] * self.changed * sensitivity * sqrt(self.sites / self.shares)
 
     def grid(self, exchange: int, sensitivity: float, numbers: int) -> Grid:
-        """Over which every site adds its share of the noise, and how wide that is."""
+        """The grid on which every site adds its share of the noise, and the size of that share."""
         expect(numbers <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers: fewer classes", numbers=numbers)
         sites = min(self.unit.sites, self.sites)
         return grid_for(self.sigmas[exchange - 1], self.changed * sensitivity, self.shares, numbers, sites)
 
     @property
     def event(self) -> Event:
-        """What happens to every row."""
+        """What the evaluation does to every row: two Gaussian releases."""
         return _event(self.sigmas)
 
     def statement(self) -> PrivacyStatement:
         """What is promised for the evaluation alone."""
-        event = self.event
+        event, left = self.event, partial(shares_left, self.sites, self.colluders, self.members)
+        trust = "There is one site, and nothing is masked: whoever holds its rows is trusted with them."
+        if self.sites > 1:
+            trust = (
+                f"It is assumed that at most {self.colluders} of the {self.sites} sites collude. In this simulation "
+                "the noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the rows of "
+                "all sites."
+            )
         return PrivacyStatement(
             event=event,
             epsilon=epsilon(event, self.delta),
@@ -139,22 +146,9 @@ class Terms:
                 "scores by label, or sums of clipped errors; all figures follow from them"
             ),
             public=("the number of rows", "the model, which was fixed before", "the number of sites"),
-            notes=(*self._rests(), FIXED, OPTIMISM, *((ON_TRUST,) if self.unit.people and not self.counted else ())),
-            observers=self._table(event),
+            notes=(trust, FIXED, OPTIMISM, *((ON_TRUST,) if self.unit.people and not self.counted else ())),
+            observers=table_of(self.sites, event, self.delta, lambda k: sqrt(left(k) / self.shares)),
             unit=self.unit,
-        )
-
-    def _table(self, event: Event) -> tuple[Sight, ...]:
-        c, u = self.colluders, self.members
-        left = partial(shares_left, self.sites, c, u)
-        return table_of(self.sites, event, self.delta, lambda k: sqrt(left(k) / self.shares))
-
-    def _rests(self) -> tuple[str, ...]:
-        if self.sites == 1:
-            return ("There is one site, and nothing is masked: whoever holds its rows is trusted with them.",)
-        return (
-            f"It is assumed that at most {self.colluders} of the {self.sites} sites collude. In this simulation the "
-            "noise of a sum is drawn as a whole, and no mask is made: whoever runs it sees the rows of all sites.",
         )
 
 
