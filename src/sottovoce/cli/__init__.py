@@ -31,10 +31,12 @@ _EXTRA = {
     **dict.fromkeys(("matplotlib", "jinja2"), "cli,plots"),  # jinja2 also comes with site
     "sklearn": "estimators",
 }
+# Options that people look for under another command's name.
+_CALLED = {("train", "--sites"): "--nodes, or --site-column if a column says whose row it is"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code. Without `argv` it is what this process is for."""
+    """Run the command line and return its exit code. argv=None: the arguments of this process, which ends after it."""
     try:
         if argv is None:
             _leave_modules_alone()
@@ -109,26 +111,18 @@ def _run(argv: list[str]) -> int:
     except Stopped as stop:
         return _interrupted(_with_notes(stop, str(stop)))
     except parsing_error as error:
-        return _refuse(_advised(error))
+        context: Any = getattr(error, "ctx", None)
+        asked = (getattr(context, "info_name", None), getattr(error, "option_name", None))
+        if asked in _CALLED:
+            return _refuse(f"No such option: {asked[1]}. Give {_CALLED[asked]}. See {context.command_path} --help.")
+        message = error.format_message().rstrip(".")
+        end = "" if message.endswith("?") else "."
+        return _refuse(f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help.")
     return _interrupted() if code == INTERRUPTED else int(code or 0)
 
 
-# Options that people look for under another command's name.
-_CALLED = {("train", "--sites"): "--nodes, or --site-column if a column says whose row it is"}
-
-
-def _advised(error: Any) -> str:
-    context: Any = getattr(error, "ctx", None)
-    asked = (getattr(context, "info_name", None), getattr(error, "option_name", None))
-    if asked in _CALLED:
-        return f"No such option: {asked[1]}. Give {_CALLED[asked]}. See {context.command_path} --help."
-    message = error.format_message().rstrip(".")
-    end = "" if message.endswith("?") else "."
-    return f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help."
-
-
 def _with_notes(error: BaseException, words: str) -> str:
-    """The error, and what whoever passed it on had to add."""
+    """`words` of the error, and the notes that were added to it."""
     return " ".join([words, *getattr(error, "__notes__", ())])
 
 

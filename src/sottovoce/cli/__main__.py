@@ -1,4 +1,4 @@
-"""`python -m sottovoce.cli`."""
+"""The command line as a module, `python -m sottovoce.cli`, where the program sottovoce is not on the path."""
 
 import sys
 

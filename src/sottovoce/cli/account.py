@@ -26,7 +26,7 @@ _MOST_SIGMA, _MOST_STEPS = 1e8, 10**15
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What was asked; None is what was not given."""
+    """Options of `account`; None is an option that was not given. Refuses fewer than two of the three."""
 
     epsilon: float | None = option(None, _ANY_TWO, "Total budget.")
     sigma: float | None = option(None, _ANY_TWO, "Noise multiplier: standard deviation over one row's sensitivity.")
@@ -73,15 +73,15 @@ class PricedSteps(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the steps cost no more than epsilon."""
+        """True if the steps cost no more than epsilon."""
         return self.spent <= self.epsilon
 
 
 class AccountCommand(HelpfulCommand):
-    """Knows the defaults of the accountant."""
+    """The command, whose help shows the defaults of the accountant."""
 
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
-        """The private algorithms' own."""
+        """Defaults of the private algorithms, and the choices of the library, by option."""
         from sottovoce.algorithms import IPADMM
         from sottovoce.studies.choices import CHOICES
 
@@ -108,9 +108,9 @@ account.__signature__ = signature_of(Question, json=Annotated[bool, _JSON])  # t
 
 
 def solve(q: Question) -> PricedSteps:
-    """Find what was not given, and price the whole."""
+    """Compute the one of epsilon, sigma and steps that was not given, and what all steps cost."""
     from sottovoce.algorithms import IPADMM
-    from sottovoce.privacy import Unit, sigma_for, steps_for
+    from sottovoce.privacy import Gaussian, Repeated, SampledGaussian, Unit, sigma_for, steps_for
     from sottovoce.privacy import epsilon as price
 
     delta = IPADMM.delta if q.delta is None else q.delta
@@ -120,8 +120,11 @@ def solve(q: Question) -> PricedSteps:
         raise InputError(
             f"Expected steps over all rows to protect {unit}, got batch_size={q.batch_size}. Leave it out."
         )
-    # What a person moves, over what a row moves, and how many of the messages of a step they are in.
-    moved, seen = _of_a_person(q, unit)
+    # By how many rows a person moves a release, and in how many releases of a step they are: those of each site in its
+    # own message, or all of them in the one sum.
+    moved, seen = unit.changed, unit.sites
+    if q.sites is not None:
+        moved, seen = unit.changed * max(1, min(unit.sites, q.sites)), 1  # no site at all is refused below
     epsilon, sigma, steps = q.epsilon, q.sigma, q.steps
     if epsilon is not None and steps is not None and sigma is None:
         calibration, found = cast("Calibration", q.calibration or IPADMM.calibration), "sigma"
@@ -130,21 +133,13 @@ def solve(q: Question) -> PricedSteps:
         found, steps = "steps", steps_for(epsilon, delta, sigma / moved, sampling) // seen
     assert sigma is not None
     assert steps is not None
-    event = _event(sigma / moved, seen * steps, sampling)
+    each = Gaussian(sigma / moved) if sampling is None else SampledGaussian(sigma / moved, sampling)
+    event = Repeated(each, seen * steps)
     spent = price(event, delta)
     if epsilon is None:
         found, epsilon = "epsilon", spent
     lines = _observers(q, event, delta)
     return PricedSteps(epsilon, delta, sigma, steps, spent, calibration, sampling, found, unit, lines)
-
-
-def _of_a_person(q: Question, unit: "Unit") -> tuple[int, int]:
-    """By how many rows a release moves, and in how many of a step's releases: all rows in the one sum, or those of each
-    site in its own message.
-    """
-    if q.sites is None:
-        return unit.changed, unit.sites
-    return unit.changed * max(1, min(unit.sites, q.sites)), 1  # no site at all is refused below
 
 
 def _sampling(q: Question) -> "Sampling | None":
@@ -162,7 +157,7 @@ def _sampling(q: Question) -> "Sampling | None":
 
 
 def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]":
-    """What holds against how many colluding sites, where sums over sites are what is opened."""
+    """Epsilon by the number of colluding sites, for masked sums; empty without --sites."""
     from sottovoce.algorithms import MaskedNewton
     from sottovoce.privacy.observers import MOST_SITES, expect_members, table_of
 
@@ -179,12 +174,6 @@ def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]"
     masked = MaskedNewton(colluding=q.colluding, least_sites=q.least_sites)
     expect_members(q.sites, masked.colluders(q.sites), masked.members(q.sites))
     return table_of(q.sites, event, delta, partial(masked.noise_left, q.sites))
-
-
-def _event(sigma: float, steps: int, sampling: "Sampling | None") -> "Event":
-    from sottovoce.privacy import Gaussian, Repeated, SampledGaussian
-
-    return Repeated(Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling), steps)
 
 
 def _given(came: Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""The commands, put together. Nothing heavy is imported before a command runs: `sottovoce --help` is quick."""
+"""The app with all commands. Nothing heavy is imported before a command runs: `sottovoce --help` is quick."""
 
 from typing import Annotated
 

@@ -54,9 +54,9 @@ def predict(
     written = apply.write_predictions(loaded, file, out, tuple(passed or ()), delimiter, cast("Unknown", unknown))
     said = remarks(out)
     if json:
-        told = {"rows": written.rows, "out": str(out), "other": written.other}
-        told["unknown"] = {"how": unknown, "count": len(written.unknown), "rows": list(written.unknown)}
-        print(json_module.dumps({**told, **_promise(loaded)}), file=said)
+        summary = {"rows": written.rows, "out": str(out), "other": written.other}
+        summary["unknown"] = {"how": unknown, "count": len(written.unknown), "rows": list(written.unknown)}
+        print(json_module.dumps({**summary, **_promise(loaded)}), file=said)
     else:
         print(f"{written.rows} predictions written to {out}.", file=said)
         for line in _unlisted(written, skipped=unknown == "skip"):
@@ -65,7 +65,7 @@ def predict(
 
 
 def _unlisted(written: "Written", *, skipped: bool) -> Iterator[str]:
-    """Of rows with categories that the schema does not list: how many, and what became of them."""
+    """Lines that say how many rows have categories that the schema does not list, and what became of them."""
     from sottovoce.cli.output import counted
 
     if written.unknown:
@@ -193,13 +193,13 @@ def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: di
 
 
 def _promise(model: Any) -> dict[str, Any]:
-    """What the model promises to the rows it was learnt from, for machines."""
+    """Epsilon of the model, None if it is not private, and the notes of its guarantee."""
     privacy = model.privacy
     return {"epsilon": privacy.epsilon if privacy.private else None, "notes": list(privacy.notes)}
 
 
 def _tell(model: Any, file: Any = None) -> None:
-    """The same for people."""
+    """Print the guarantee of the model to the rows that it was learnt from, and its notes."""
     from sottovoce.cli.output import exactly, up
 
     privacy = model.privacy

@@ -29,7 +29,7 @@ REFUTED = 1  # the exit code of a claim that is refuted
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What was asked; None is what was not given."""
+    """Options of `audit`; None is an option that was not given."""
 
     algorithm: str | None = option(None, _WHAT, "Algorithm by its name.")
     form: str = option("fair", _WHAT, "Form of a rival.")
@@ -62,10 +62,10 @@ class Question:
 
 
 class AuditCommand(HelpfulCommand):
-    """Knows the choices."""
+    """The command, whose help shows defaults, and choices of the library."""
 
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
-        """Those of the library."""
+        """Defaults and choices, by option."""
         from sottovoce.auditing.views import VIEWS
         from sottovoce.studies.choices import CHOICES
 
@@ -115,8 +115,8 @@ def audit(
 
         write_audits(found, out)
     if json:
-        told = {name: one.to_dict() for name, one in found.items()}
-        print_json(told if everything else next(iter(told.values())))
+        data = {name: one.to_dict() for name, one in found.items()}
+        print_json(data if everything else next(iter(data.values())))
     elif not quiet:
         _show(found, out)
     return REFUTED if any(one.alarm for one in found.values()) else 0
@@ -150,16 +150,16 @@ def _one(q: Question, quiet: bool) -> "Audit":
 def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
     from sottovoce.auditing.audit import audit as attack
 
-    with _kept_whole(), progress(quiet, name) as told:
+    with _whole_or_nothing(), progress(quiet, name) as report:
         return attack(
             algorithm, runs=q.runs, sites=q.sites, rows=q.rows, confidence=q.confidence, seed=q.seed,
-            device=cast("DeviceName", q.device), dtype=cast("Precision", q.dtype), progress=told,
+            device=cast("DeviceName", q.device), dtype=cast("Precision", q.dtype), progress=report,
             **{"system_noise": q.noise == "system", "view": cast("View | None", q.view)} | more,
         )  # fmt: skip
 
 
 def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
-    """Every algorithm and every release. Each is told, and its data are written, as it ends."""
+    """Every algorithm and every release. Each is reported, and its data are written, as it ends."""
     from sottovoce.auditing import releases
     from sottovoce.auditing.subjects import everything
 
@@ -185,12 +185,12 @@ def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
 def _played(name: str, release: "Release", q: Question, quiet: bool) -> "Verdict":
     from sottovoce.auditing.releases import played
 
-    with _kept_whole(), progress(quiet, name) as told:
-        return played(release, q.runs, q.confidence, told)
+    with _whole_or_nothing(), progress(quiet, name) as report:
+        return played(release, q.runs, q.confidence, report)
 
 
 @contextmanager
-def _kept_whole() -> Iterator[None]:
+def _whole_or_nothing() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -200,7 +200,7 @@ def _kept_whole() -> Iterator[None]:
 def _wire(
     folder: Path, q: Question, given: set[str], everything: bool, out: Path | None, json: bool, quiet: bool
 ) -> int:
-    """The noise of real sites."""
+    """Audit the noise of real sites, and return the exit code; refuses all options that do not go with it."""
     other = sorted(given - {"confidence"}) + ["all"] * everything + ["out"] * (out is not None)
     if other:
         raise InputError(f"Expected --site-folder alone, got --{other[0].replace('_', '-')} too. Leave one out.")
@@ -212,7 +212,11 @@ def _wire(
     expect((folder / "federation.toml").is_file(), "a folder with federation.toml", site_folder=str(folder))
     agreement = toml_file.load(folder / "federation.toml")
     check_auditable(agreement)
-    files = {name: _rows_file(folder / name) for name in agreement.names}
+    files = {}
+    for name in agreement.names:
+        known = [path for file in ("rows.csv", "rows.npz") if (path := folder / name / file).is_file()]
+        expect(len(known) == 1, f"rows.csv or rows.npz in {folder / name}", files=[path.name for path in known])
+        files[name] = known[0]
     found = audit_wire(
         agreement,
         {name: rows_of(agreement, file) for name, file in files.items()},
@@ -224,13 +228,6 @@ def _wire(
     elif not quiet:
         say(console(), found.prose())
     return REFUTED if found.alarm else 0
-
-
-def _rows_file(folder: Path) -> Path:
-    """A site's rows."""
-    known = [path for name in ("rows.csv", "rows.npz") if (path := folder / name).is_file()]
-    expect(len(known) == 1, f"rows.csv or rows.npz in {folder}", files=[path.name for path in known])
-    return known[0]
 
 
 def _show(found: "Mapping[str, Verdict]", out: Path | None) -> None:

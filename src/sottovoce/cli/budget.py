@@ -73,8 +73,8 @@ def show_budget(file: _File, json: _Json = False) -> None:
 
 
 def charging(file: Path) -> Callable[[Any], None]:
-    """Charges the file with a statement: on disk before this returns, so that a crash can only count too much. What
-    others have charged in the meantime counts, too.
+    """What charges the file with a statement: on disk before it returns, so that a crash can only count too much. It
+    refuses what does not fit, with all that others have charged in the meantime.
     """
     from sottovoce.privacy import BudgetAccountant
 

@@ -9,7 +9,6 @@ from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
-    from sottovoce.files.models.inference import Inference
 
 
 def coefficients(
@@ -29,7 +28,13 @@ def coefficients(
 
     expect(not (json and csv), "one of --json and --csv", json=json, csv=csv)
     loaded = models.load(model)
-    table = _inference(loaded, model)
+    table = loaded.inference
+    if table is None:
+        raise InputError(
+            f"Expected a model that was trained for inference, got {str(model)!r} without it. Standard errors need "
+            "sums of their own, paid for beforehand: train with --algorithm masked --inference. `sottovoce show` has "
+            "the coefficients without them."
+        )
     if json:
         print_json({**_about(loaded), **table.to_dict()})
     elif csv:
@@ -39,18 +44,8 @@ def coefficients(
             say(console(), line)
 
 
-def _inference(model: "Model", path: Path) -> "Inference":
-    if model.inference is None:
-        raise InputError(
-            f"Expected a model that was trained for inference, got {str(path)!r} without it. Standard errors need sums "
-            "of their own, paid for beforehand: train with --algorithm masked --inference. `sottovoce show` has the "
-            "coefficients without them."
-        )
-    return model.inference
-
-
 def _about(model: "Model") -> dict[str, str]:
-    """What the heading says of the model."""
+    """Label and guarantee of the model, as the heading shows them."""
     from sottovoce.cli.output import exactly
 
     label = "the label" if model.schema is None else model.schema.label.column

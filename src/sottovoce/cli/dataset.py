@@ -8,7 +8,7 @@ import typer
 
 
 class Part(StrEnum):
-    """UCI's split."""
+    """Rows to write: those of UCI's training part, of its test part, or all."""
 
     train = "train"
     test = "test"
@@ -16,7 +16,7 @@ class Part(StrEnum):
 
 
 class Name(StrEnum):
-    """What is packaged as raw columns."""
+    """Data sets that are packaged with their raw columns."""
 
     adult = "adult"
 

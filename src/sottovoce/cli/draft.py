@@ -28,7 +28,7 @@ _NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What was wished for; None is what was not said."""
+    """Wishes for an agreement; None is what was not given."""
 
     name: str | None = option(None, _WHO, "Name of the federation, for people.")
     graph: str | None = option(None, _WHO, "Who hears whom, by the name of a graph. Or use --edge.")
@@ -93,7 +93,7 @@ class Draft:
 
 
 def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
-    """What a draft file says, overridden by what was given."""
+    """The settings of a draft file, overridden by the options that were given."""
     table = dict(file) | {key: value for key, value in given.items() if value not in (None, [])}
     return settings.read(Draft, table, "settings of a draft")
 
@@ -111,13 +111,15 @@ def agreement(draft: Draft) -> "Agreement":
     members = tuple(_member(text) for text in draft.site)
     schema = None if draft.schema is None else Schema.load(draft.schema)
     features, data_norm = _shape(draft, schema)
+    # Masked sums go with one graph only, which need not be named.
+    graph = "complete" if draft.algorithm == MASKED and draft.graph is None and not draft.edge else draft.graph
     # Everything but the settings that are still to be chosen, checked.
     open_terms = Agreement(
         run=new_run(),
         created=timestamp(),
         name=draft.name or "",
         sites=members,
-        edges=_edges([member.name for member in members], _graph(draft), draft.edge),
+        edges=_edges([member.name for member in members], graph, draft.edge),
         features=features,
         data_norm=data_norm,
         schema=None if schema is None else schema.dumps(),
@@ -130,14 +132,8 @@ def agreement(draft: Draft) -> "Agreement":
     return replace(open_terms, sites=masked, algorithm=algorithm, radius=draft.message_radius)
 
 
-def _graph(draft: Draft) -> str | None:
-    """The graph's name: with masked sums there is one that goes."""
-    unsaid = draft.graph is None and not draft.edge
-    return "complete" if draft.algorithm == MASKED and unsaid else draft.graph
-
-
 def _masking(members: "Sequence[Member]", texts: Sequence[str]) -> "tuple[Member, ...]":
-    """The members with their mask keys, NAME=FILE or NAME= and the key itself."""
+    """The members with their mask keys, from NAME=FILE or NAME=KEY; refuses unknown names, and names given twice."""
     from sottovoce.federation.agreement.exchange import PREFIX, MaskKey
 
     found: dict[str, MaskKey] = {}
@@ -153,7 +149,7 @@ def _masking(members: "Sequence[Member]", texts: Sequence[str]) -> "tuple[Member
 
 
 def _member(text: str) -> "Member":
-    """NAME=KEY:ROWS or NAME=KEY:ROWS:COMMITMENT, where KEY is a file, or the public key itself."""
+    """A member from NAME=KEY:ROWS or NAME=KEY:ROWS:COMMITMENT, where KEY is a file, or the public key itself."""
     from sottovoce.federation.agreement.agreement import Member
     from sottovoce.federation.agreement.identity import PREFIX, PublicKey
 
@@ -200,7 +196,7 @@ def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
 
 
 def _promise(draft: Draft, schema: "Schema | None") -> "PrivateAlgorithm[Any]":
-    """What is to be learnt and how privately, with settings that hold its place."""
+    """Loss, regulariser and guarantee, as an algorithm whose other settings are placeholders."""
     from sottovoce.algorithms import IPADMM
     from sottovoce.problem import regularisers
 
@@ -242,14 +238,14 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]"
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
     if name == MASKED:
-        given |= _assumed(draft, open_terms)
+        given |= _masked_settings(draft, open_terms)
     shared = {key: getattr(promise, key) for key in _PROMISED}
     rows = sum(site.rows for site in open_terms.sites)
     return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)
 
 
-def _assumed(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
-    """What masked sums rest on, all of it written down: how many may collude is for people to say."""
+def _masked_settings(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
+    """Settings of masked sums that the agreement must name; refuses to choose the number of colluding sites."""
     if draft.colluding is None:
         raise InputError(
             "Expected --colluding with masked sums: how many sites may tell each other and the relay all they know is "

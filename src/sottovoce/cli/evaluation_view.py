@@ -1,17 +1,17 @@
-"""What people see of a private evaluation: figures with their intervals, and what they cost."""
+"""A private evaluation as printed tables: figures with their intervals, and what they cost."""
 
 from pathlib import Path
 from typing import Any
 
 from sottovoce.algorithms.evaluating import about
 from sottovoce.cli.output import console, exactly, plain, say, table, up
-from sottovoce.tally import Interval, PrivateEvaluation
+from sottovoce.tally import PrivateEvaluation
 from sottovoce.tally.evaluation import PRIVATE
 from sottovoce.tally.words import figure_lines
 
 
 def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False) -> None:
-    """Print it. `with_model`: it is of the run that has learnt the model, whose statement has all notes."""
+    """Print an evaluation. with_model: it was made in the run that learnt the model, whose statement has all notes."""
     shown = console()
     figures: Any = table("", "estimate", "95 % interval")
     for line in figure_lines(found):
@@ -25,7 +25,10 @@ def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False
     if found.answer.confusion:
         matrix: Any = table("true \\ decided", *(found.classes or ()))
         for name, counts in zip(found.classes or (), found.answer.confusion, strict=True):
-            matrix.add_row(plain(name), *(_rows(one) for one in counts))
+            cells = [
+                "–" if one.value is None else f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})" for one in counts
+            ]
+            matrix.add_row(plain(name), *cells)
         shown.print(matrix)
     say(shown, "Intervals know the noise and the chance of the rows; each holds by itself, for rows like these.")
     say(shown, PRIVATE)
@@ -36,8 +39,3 @@ def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False
         say(shown, f"Note: {note}")
     if out is not None:
         say(shown, f"Kept in {out}.")
-
-
-def _rows(one: Interval) -> str:
-    """A count and how far off it may be."""
-    return "–" if one.value is None else f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})"

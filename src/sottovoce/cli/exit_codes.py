@@ -48,7 +48,7 @@ def code_of(error: SottovoceError) -> int:
 
 
 def epilog() -> str:
-    """For the end of a help text; blank lines keep the lines apart."""
+    """The exit codes as the end of a help text; blank lines keep the lines apart."""
     lines = [f"{code}  {text}." for code, text in EXIT_CODES.items()]
     return "\n\n".join(
         ["Exit codes; what was released until then is said with the error, and the model of it is written:", *lines]

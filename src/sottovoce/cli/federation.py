@@ -221,15 +221,15 @@ def open_on_server(
     from sottovoce.federation.site import opening
 
     agreement, operator = toml_file.load(federation), TLSFiles.within(certificates, OPERATOR)
-    told = PlainLines().server_away
-    opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=told)
+    away = PlainLines().server_away
+    opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=away)
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
     print("The sites can start, with: sottovoce site run")
 
 
 def _identity(text: str) -> tuple[str, str]:
-    """NAME=TEXT as a pair."""
+    """Name and identity from NAME=TEXT; refuses an empty half."""
     name, _, identity = text.partition("=")
     if not (name and identity):
         raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")

@@ -1,4 +1,4 @@
-"""An agreement, for people to read before they sign: all that follows from it, and nothing that is not public."""
+"""An agreement as printed text, to be read before it is signed. All of it is public."""
 
 from collections.abc import Mapping
 
@@ -62,15 +62,21 @@ def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
 
 
 def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
-    """What is promised and assumed, a sentence a line; warnings last."""
+    """Sentences that say what is promised, assumed and computed, one for each line; warnings come last."""
     algorithm = agreement.algorithm
     settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
+    condition = share = ""
+    if isinstance(algorithm, MaskedNewton):
+        # The table above the lines says what holds if more sites collude.
+        condition = f", if at most {algorithm.colluding} sites collude"
+        shares = algorithm.honest(len(agreement.sites))
+        share = f" before the first step: one of at least {shares} shares that those who collude do not know"
     lines = [
-        f"Promise to every site{_condition(agreement)}: epsilon = {exactly(algorithm.epsilon)}, "
+        f"Promise to every site{condition}: epsilon = {exactly(algorithm.epsilon)}, "
         f"delta = {exactly(algorithm.delta)}, for {privacy.unit}.",
         f"Noise: sigma = {up(privacy.sigma or 0.0)}. The table shows its standard deviation in each coordinate of a "
-        f"gradient{_share(agreement)}. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} "
+        f"gradient{share}. It is drawn exactly, on a grid, which adds at most {up(agreement.grid_delta)} "
         "to delta.",
         f"What leaves a site: {privacy.released}.",
         f"What everyone knows: {', '.join(privacy.public)}.",
@@ -91,7 +97,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
 
 
 def _evaluation(agreement: Agreement) -> list[str]:
-    """That the model is evaluated, and with what."""
+    """A sentence on the evaluation of the model and its share of the budget; none without one."""
     algorithm = agreement.algorithm
     if not isinstance(algorithm, MaskedNewton) or algorithm.evaluate is None:
         return []
@@ -105,7 +111,7 @@ def _evaluation(agreement: Agreement) -> list[str]:
 
 
 def _people(agreement: Agreement) -> list[str]:
-    """What the sites must see to, for people to be protected as is said."""
+    """Sentences on what sites must see to, so that people are protected; none where rows are."""
     schema = agreement.encoding
     if schema is None or schema.person is None:
         return []
@@ -119,15 +125,18 @@ def _people(agreement: Agreement) -> list[str]:
 
 
 def _factors(agreement: Agreement) -> list[str]:
-    """What rows bring besides features and labels, and what a site refuses of it."""
+    """Sentences on weights and exposures of rows, and what a site refuses of them; none without such columns."""
     schema = agreement.encoding
     if schema is None:
         return []
-    told = (("Weights", schema.weight, "how much a row counts"), ("Exposures", schema.exposure, "of what a row counts"))
+    columns = (
+        ("Weights", schema.weight, "how much a row counts"),
+        ("Exposures", schema.exposure, "of what a row counts"),
+    )
     return [
         f"{name}: column {factor.column!r} says {what}, and stays at its site. A site whose file has one that is not "
         f"above 0 and at most {exactly(factor.bound)} does not start."
-        for name, factor, what in told
+        for name, factor, what in columns
         if factor is not None
     ]
 
@@ -138,21 +147,6 @@ def _shown(value: object) -> str:
         options = [f"{key} = {_shown(option)}" for key, option in value.items() if key != "name"]
         return f"{value['name']} ({', '.join(options)})" if options else str(value["name"])
     return exactly(value) if isinstance(value, float) else str(value)
-
-
-def _condition(agreement: Agreement) -> str:
-    """What the promise rests on; the table above it says what holds if that fails."""
-    algorithm = agreement.algorithm
-    return f", if at most {algorithm.colluding} sites collude" if isinstance(algorithm, MaskedNewton) else ""
-
-
-def _share(agreement: Agreement) -> str:
-    """Of masked sums, that the noise is one of several shares, which only together are what was promised."""
-    algorithm = agreement.algorithm
-    if not isinstance(algorithm, MaskedNewton):
-        return ""
-    shares = algorithm.honest(len(agreement.sites))
-    return f" before the first step: one of at least {shares} shares that those who collude do not know"
 
 
 def _policy(agreement: Agreement) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sottovoce.cli.output import print_json
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -29,7 +31,12 @@ def show_ledger(path: _Ledger, json: _Json = False) -> None:
     """What was spent, what is left of the cap, and by which runs."""
     with _open(path) as ledger:
         if json:
-            _print_json(_summary(ledger))
+            whole = ledger.to_dict()
+            del whole["entries"]
+            raised = [
+                {"epsilon": r.epsilon, "entry": r.entry, "time": r.time, "signer": r.signer} for r in ledger.raises()
+            ]
+            print_json({**whole, "runs": _runs(ledger), "caught_up": _caught_up(ledger), "raised": raised})
         else:
             _show(ledger)
 
@@ -47,7 +54,7 @@ def verify(
         if head is not None:
             ledger.expect_known(head)
         if json:
-            _print_json({"ok": True, **ledger.head._asdict()})
+            print_json({"ok": True, **ledger.head._asdict()})
         else:
             print(f"OK: {ledger.head.entries} entries, head {ledger.head.hash}")
 
@@ -63,7 +70,16 @@ def export(
     Keep the head hash in another place: whoever replaces the ledger and its head together is found out by it alone.
     """
     with _open(path) as ledger:
-        text = json_module.dumps(ledger.to_dict(), indent=2, allow_nan=False) if json else _lines(ledger)
+        if json:
+            text = json_module.dumps(ledger.to_dict(), indent=2, allow_nan=False)
+        else:
+            # Columns are parted by tabs, for people and for other programs.
+            rows = [("entry", "time", "kind", "run", "round", "body", "hash")]
+            rows += [
+                (str(e.index), e.time, e.kind, e.run or "-", str(e.round), e.body, e.hash) for e in ledger.entries()
+            ]
+            lines = ["\t".join(row) for row in rows]
+            text = "\n".join([*lines, f"head\t{ledger.head.entries}\t{ledger.head.hash}"])
     if out is None:
         print(text)
     else:
@@ -92,7 +108,7 @@ def raise_cap(
     with _open(path) as ledger:
         raised = caps.raise_cap(ledger, epsilon, signing)
         if json:
-            _print_json({"epsilon": raised.epsilon, "entry": raised.entry, **ledger.head._asdict()})
+            print_json({"epsilon": raised.epsilon, "entry": raised.entry, **ledger.head._asdict()})
         else:
             cap, delta = exactly(raised.epsilon), exactly(ledger.header.delta)
             print(f"The cap is epsilon = {cap} at delta = {delta} from entry {raised.entry} on.")
@@ -114,7 +130,7 @@ def catch_up(path: _Ledger, key: _Key, json: _Json = False) -> None:
         booked = heads.catch_up(ledger, SigningKey.load(key))
         if json:
             spent = {"before": _finite(before), "after": _finite(ledger.total())}
-            _print_json({"runs": len(booked), "epsilon": spent, **ledger.head._asdict()})
+            print_json({"runs": len(booked), "epsilon": spent, **ledger.head._asdict()})
         else:
             cap, delta = exactly(ledger.cap), exactly(ledger.header.delta)
             print(f"Booked: what {len(booked)} run(s) had spent that was not in this ledger.")
@@ -122,7 +138,7 @@ def catch_up(path: _Ledger, key: _Key, json: _Json = False) -> None:
 
 
 def _finite(number: float) -> float | None:
-    """JSON has no infinity."""
+    """The number, or None if it is infinite, which JSON cannot say."""
     from math import isfinite
 
     return number if isfinite(number) else None
@@ -133,19 +149,6 @@ def _open(path: Path) -> "Ledger":
     from sottovoce.privacy.books.ledger import Ledger
 
     return Ledger.open(path)
-
-
-def _print_json(data: dict[str, object]) -> None:
-    """One JSON object on stdout."""
-    print(json_module.dumps(data, indent=2, allow_nan=False))
-
-
-def _summary(ledger: "Ledger") -> dict[str, object]:
-    """What was spent and by which runs, without the chain."""
-    whole = ledger.to_dict()
-    del whole["entries"]
-    raised = [{"epsilon": r.epsilon, "entry": r.entry, "time": r.time, "signer": r.signer} for r in ledger.raises()]
-    return {**whole, "runs": _runs(ledger), "caught_up": _caught_up(ledger), "raised": raised}
 
 
 def _runs(ledger: "Ledger") -> list[dict[str, object]]:
@@ -177,7 +180,7 @@ def _caught_up(ledger: "Ledger") -> list[dict[str, object]]:
 
 
 def _show(ledger: "Ledger") -> None:
-    """The same as text and a table."""
+    """Print what was spent, what the ledger takes, and its runs."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -204,7 +207,7 @@ def _show(ledger: "Ledger") -> None:
 
 
 def _show_changes(ledger: "Ledger", console: "Console") -> None:
-    """Every time that the cap was raised, by whom, and that others' sight was booked."""
+    """Print when the cap was raised and by whom, and when was booked what others had seen."""
     from rich.text import Text
 
     from sottovoce.cli.output import exactly
@@ -221,10 +224,3 @@ def _show_changes(ledger: "Ledger", console: "Console") -> None:
             f"Caught up with what others had seen of {line['runs']} run(s) at {line['time']}, entry {line['entry']}."
         )
         console.print(Text(words), soft_wrap=True)
-
-
-def _lines(ledger: "Ledger") -> str:
-    """One line of text for every entry. Columns are parted by tabs, for people and for other programs."""
-    rows = [("entry", "time", "kind", "run", "round", "body", "hash")]
-    rows += [(str(e.index), e.time, e.kind, e.run or "-", str(e.round), e.body, e.hash) for e in ledger.entries()]
-    return "\n".join(["\t".join(row) for row in rows] + [f"head\t{ledger.head.entries}\t{ledger.head.hash}"])

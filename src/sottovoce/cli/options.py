@@ -1,4 +1,4 @@
-"""Options that are read off a dataclass, and help texts that show its defaults."""
+"""Command options made from the fields of a dataclass, and help texts that show its defaults."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -36,23 +36,22 @@ def signature_of(config: type[Any], /, **own: Any) -> Signature:
 
 
 def values(config: type[Any], given: Mapping[str, str | bool | None]) -> dict[str, Any]:
-    """The options that were given, as the types of their fields."""
-    kinds = _kinds(config)
-    return {name: _read(name, text, kinds[name]) for name, text in given.items() if text is not None}
-
-
-def _read(name: str, text: str | bool, kind: type[Any]) -> Any:
-    if kind is bool:
-        return text
-    try:
-        return kind(text)
-    except ValueError:
-        flag = name.replace("_", "-")
-        raise InputError(f"Expected {_WORDS[kind]} for --{flag}, got {text!r}. Correct it.") from None
+    """The options that were given, as the types of their fields; refuses text that is no such number."""
+    kinds, found = _kinds(config), dict[str, Any]()
+    for name, text in given.items():
+        if text is None:
+            continue
+        kind = kinds[name]
+        try:
+            found[name] = text if kind is bool else kind(text)
+        except ValueError:
+            flag = name.replace("_", "-")
+            raise InputError(f"Expected {_WORDS[kind]} for --{flag}, got {text!r}. Correct it.") from None
+    return found
 
 
 def _kinds(config: type[Any]) -> dict[str, type[Any]]:
-    """int, float, str or bool for every field that is an option, whether it may be None or not."""
+    """Type of every field that is an option: int, float, str or bool, whether it may be None or not."""
     hints = get_type_hints(config)
     return {f.name: (get_args(hints[f.name]) or (hints[f.name],))[0] for f in fields(config) if f.metadata}
 
@@ -72,7 +71,7 @@ class HelpfulCommand(TyperCommand):
         """Defaults and choices, by option."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Fill in, then print. The command object is made anew for every call, so this changes nothing else."""
+        """Print the help with defaults and choices. The command is made anew for every call: nothing else changes."""
         defaults, choices = self.facts()
         for parameter in self.params:
             p: Any = parameter

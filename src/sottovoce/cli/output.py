@@ -14,19 +14,19 @@ class Stopped(Exception):  # noqa: N818
 
 
 def print_json(data: dict[str, Any], file: Any = None) -> None:
-    """One JSON object."""
+    """Print one JSON object; refuses NaN and infinity, which JSON does not have."""
     print(json.dumps(data, indent=2, allow_nan=False), file=file)
 
 
 def console(file: Any = None) -> Any:
-    """Where people read; standard output unless another file is given."""
+    """A console for text and tables, on standard output unless another file is given."""
     from rich.console import Console
 
     return Console(highlight=False, file=file)
 
 
 def table(*headings: str) -> Any:
-    """An empty table."""
+    """A table with these headings, and no lines yet."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -37,19 +37,19 @@ def table(*headings: str) -> Any:
 
 
 def plain(text: str) -> Any:
-    """Names from a file, never taken for markup or for terminal commands."""
+    """Text of a stranger as it is: neither markup nor terminal commands in it have an effect."""
     from rich.text import Text
 
     return Text("".join(letter if letter.isprintable() else " " for letter in text))
 
 
 def say(shown: Any, text: str) -> None:
-    """A line, however long."""
+    """Print a line without breaking it, however long it is."""
     shown.print(plain(text), soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """A line for people beside what is printed, which a program may read."""
+    """Print a remark for people on stderr: a program may read stdout."""
     print(f"sottovoce: note: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
@@ -93,5 +93,5 @@ def _rounded(value: float, direction: str) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """1 round, 2 rounds."""
+    """A number with its noun: 1 round, 2 rounds."""
     return f"{number} {what}{'' if number == 1 else 's'}"

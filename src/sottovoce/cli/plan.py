@@ -13,7 +13,7 @@ from sottovoce.errors import InputError, expect
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sottovoce.plan import Interval, Outcome, Plan
+    from sottovoce.plan import Interval, Plan
     from sottovoce.privacy import Unit
     from sottovoce.problem.dataset import Dataset
     from sottovoce.problem.losses import Loss
@@ -98,7 +98,7 @@ def plan(
             loss=_loss(loss, classes, threshold, shape.answers), lam=lam, data_norm=shape.data_norm,
             max_grad_norm=max_grad_norm, max_rounds=max_rounds, base_rate=_rates(base_rate),
             predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,
-            unit=unit, progress=bar if quiet or json or bar else _said,
+            unit=unit, progress=bar if quiet or json or bar else _print_progress,
         )  # fmt: skip
         if not json:
             _show_settings(made)  # at once: the forecast takes a while
@@ -111,8 +111,8 @@ def plan(
         _show_forecast(made, plot)
 
 
-def _said(done: int, total: int) -> None:
-    """Progress where there is no terminal to draw a bar on."""
+def _print_progress(done: int, total: int) -> None:
+    """Print progress on stderr, where there is no terminal to draw a bar on."""
     print(f"Trying on made-up tables: {done} of {total} done.", file=sys.stderr, flush=True)
 
 
@@ -181,7 +181,7 @@ def _stand_in(name: str | None) -> "Dataset | None":
 
 
 def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> _Shape:
-    """From whichever of the three was given."""
+    """Features and norm of rows, from whichever of the three was given; refuses none of them."""
     if schema is not None:
         from sottovoce.files.schema import Schema
         from sottovoce.problem.problem import Answers
@@ -208,7 +208,7 @@ def train_options(made: "Plan") -> str:
 
 
 def masked_options(made: "Plan") -> str:
-    """The same run by masked sums."""
+    """The options of `sottovoce train` for the same task by masked sums."""
     task = made.task
     wanted = {
         "algorithm": "masked", "nodes": task.n, "epsilon": task.epsilon, "delta": task.delta, "loss": task.loss.name,
@@ -218,7 +218,7 @@ def masked_options(made: "Plan") -> str:
 
 
 def _several(unit: "Unit") -> int | None:
-    """The sites of a person, where they are more than the one that goes without saying."""
+    """Number of sites that a person has rows at; None for one, which is the default."""
     return unit.sites if unit.sites > 1 else None
 
 
@@ -250,13 +250,14 @@ def _show_forecast(made: "Plan", plot: Path | None) -> None:
     risks = Table(*_HEAD, box=SIMPLE_HEAD, pad_edge=False)
     for line in made.trade_off:
         here = line.epsilon == made.task.epsilon
-        risks.add_row(*_cells(line), style="bold" if here else None)
+        intervals = ("-" if i is None else _interval(i) for i in (line.joined, line.single, line.masked, line.alone))
+        risks.add_row(_text(line.epsilon), *intervals, style="bold" if here else None)
     console.print("Mean loss that is foretold, with 90 % intervals:")
     console.print(risks)
     if len(made.gains) > 1:
         console.print(f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:")
         console.print(_by_size(made))
-    console.print(Text(f"No model, always the same answer: {_said_of(made.predicted.nothing)}."))
+    console.print(Text(f"No model, always the same answer: {_interval(made.predicted.nothing)}."))
     for text in (made.reason, made.ways, *made.notes):
         console.print(Text(text))
     if plot is not None:
@@ -279,17 +280,12 @@ def _by_size(made: "Plan") -> "Table":
     return found
 
 
-def _cells(line: "Outcome") -> list[str]:
-    intervals = (line.joined, line.single, line.masked, line.alone)
-    return [_text(line.epsilon), *("-" if i is None else _said_of(i) for i in intervals)]
-
-
-def _said_of(interval: "Interval") -> str:
+def _interval(interval: "Interval") -> str:
     return f"{interval.mean:.3f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def draw(made: "Plan", path: Path) -> None:
-    """Risk against epsilon, together and alone, as a figure."""
+    """Draw risk against epsilon, together and alone, into a file; refuses endings but .svg, .png and .pdf."""
     from matplotlib.figure import Figure
 
     from sottovoce.studies.report.style import CYCLE, style

@@ -1,12 +1,9 @@
 """`sottovoce report`: a page about one run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    pass
 
 
 def report(

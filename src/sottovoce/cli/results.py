@@ -1,4 +1,4 @@
-"""What `train` says when it is done: how good the models are, which one is in the file, and what is promised."""
+"""The result of `train` as printed tables: how good the models are, which one is in the file, and the guarantee."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _LINES = {
     "consensus": "mean of all last broadcasts",
     "optimum": "",  # what was optimised: see `name_of_optimum`
     "majority": "always the more frequent label",
-    "no model": "",  # the best constant answer: see `_constant`
+    "no model": "",  # the best constant answer: see `constant_words`
 }
 _KEPT = "consensus"  # the model of the file
 _NOTHING = "-"
@@ -39,14 +39,16 @@ _NEAR = 0.01  # of a loss, to count as about as good as it gets
 
 
 def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> None:
-    """Scores, promise, where it was written, how long it took. `beside` is another algorithm on the same problem."""
+    """Print scores, guarantee, files and seconds. `beside` is another algorithm on the same problem."""
     console = Console(highlight=False)
     console.print(_title(trained))
     for rows, scores in {"On the rows learnt from": trained.learnt, "On the test rows": trained.tested}.items():
         if scores is not None:
             console.print(rows if trained.tested is not None else "", end="\n" if trained.tested is not None else "")
             console.print(_table(trained, scores, beside))
-    console.print(_marked(trained, out), soft_wrap=True)
+    kept = "the model that --out would keep" if out is None else f"the model in {out / 'model.safetensors'}"
+    first = ", of the first run" if (trained.config.runs or 1) > 1 else ""
+    console.print(Text(f"* {kept}{first}."), soft_wrap=True)
     for line in _remarks(trained):
         console.print(line)
     if trained.holder_only is not None:
@@ -70,7 +72,7 @@ def show(trained: Trained, out: Path | None, beside: Trained | None = None) -> N
 
 
 def _on_lines(trained: Trained) -> str:
-    """How long it would take on the network that was stated, and to be about as good as it gets."""
+    """A sentence on the seconds of all rounds on the stated network, and of those until the loss is near its last."""
     assert trained.config.network is not None
     last = trained.timed[-1]
     near = next(line for line in trained.timed if line.risk <= last.risk * (1 + _NEAR))
@@ -110,7 +112,7 @@ def _name(trained: Trained) -> str:
 
 
 def _lines(trained: Trained, scores: Scores) -> list[str]:
-    """Which lines there is something to say in."""
+    """Names of the lines that have numbers to show."""
     idle = {SITE} - set(scores.risk)
     if trained.optimum is None or scores is not trained.learnt:
         idle.add("optimum")
@@ -122,29 +124,24 @@ def _lines(trained: Trained, scores: Scores) -> list[str]:
 
 
 def _columns(trained: Trained, scores: Scores, lines: list[str]) -> dict[str, list[str]]:
-    """The loss, then what people know models by."""
+    """Columns of the table by heading: the loss, then accuracy and AUC, or errors."""
     own, none = scores.figures or Figures(math.nan), scores.nothing or Figures(math.nan)
     loss, optimum = trained.solved.algorithm.loss.name, trained.optimum if scores is trained.learnt else None
-    columns = {f"{loss} loss": _figures(scores.risk, 4, lines, optimum=optimum, **_of(none.risk))}
+    columns = {f"{loss} loss": _figures(scores.risk, 4, lines, optimum=optimum, **{"no model": none.risk})}
     one = {_KEPT: own, "no model": none}
     if scores.majority is None:
         columns["mean absolute error"] = _alone(one, "mean_absolute_error", lines, 4)
         columns["R²"] = _alone(one, "r2", lines, 3)
         return columns
     if scores.rare is None:
-        share = _hundredfold(none.accuracy)
-        columns["accuracy %"] = _figures(
-            _percent(scores), 2, lines, majority=_hundredfold(scores.majority), **_of(share)
-        )
+        by_output = {name: 100 * values for name, values in scores.accuracy.items()}
+        share = {"no model": _hundredfold(none.accuracy)}
+        columns["accuracy %"] = _figures(by_output, 2, lines, majority=_hundredfold(scores.majority), **share)
     else:
         columns["average precision %"] = _alone(one, "average_precision", lines, 2, 100)
     if own.auc is not None:
         columns["AUC"] = _alone(one, "auc", lines, 3)
     return columns
-
-
-def _of(value: float | None) -> dict[str, float | None]:
-    return {"no model": value}
 
 
 def _alone(by_line: Mapping[str, Figures], name: str, lines: list[str], digits: int, factor: float = 1) -> list[str]:
@@ -161,7 +158,7 @@ def _words(trained: Trained, name: str) -> str:
 
 
 def constant_words(loss: Loss) -> str:
-    """What somebody answers who looks at no feature."""
+    """The best constant answer, in words."""
     if isinstance(loss.labels, Counts):
         return "always the mean"
     if isinstance(loss.labels, Reals):
@@ -169,14 +166,8 @@ def constant_words(loss: Loss) -> str:
     return "always the shares of the labels" if isinstance(loss, Logistic | Softmax) else "the best constant answer"
 
 
-def _marked(trained: Trained, out: Path | None) -> Text:
-    """Which model the mark is on."""
-    place = "the model that --out would keep" if out is None else f"the model in {out / 'model.safetensors'}"
-    return Text(f"* {place}{', of the first run' if (trained.config.runs or 1) > 1 else ''}.")
-
-
 def _remarks(trained: Trained) -> list[Text]:
-    """What the table means, and whether the model is any good."""
+    """Sentences on what the lines of the table mean, and a warning if the model is worse than none."""
     loss, judged = trained.solved.algorithm.loss, trained.tested or trained.learnt
     lines = [Text(f"{name}: {_words(trained, name)}.") for name in _lines(trained, trained.learnt)]
     over = "rows" if trained.problem.sites.factors.weights is None else "rows by their weights"
@@ -194,10 +185,6 @@ def _remarks(trained: Trained) -> list[Text]:
             )
         )
     return lines
-
-
-def _percent(scores: Scores) -> dict[str, Array]:
-    return {name: 100 * values for name, values in scores.accuracy.items()}
 
 
 def _hundredfold(share: float | None) -> float | None:
@@ -238,7 +225,7 @@ def _promise(trained: Trained) -> list[Text]:
 
 
 def observed(lines: tuple[Sight, ...]) -> Table | None:
-    """What holds against how many colluding sites, where that depends on it."""
+    """Table of epsilon by the number of colluding sites; None where epsilon does not depend on it."""
     if len(lines) < 2:
         return None
     table = Table(box=SIMPLE_HEAD, pad_edge=False)

@@ -1,4 +1,4 @@
-"""`sottovoce schema review`: a person looks at what was read off a file, column by column."""
+"""`sottovoce schema review`: a person approves, changes or deletes the columns of a drafted schema."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,20 +69,20 @@ class _Work:
     # -- without questions ---------------------------------------------------------------------------------------
 
     def approve_columns(self, names: list[str]) -> None:
-        """What `--yes` says."""
+        """Approve all that was found in these columns, as `--yes` asks; refuses unknown ones."""
         from sottovoce.files.schema.review import entries_of
 
         self._approve(entries_of(self.schema, names))
 
     def print_json(self) -> None:
-        """What is left, for machines."""
+        """Print the questions that are left as one JSON object."""
         from sottovoce.files.schema.review import questions
 
         left = [question.to_dict() for question in questions(self.schema)]
         print_json({"schema": str(self.path), "left": len(self.schema.unreviewed), "questions": left})
 
     def show_list(self) -> None:
-        """What is left, for people."""
+        """Print the questions that are left as a table."""
         from sottovoce.files.schema.review import questions
 
         asked = questions(self.schema)
@@ -96,7 +96,7 @@ class _Work:
     # -- with questions ------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Every question once; what is put off is left for another time."""
+        """Ask every question once; what is put off is left for another time."""
         from sottovoce.files.schema.review import questions
 
         waiting = questions(self.schema)
@@ -131,7 +131,7 @@ class _Work:
                 return answer
 
     def _done(self, question: "Question", answer: str) -> bool:
-        """Whether the answer was one."""
+        """Do what the answer says. False if it is refused: the reason is printed, and the question is asked again."""
         try:
             if answer == "y":
                 self._approve(question.entries)
@@ -147,7 +147,7 @@ class _Work:
         return True
 
     def _bound(self, question: "Question", answer: str) -> None:
-        """Bounds from public knowledge; bins are cut again, as many as there were."""
+        """Set other bounds, and cut as many bins as there were; refuses columns without bounds."""
         from sottovoce.files.schema.columns import Ranged
         from sottovoce.files.schema.editing import with_column
         from sottovoce.files.schema.round_numbers import edges_between

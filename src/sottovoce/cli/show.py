@@ -1,4 +1,4 @@
-"""`sottovoce show`: what a model file holds, for people."""
+"""`sottovoce show`: the content of a model file, as text or JSON."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,12 +70,12 @@ def _show(model: "Model", every: bool) -> None:
             _show_coefficients(model, output, name, every)
     say(shown, "")
     for name, value in model.provenance.items():
-        say(shown, f"{name}: {_told(value)}")
+        say(shown, f"{name}: {_one_line(value)}")
     say(shown, f"signed by: {model.signed_by or 'nobody'}")
 
 
 def _predicts(model: "Model") -> str:
-    """What comes out, and of what."""
+    """A sentence on what the model predicts, and from what."""
     from sottovoce.problem.losses import Counts
 
     what = "the label" if model.schema is None else repr(model.schema.label.column)
@@ -89,7 +89,7 @@ def _predicts(model: "Model") -> str:
 
 
 def _outputs(model: "Model") -> list[str]:
-    """What a larger output speaks for."""
+    """For each output, what a larger value of it speaks for."""
     from sottovoce.problem.losses import Counts
 
     if model.classes is None:
@@ -98,7 +98,7 @@ def _outputs(model: "Model") -> list[str]:
 
 
 def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool) -> None:
-    """To two digits: nobody knows how many of them hold."""
+    """Print the coefficients of an output to two digits: without standard errors nobody knows how many are right."""
     from sottovoce.cli.output import console, plain, say, table
     from sottovoce.files.models.coefficients import coefficients
     from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
@@ -128,7 +128,7 @@ def _ratio(log_ratio: float) -> str:
     return f"{exp(log_ratio):.{1 - floor(log10(abs(log_ratio)))}f}" if small else f"{exp(log_ratio):.2g}"
 
 
-def _told(value: object) -> str:
+def _one_line(value: object) -> str:
     """A value of the provenance on one line."""
     if isinstance(value, dict):
         parts = [f"{name} = {part}" for name, part in list(value.items())[:_MOST]]

@@ -36,7 +36,10 @@ def reproduce(
     """
     command = "sottovoce reproduce" + (" --quick" if quick else "") + (f" --only {only}" if only else "")
     command += f" --runs {runs}" if runs else ""
-    number = None if runs is None else _whole(runs)
+    try:
+        number = None if runs is None else int(runs)
+    except ValueError:
+        raise InputError(f"Expected a whole number for --runs, got {runs!r}. Correct it.") from None
 
     from sottovoce.studies import reproduce as experiment
     from sottovoce.studies.report.study_files import write_study
@@ -74,13 +77,6 @@ def compare(
         )  # fmt: skip
         write_study(study, out)
     _tell(study, out, json, quiet)
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"Expected a whole number for --runs, got {text!r}. Correct it.") from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What people see of a long study: a bar over the whole with the time left, on stderr, and tables at the end."""
+"""A long study on the terminal: a bar with the time left, on stderr, and tables at the end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -64,7 +64,7 @@ def show_study(study: Study, out: Path) -> None:
         console.print("Quick form: it shows that everything works, and nothing else.")
     if study.claims:
         # A terminal is narrow: the verdicts by other outputs are in the report.
-        rows = [[Text(claim), _coloured(verdict), Text("-".join(counts))]
+        rows = [[Text(claim), Text(verdict, style=_STYLES.get(verdict.split(":")[0], "")), Text("-".join(counts))]
                 for claim, _, verdict, *counts in (row[:6] for row in tables.verdicts(study.claims).rows)]  # fmt: skip
         console.print(_table(("claim", "verdict, by last broadcast", "won-tied-lost"), rows))
     elif "compare" in study.panels:
@@ -87,8 +87,3 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _coloured(text: str) -> Text:
-    """A verdict in the colour of its kind."""
-    return Text(text, style=_STYLES.get(text.split(":")[0], ""))

@@ -1,4 +1,4 @@
-"""`sottovoce train`."""
+"""`sottovoce train`: simulate sites that learn one model, print how good it is, and keep it."""
 
 import json as json_module
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +20,10 @@ _PANEL = "Files and output"
 
 
 class TrainCommand(HelpfulCommand):
-    """Knows the defaults of a training run."""
+    """The command, whose help shows the defaults of a training run."""
 
     def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]:
-        """What a run without any option would use."""
+        """Settings of a run without any option, and the choices of the library, by option."""
         from sottovoce.studies.choices import CHOICES, PLANNED
 
         known = asdict(TrainConfig().resolved())
@@ -67,7 +67,7 @@ def train(
 
         folder.check_free(out)
     other = None if beside is None else run.beside(chosen, beside)
-    private, paid = chosen.data is not None, _Paid(None if budget is None else charging(budget))
+    private, paid = chosen.data is not None, _Charge(None if budget is None else charging(budget))
     tell = None if quiet or json else output.note
     if private:
         _warn(tell, out, budget, json, quiet)
@@ -94,17 +94,17 @@ def train(
     except KeyboardInterrupt:
         trained = replace(trained, unfinished=_SCORING)
     if trained.unfinished is not None:
-        raise Stopped(_where(trained, out))
+        raise Stopped(_what_is_left(trained, out))
 
 
-class _Paid:
-    """Charges what it is told to, and knows whether it has."""
+class _Charge:
+    """Charges a budget, if one was given. `done` is True once the run was charged."""
 
     def __init__(self, charge: Callable[[Any], None] | None) -> None:
         self._charge, self.done = charge, False
 
     def charge(self, statement: Any) -> None:
-        """Before a row is touched; it may refuse."""
+        """Charge a run before a row is touched; the budget may refuse it."""
         if self._charge is not None:
             self._charge(statement)
         self.done = True
@@ -124,7 +124,7 @@ _NOT_KEPT = (
 
 
 def _warn(tell: Callable[[str], None] | None, out: Path | None, budget: Path | None, json: bool, quiet: bool) -> None:
-    """What somebody with private rows should know before they are touched."""
+    """Warn, before private rows are touched, that nothing is kept without --out, and that costs add up."""
     from sottovoce.cli import output
 
     if out is None and not json and (quiet or tell is not None):  # as JSON the model is printed
@@ -149,7 +149,7 @@ def _keep(trained: Any, out: Path) -> None:
 
 
 def _in_the_rounds(trained: Any) -> bool:
-    """Whether it was interrupted before they were over: there is nothing then to be judged."""
+    """True if the run was interrupted before its rounds were over: there is nothing to score then."""
     return bool(trained.result.rounds < trained.solved.algorithm.rounds)
 
 
@@ -164,8 +164,8 @@ def _print(trained: Any, out: Path | None, json: bool, quiet: bool, beside: Any)
         results.show(trained, out, beside)
 
 
-def _where(trained: Any, out: Path | None) -> str:
-    """What is left of a run that was interrupted."""
+def _what_is_left(trained: Any, out: Path | None) -> str:
+    """A sentence on what is left of an interrupted run, and what was spent."""
     spent = f" {_SPENT}" if trained.problem.private and _in_the_rounds(trained) else ""
     if out is None:
         return f"{trained.unfinished}; nothing is kept without --out.{spent}"

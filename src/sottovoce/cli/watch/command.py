@@ -1,4 +1,4 @@
-"""The two commands: which logs are read, and whether the page is served or written."""
+"""`sottovoce site watch` and `federation watch`: which logs are read, and whether the page is served or written."""
 
 import time
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def _watch(logs: Sequence[Path], federation: Path | None, port: int, out: Path |
 
 
 def _serve(watched: "Watched", port: int) -> None:
-    """Until Ctrl-C, which is how it is meant to end."""
+    """Serve the page until Ctrl-C; refuses a port that is not free."""
     from sottovoce.cli.watch.serving import Board, PageServer, serving
 
     try:
@@ -97,7 +97,7 @@ def _serve(watched: "Watched", port: int) -> None:
 
 @final
 class Watched:
-    """Logs, what they have told so far, and the page that shows it. Safe to be asked from several threads."""
+    """Logs, what was read of them so far, and the page that shows it. Several threads may use it at once."""
 
     def __init__(self, logs: Sequence[Path], terms: "Terms | None") -> None:
         from threading import Lock
@@ -106,31 +106,33 @@ class Watched:
         from sottovoce.cli.watch.story import SiteStory, clean
 
         self._terms, self._lock = terms, Lock()
-        self._sites = [(LogReader(log), SiteStory(clean(_called(log)))) for log in logs]
+        # Until a log says whose it is, a site is called like its folder, or like its log.
+        names = [clean(log.parent.name if log.name == LOG else log.stem) for log in logs]
+        self._sites = [(LogReader(log), SiteStory(name)) for log, name in zip(logs, names, strict=True)]
         self._read()
 
     def look(self) -> dict[str, str]:
-        """Read on; the parts of the page as they are now."""
+        """Read what is new in the logs, and return the parts of the page, HTML by id."""
         with self._lock:
             self._read()
         return self.parts()
 
     def parts(self) -> dict[str, str]:
-        """The parts of a live page."""
+        """The parts of a live page, HTML by id, without reading on."""
         from sottovoce.cli.watch.page import parts
 
         with self._lock:
             return parts(self._stories(), self._terms, time.time(), live=True, remarks=self._remarks())
 
     def page(self, *, live: bool) -> str:
-        """The whole page."""
+        """The whole page as HTML; a live one takes in changes."""
         from sottovoce.cli.watch.page import page
 
         with self._lock:
             return page(self._stories(), self._terms, time.time(), live=live, remarks=self._remarks())
 
     def close(self) -> None:
-        """Let go of the logs."""
+        """Close the logs."""
         with self._lock:
             for reader, _ in self._sites:
                 reader.close()
@@ -149,7 +151,7 @@ class Watched:
                 story.take(event)
 
     def _remarks(self) -> list[str]:
-        """Which logs were not read as a whole."""
+        """Sentences on logs that were not read as a whole."""
         remarks = []
         for reader, story in self._sites:
             if reader.skipped:
@@ -165,7 +167,7 @@ class Watched:
 
 
 def read_terms(file: Path) -> "Terms":
-    """What an agreement promises, and against whom."""
+    """The guarantee of an agreement file, and against how many colluding sites it holds."""
     from sottovoce.algorithms import MaskedNewton
     from sottovoce.cli.output import counted, up
     from sottovoce.cli.watch.page import Terms
@@ -195,7 +197,7 @@ def read_terms(file: Path) -> "Terms":
 
 
 def _logs(paths: Sequence[Path]) -> list[Path]:
-    """The logs that are meant, each once."""
+    """The logs at these paths, each once."""
     found: dict[Path, None] = {}
     for path in paths:
         for log in _within(path):
@@ -204,10 +206,11 @@ def _logs(paths: Sequence[Path]) -> list[Path]:
 
 
 def _within(path: Path) -> list[Path]:
-    """A log, that of a site's folder, or those of the folders within one."""
+    """The logs at a path: a log itself, that of a site's folder, or those of the folders within a folder."""
     if not path.is_dir():
-        known = path.exists() or path.parent.is_dir()  # a site that has not begun yet will make it
-        expect(known and not _is_special(path), "a log, or a folder that it will be in", log=str(path))
+        # A pipe or a device is no log. A file that is not there yet will be made by a site that has not begun.
+        known = path.is_file() if path.exists() else path.parent.is_dir()
+        expect(known, "a log, or a folder that it will be in", log=str(path))
         return [path]
     if (path / LOG).is_file():
         return [path / LOG]
@@ -216,17 +219,7 @@ def _within(path: Path) -> list[Path]:
     return inner
 
 
-def _is_special(path: Path) -> bool:
-    """Whether it is a pipe or a device, which is no log."""
-    return path.exists() and not path.is_file()
-
-
 def _beside(path: Path) -> Path | None:
-    """The agreement in a folder, or beside a site's folder."""
+    """The agreement in the folder of a path, or in the one above; None if there is none."""
     folder = path if path.is_dir() else path.parent
     return next((file for file in (folder / AGREEMENT, folder.parent / AGREEMENT) if file.is_file()), None)
-
-
-def _called(log: Path) -> str:
-    """What a site is called before its log says so: like its folder, or like its log."""
-    return log.parent.name if log.name == LOG else log.stem

@@ -1,4 +1,4 @@
-"""The page: how far the sites are, who waits for whom, what was spent, whether all heard the same, how large it was.
+"""The page as HTML: rounds, who waits for whom, what was spent, whether all heard the same, and how large it was.
 
 It is for whoever runs a site. Shown are the clock, the agreed numbers, what was said, with its noise, and what the
 ledger of the rows has booked; the log holds nothing else. Names and words in a log are a stranger's: they are escaped,
@@ -87,9 +87,10 @@ class Chart(NamedTuple):
 
 def page(stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live: bool, remarks: Sequence[str]) -> str:
     """The whole page. A live one has a script that takes in what has changed; a written one has none."""
+    name = f": {terms.name}" if terms is not None and terms.name else ""
     return render_page(
         "watch.html.j2",
-        title=_title(stories, terms),
+        title=f"Site {stories[0].name}{name}" if len(stories) == 1 else f"{len(stories)} sites{name}",
         parts=parts(stories, terms, now, live=live, remarks=remarks),
         live=live,
         style=_style(),
@@ -118,7 +119,7 @@ def _script() -> str:
 
 
 def _hash(text: str) -> str:
-    """By which a policy knows a script or a style."""
+    """Hash by which a security policy allows a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -136,8 +137,10 @@ def parts(
     """
     at = [now if live else (story.last or now) for story in stories]
     way, several = _way(stories, terms), len(stories) > 1
+    # Read aloud to those who do not see the page, whenever it changes: so it is without seconds.
+    spoken = [f"{story.name} {_doing(story, now)[0]}" for story, now in zip(stories, at, strict=True)]
     content: dict[str, dict[str, object]] = {
-        "spoken": {"words": _spoken(stories, at)},
+        "spoken": {"words": "; ".join(spoken[:20])},
         "facts": {"facts": _facts(stories, terms), "remarks": [*_remarks(stories, terms), *remarks]},
         "status": {"sites": [_status(story, now) for story, now in zip(stories, at, strict=True)], "several": several},
         "waits": {"table": _waits(stories, at), "done": all(story.doing == "done" for story in stories)},
@@ -152,11 +155,6 @@ def parts(
 
 
 # -- what it is -------------------------------------------------------------------------------------------------------
-
-
-def _title(stories: Sequence[SiteStory], terms: Terms | None) -> str:
-    name = f": {terms.name}" if terms is not None and terms.name else ""
-    return f"Site {stories[0].name}{name}" if len(stories) == 1 else f"{len(stories)} sites{name}"
 
 
 def _facts(stories: Sequence[SiteStory], terms: Terms | None) -> list[tuple[str, str]]:
@@ -188,12 +186,12 @@ def _way(stories: Sequence[SiteStory], terms: Terms | None) -> str:
 
 def _fitting(stories: Sequence[SiteStory], terms: Terms | None) -> Terms | None:
     """The terms, unless a log speaks of another agreement: then nothing is promised here."""
-    told = {story.agreement for story in stories if story.agreement}
-    return terms if terms is not None and told <= {terms.digest} else None
+    known = {story.agreement for story in stories if story.agreement}
+    return terms if terms is not None and known <= {terms.digest} else None
 
 
 def _remarks(stories: Sequence[SiteStory], terms: Terms | None) -> list[str]:
-    """What does not fit together."""
+    """Sentences on what does not fit together."""
     run, remarks = common_run(stories), []
     if terms is not None and _fitting(stories, terms) is None:
         remarks.append("A log is of another agreement than the one that was given: no guarantee is shown.")
@@ -210,7 +208,7 @@ def _remarks(stories: Sequence[SiteStory], terms: Terms | None) -> list[str]:
 
 
 class _Status(NamedTuple):
-    """One site, in words."""
+    """The line of one site in the table, as text."""
 
     name: str
     round: int
@@ -257,12 +255,6 @@ def _doing(story: SiteStory, now: float) -> tuple[str, str]:
     return {"computing": "computes", "listening": "listens"}.get(story.doing, "starts"), ""
 
 
-def _spoken(stories: Sequence[SiteStory], at: Sequence[float]) -> str:
-    """For those who do not see the page: told again only when it changes, so without seconds."""
-    words = [f"{story.name} {_doing(story, now)[0]}" for story, now in zip(stories, at, strict=True)]
-    return "; ".join(words[:20])
-
-
 def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> TextTable:
     """Who is awaited, by whom, and for how long; whoever is awaited by most comes first."""
     found: dict[str, dict[str, float]] = {}
@@ -306,7 +298,7 @@ def _sums(stories: Sequence[SiteStory]) -> Chart | None:
 
 
 def _pace(stories: Sequence[SiteStory]) -> Chart | None:
-    """Seconds from the end of one round to that of the next, where both were in one go."""
+    """Chart of the seconds from the end of one round to that of the next, where no round between them is missing."""
     series = {}
     for story in stories:
         done = sorted(story.done.items())
@@ -365,7 +357,7 @@ def _steps(top: float) -> list[float]:
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most so many points as can be told apart: of each stretch its first, smallest and largest, and the last."""
+    """At most _MOST_POINTS points: of each stretch its first, smallest and largest, and the last of all."""
     if len(points) <= _MOST_POINTS:
         return points
     size, kept = -(-len(points) // (_MOST_POINTS // 3)), dict[int, float]()
@@ -392,7 +384,7 @@ def _observers(terms: Terms | None) -> TextTable | None:
 
 
 def _news(stories: Sequence[SiteStory]) -> list[tuple[str, str, bool, str]]:
-    """The newest first."""
+    """Time, site, whether it is bad, and words of the 50 newest events, the newest first."""
     found = [(news.time, story.name, news.bad, news.words) for story in stories for news in story.news]
     return [(_when(time), name, bad, words) for time, name, bad, words in sorted(found, reverse=True)[:50]]
 

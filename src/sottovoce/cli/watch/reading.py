@@ -1,4 +1,4 @@
-"""A site's log while it is written: whole lines only, and whatever may have become of the file since the last look.
+"""A reader of a site's log while it is written: whole lines only, whatever has become of the file since.
 
 A log is no book that anyone can rely on: it may be cut off, replaced, mixed with other programs' lines, or of any
 length. What is not a line of a site is left out and counted.
@@ -48,6 +48,10 @@ class LogReader:
         self._most, self._file = most, cast("FileIO | None", None)
         self._start()
 
+    def _start(self) -> None:
+        """Read from the first byte on. Events that were returned are not taken back."""
+        self._at, self._tail, self._line, self._cut = 0, b"", b"", False
+
     def events(self) -> Iterator[Event]:
         """What was written since the last call, as far as lines are whole. A file that cannot be read now is read on
         when it can.
@@ -62,8 +66,10 @@ class LogReader:
             self._file = self._opened()
             if self._file is None:
                 return
-            if not self._at:
-                self._begin_near_the_end(self._file)
+            size = os.fstat(self._file.fileno()).st_size
+            if not self._at and size > self._most:  # of a long log the beginning is left out
+                self._at = self.skipped = size - self._most
+                self._cut = True  # in the middle of a line
         yield from self._drain(self._file)
         # Under its name lies another file now: the old one was read to its end, the new one from its beginning.
         if self._replaced(self._file) and (newer := self._opened()) is not None:
@@ -73,7 +79,7 @@ class LogReader:
             yield from self._drain(newer)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; the next call of `events` opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -88,39 +94,23 @@ class LogReader:
             return None
 
     def _replaced(self, file: FileIO) -> bool:
-        """Whether the name stands for another file than the open one."""
+        """True if the path now names another file than the open one."""
         try:
             return not os.path.samestat(os.fstat(file.fileno()), self.path.stat())
         except OSError:
             return False  # gone: the old one may still be written to
 
-    def _start(self) -> None:
-        """From the first byte on. The lines read so far stay read."""
-        self._at, self._tail, self._line, self._cut = 0, b"", b"", False
-
-    def _begin_near_the_end(self, file: FileIO) -> None:
-        """Of a long log the beginning is left out."""
-        size = os.fstat(file.fileno()).st_size
-        if size > self._most:
-            self._at = self.skipped = size - self._most
-            self._cut = True  # in the middle of a line
-
     def _drain(self, file: FileIO) -> Iterator[Event]:
         """All whole lines from here to the end of the file, a part at a time."""
-        if self._written_anew(file):
+        # What was read is no longer there if the file was cut off, as log rotation does, and maybe refilled.
+        file.seek(self._at - len(self._tail))
+        if os.fstat(file.fileno()).st_size < self._at or file.read(len(self._tail)) != self._tail:
             self._start()
         file.seek(self._at)
         while part := file.read(_CHUNK):
             self._at += len(part)
             self._tail = (self._tail + part)[-_TAIL:]
             yield from self._lines(part)
-
-    def _written_anew(self, file: FileIO) -> bool:
-        """Whether what was read is no longer there: the file was cut off, as log rotation does, and maybe refilled."""
-        if os.fstat(file.fileno()).st_size < self._at:
-            return True
-        file.seek(self._at - len(self._tail))
-        return file.read(len(self._tail)) != self._tail
 
     def _lines(self, part: bytes) -> Iterator[Event]:
         *whole, rest = part.split(b"\n")
@@ -136,7 +126,7 @@ class LogReader:
             self.left_out += 1
 
     def _event(self, line: bytes) -> Event | None:
-        """A line of a site; None for one of a library, or of nobody."""
+        """The event of a site's line; None for a line of a library, and for one that is no event, which is counted."""
         if not line.strip():
             return None
         try:
@@ -153,5 +143,5 @@ class LogReader:
 
 
 def _refuse(constant: str) -> object:
-    """NaN and its like are no JSON."""
+    """Refuse NaN and infinities, which are no JSON."""
     raise ValueError(constant)

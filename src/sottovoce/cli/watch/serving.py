@@ -1,4 +1,4 @@
-"""The page at an address of this machine, and nobody else's: loopback only, GET only, behind a random path.
+"""The server of the page, for this machine only: loopback only, GET only, behind a random path.
 
 Whoever has a shell on the machine can reach a loopback port, and so can a web page in the reader's browser, which may
 also have its own name point here (DNS rebinding). So the address holds a secret, requests that name another host or
@@ -29,7 +29,7 @@ Parts = Mapping[str, str]
 
 @final
 class Board:
-    """The parts of the page as they are now, and who waits for the next ones."""
+    """The parts of the page as they are now, for threads that wait for changes."""
 
     def __init__(self, parts: Parts) -> None:
         self._changed = threading.Condition()
@@ -38,7 +38,7 @@ class Board:
         self.closed = False
 
     def put(self, parts: Parts) -> None:
-        """Hang up what is new, and tell those who wait."""
+        """Replace the parts that have changed, and wake the threads that wait."""
         with self._changed:
             new = {name: html for name, html in parts.items() if self._parts[name][1] != html}
             if new:
@@ -47,20 +47,20 @@ class Board:
                 self._changed.notify_all()
 
     def after(self, version: int, seconds: float) -> tuple[int, dict[str, str]]:
-        """The parts that have changed since a version, waited for so long, and the version that they are of."""
+        """The current version, and the parts that have changed since `version`; waits so many seconds for one."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version or self.closed, seconds)
             return self._version, {name: html for name, (since, html) in self._parts.items() if since > version}
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """End all waiting."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
     @contextmanager
     def listening(self) -> Iterator[bool]:
-        """Whether there is room for one more listener, for as long as this lasts."""
+        """Count a listener for as long as this lasts; yields False if there is no room for it."""
         with self._changed:
             fits = self._listeners < MOST_LISTENERS
             self._listeners += fits
@@ -97,25 +97,25 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}{self.path}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that is gone is nobody's trouble; whatever else goes wrong is told."""
+        """Report errors, but not that a reader is gone."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 @final
 class _Answer(BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request: sends the page or its changes, or refuses."""
 
     server: PageServer
     timeout = _STALLED
     protocol_version = "HTTP/1.1"
 
     def version_string(self) -> str:
-        """Nobody needs to know which Python this is."""
+        """Name of the server, without the version of Python."""
         return "sottovoce"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Not told: the path is a secret."""
+        """Log nothing: the path is a secret."""
 
     def parse_request(self) -> bool:
         """Refuse, before anything else, what is not asked for by the reader's own page or address bar."""
@@ -138,7 +138,7 @@ class _Answer(BaseHTTPRequestHandler):
         return None
 
     def do_GET(self) -> None:
-        """The page, its changes, or nothing."""
+        """Send the page or its changes; any other path is not found."""
         path = self.path.encode("utf-8", "replace")
         if hmac.compare_digest(path, self.server.path.encode()):
             self._answer(HTTPStatus.OK, self.server.draw(), "text/html; charset=utf-8")
@@ -179,8 +179,8 @@ class _Answer(BaseHTTPRequestHandler):
             while not board.closed:
                 version, parts = board.after(version, _BEAT)
                 # JSON has no ends of lines within it, so it is one line of an event.
-                told = f"event: parts\ndata: {json.dumps(parts)}\n\n" if parts else ": still here\n\n"
-                self.wfile.write(told.encode())
+                event = f"event: parts\ndata: {json.dumps(parts)}\n\n" if parts else ": still here\n\n"
+                self.wfile.write(event.encode())
 
 
 @contextmanager

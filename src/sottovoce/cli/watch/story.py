@@ -1,4 +1,4 @@
-"""What the lines of a log add up to, for one site and for several: how far they are, who waits, what was heard.
+"""The state of sites from the lines of their logs: how far they are, who waits, and what was heard.
 
 Lines are taken as those of a stranger: a field that is not what it should be counts as missing, words are cut to a
 length and hold nothing that is not seen. Only the fields that are named here are kept, and how many of each is bounded.
@@ -33,7 +33,7 @@ class RoundDone(NamedTuple):
 
 @final
 class News(NamedTuple):
-    """Something that people should know of."""
+    """An event that people should know of."""
 
     time: float
     bad: bool
@@ -43,7 +43,7 @@ class News(NamedTuple):
 @final
 @dataclass
 class SiteStory:
-    """One site in its last run, as far as its log tells. What was not told is None, or empty.
+    """One site in its last run, as far as its log says. What it does not say is None, or empty.
 
     Attributes:
         name: of the site; until the log says it, what the file is called.
@@ -82,7 +82,7 @@ class SiteStory:
 
     @property
     def over(self) -> bool:
-        """Whether this process has said its last word."""
+        """True if the process of the site has ended."""
         return self.doing in ("done", "stopped", "interrupted")
 
     def awaited(self, now: float) -> dict[str, float]:
@@ -95,18 +95,18 @@ class SiteStory:
     # -- one line -----------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """The next line."""
-        told = {
-            "began": self._began, "published": self._published, "waiting": self._waiting, "refused": self._refused,
-            "noticed": self._noticed, "dropped": self._dropped, "round done": self._round_done,
-            "finished": self._finished, "stopped": self._stopped, "interrupted": self._stopped,
-            "server silent": self._server, "server away": self._server, "server back": self._server,
+        """Take in the next line of the log; events of other names are left out."""
+        handle = {
+            "began": self._began, "published": self._published, "waiting": self._waiting,
+            "round done": self._round_done, "finished": self._finished, "stopped": self._stopped,
+            "interrupted": self._stopped, "refused": self._report, "noticed": self._report, "dropped": self._report,
+            "server silent": self._report, "server away": self._report, "server back": self._report,
         }.get(event.name)  # fmt: skip
-        if told is None:
+        if handle is None:
             return
         self.first = event.time if self.first is None else self.first
         self.last = event.time
-        told(event)
+        handle(event)
 
     def _began(self, event: Event) -> None:
         fields, run = event.fields, _word(event.fields, "run")
@@ -143,17 +143,13 @@ class SiteStory:
         heard = fields.get("heard")
         digests = _names(heard, _digest) if isinstance(heard, dict) else {}
         done = RoundDone(event.time, _digest(fields.get("transcript")) or "", digests, _number(fields, "size"))
-        self._remember(k, done)
-        self._book(fields)
-        self._turn_to("computing")
-
-    def _remember(self, k: int, done: RoundDone) -> None:
-        """Add a round, and forget the oldest ones if there are too many."""
         self._forget(k)
         self.done[k] = done
         self._digests += len(done.heard)
         while len(self.done) > MOST_ROUNDS or self._digests > MOST_DIGESTS:
-            self._forget(next(iter(self.done)))
+            self._forget(next(iter(self.done)))  # the oldest one
+        self._book(fields)
+        self._turn_to("computing")
 
     def _forget(self, k: int) -> None:
         before = self.done.pop(k, None)
@@ -167,24 +163,23 @@ class SiteStory:
     def _stopped(self, event: Event) -> None:
         self._turn_to(event.name)
         self.reason = _word(event.fields, "reason") or _word(event.fields, "kind")
-        self._add(event, event.name == "stopped", f"{event.name}: {self.reason}")
+        self.news.append(News(event.time, event.name == "stopped", f"{event.name}: {self.reason}"))
 
-    def _refused(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
+        """Add to the news what changes nothing else."""
         f = event.fields
-        words = f"refused a message of {_word(f, 'sender')} in round {_whole(f, 'round')}: {_word(f, 'reason')}"
-        self._add(event, True, words)
-
-    def _noticed(self, event: Event) -> None:
-        self._add(event, False, f"{_word(event.fields, 'sender')} {_word(event.fields, 'text')}")
-
-    def _dropped(self, event: Event) -> None:
-        f = event.fields
-        self._add(event, True, f"going on without {_word(f, 'neighbour')} since round {_whole(f, 'round')}")
-
-    def _server(self, event: Event) -> None:
-        back = event.name == "server back"
-        reason = _word(event.fields, "reason") or "the message server does not answer"
-        self._add(event, not back, "the message server answers again" if back else reason)
+        match event.name:
+            case "refused":
+                words = f"refused a message of {_word(f, 'sender')} in round {_whole(f, 'round')}: {_word(f, 'reason')}"
+            case "noticed":
+                words = f"{_word(f, 'sender')} {_word(f, 'text')}"
+            case "dropped":
+                words = f"going on without {_word(f, 'neighbour')} since round {_whole(f, 'round')}"
+            case "server back":
+                words = "the message server answers again"
+            case _:  # it is silent, or away
+                words = _word(f, "reason") or "the message server does not answer"
+        self.news.append(News(event.time, event.name not in ("noticed", "server back"), words))
 
     def _book(self, fields: Mapping[str, object]) -> None:
         self.spent, self.cap, self.cap_delta, self.left = (
@@ -194,9 +189,6 @@ class SiteStory:
 
     def _turn_to(self, doing: str) -> None:
         self.doing, self.waits = doing, {}
-
-    def _add(self, event: Event, bad: bool, words: str) -> None:
-        self.news.append(News(event.time, bad, words))
 
 
 # -- several sites ----------------------------------------------------------------------------------------------------
@@ -213,7 +205,7 @@ class Difference(NamedTuple):
 
 @final
 class Comparison(NamedTuple):
-    """What several sites heard, held against each other."""
+    """Comparison of what several sites heard."""
 
     rounds: int  # in which anything was heard by two of them
     first: int  # of these, as far as they are remembered; 0 for none
@@ -222,13 +214,13 @@ class Comparison(NamedTuple):
 
 
 def common_run(stories: Iterable[SiteStory]) -> str:
-    """The run that most of them are in; of several the one that was told first."""
+    """The run that most of them are in; of several the one that comes first; "" without any."""
     runs = Counter(story.run for story in stories if story.run)
     return runs.most_common(1)[0][0] if runs else ""
 
 
 def compared(stories: Iterable[SiteStory]) -> Comparison:
-    """Whether all who heard a message heard the same; with masked sums, whether their transcripts are the same."""
+    """Differences in what sites heard of one message; with masked sums, also in their transcripts."""
     among = list(stories)
     run, heard = common_run(among), dict[tuple[int, str], dict[str, list[str]]]()
     for story in among:
@@ -250,7 +242,7 @@ def compared(stories: Iterable[SiteStory]) -> Comparison:
 
 
 def clean(value: object) -> str:
-    """Words that can be shown: of one line, not too long, nothing in them that turns or hides other words."""
+    """Text that can be shown: on one line, at most _MOST_WORDS letters, none that turns or hides others."""
     text = value if isinstance(value, str) else ""
     shown = "".join(letter if letter.isprintable() else " " for letter in text[:_MOST_WORDS])
     return shown + ("…" if len(text) > _MOST_WORDS else "")
@@ -270,19 +262,19 @@ def _number(fields: Mapping[str, object], key: str) -> float | None:
 
 
 def _finite(value: object) -> float | None:
-    """A finite number >= 0."""
+    """The value if it is a finite number >= 0, else None."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1e300:
         return None
     return float(value) if math.isfinite(value) else None
 
 
 def _digest(value: object) -> str | None:
-    """Sixty-four hexadecimal digits, or nothing."""
+    """The value if it is sixty-four hexadecimal digits, else None."""
     fits = isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
     return str(value) if fits else None
 
 
 def _names(found: Mapping[Any, object], read: Any) -> dict[str, Any]:
-    """By name, what can be read; the rest is left out."""
+    """By name, the values that `read` accepts; the others are left out."""
     pairs = ((clean(name), read(value)) for name, value in islice(found.items(), MOST_NAMES))
     return {name: value for name, value in pairs if value is not None}
