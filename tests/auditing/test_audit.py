@@ -13,7 +13,7 @@ import pytest
 
 import sottovoce as sv
 from helpers import every
-from sottovoce.algorithms import ipadmm, registry
+from sottovoce.algorithms import ipadmm, registry, summed
 from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.auditing import audit as auditing
 from sottovoce.auditing.subjects import everything, subject
@@ -184,8 +184,8 @@ def test_noise_that_is_set_for_more_than_was_asked_is_found_out(monkeypatch, nam
     """Its statement rises with it, so what is attacked is what was asked for."""
     room = sys.modules[registry.entry(name).kind.__module__]
     if name == "masked":
-        right = room.calibrated
-        monkeypatch.setattr(room, "calibrated", lambda *given: tuple(0.97 * sigma for sigma in right(*given)))
+        right = summed.calibrated
+        monkeypatch.setattr(summed, "calibrated", lambda *given: tuple(0.97 * sigma for sigma in right(*given)))
     else:
         kind = {"ipadmm": ipadmm}.get(name, room)
         monkeypatch.setattr(kind, "sigma_for", lambda e, d, steps, *more: 0.97 * sigma_for(e, d, steps, *more))

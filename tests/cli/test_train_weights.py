@@ -53,5 +53,5 @@ def test_estimators_plan_them():
     sites = problems.sites(rng, UNEQUAL.values(), d=4)
     objective = {"loss": Logistic(), "lam": 1e-4, "max_grad_norm": None, "epsilon": 0.5, "delta": 1e-5}
     problem = Problem(sites, graphs.complete(4))
-    chosen = training.choose("ipadmm", {"rounds": 10}, objective, problem).algorithm
+    chosen = training.choose("ipadmm", False, objective, problem).algorithm
     assert (chosen.weights, chosen.lam) == ("squared", 1e-4)

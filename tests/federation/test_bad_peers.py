@@ -34,7 +34,7 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.identity import Context, SigningKey
-from sottovoce.federation.site import absent
+from sottovoce.federation.site import board
 from sottovoce.federation.site.events import JsonLines, LogWatcher, Watcher
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Notice
 from sottovoce.federation.site.mail import Mail, Pace
@@ -101,7 +101,7 @@ THREE = ("berlin", "paris", "rome")
 def world(tmp_path_factory):
     """One server that carries every run of this file. Sites may restart rarely, so that the room is quickly filled."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(absent, "MOST_QUESTIONS", 20)
+    patch.setattr(board, "MOST_QUESTIONS", 20)
     keys, three = {}, sv.graphs.complete(3)
     runs = {
         "crowd": federation_of(CROWD, sv.graphs.complete(len(CROWD)), ALGORITHM, keys, lost_neighbour=GO_ON),

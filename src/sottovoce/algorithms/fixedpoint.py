@@ -69,7 +69,7 @@ class FixedPoint(Rival[State]):
     def start(self, site: Oracle, runs: int) -> State:
         """All zero."""
         refuse_incomplete(site, "FixedPoint")
-        expect_argmin(site, 0 * site.degree + self.pull(site), TOLERANCE)
+        expect_argmin(site, lambda: 0 * site.degree + self.pull(site), TOLERANCE)
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:

@@ -88,7 +88,7 @@ class ObjectivePerturbation(ConsensusRival):
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
-        expect_argmin(site, self.curvature(1, site), TOLERANCE)
+        expect_argmin(site, lambda: self.curvature(1, site), TOLERANCE)
         return super().start(site, runs)
 
     def curvature(self, k: int, site: Oracle) -> Array:

@@ -45,7 +45,7 @@ class PVP(ConsensusRival):
 
     def start(self, site: Oracle, runs: int) -> Consensus:
         """All zero."""
-        expect_argmin(site, 2 * self.rho * site.degree, self.tolerance(site))
+        expect_argmin(site, lambda: 2 * self.rho * site.degree, self.tolerance(site))
         return super().start(site, runs)
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:

@@ -12,6 +12,7 @@ The papers were not at hand in full. Each rival's file says what of its definiti
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
@@ -146,13 +147,13 @@ def convexity(site: Oracle, rho: float) -> Floats:
     return site.lam * site.regulariser.l2 + 2 * rho * site.degree.astype(np.float64)
 
 
-def expect_argmin(site: Oracle, curvature: Array, tolerance: float) -> None:
+def expect_argmin(site: Oracle, curvature: Callable[[], Array], tolerance: float) -> None:
     """Refuse at the start, before anything is paid for, where there is no argmin; to `TOLERANCE`, single precision has
-    none.
+    none. `curvature` is asked for last: on a GPU there is no argmin, and nothing needs to be there to say so.
     """
     expect(site.dtype == np.float64, "dtype='float64' for an exact argmin", dtype=str(site.dtype))
     site.expect_argmin()
-    _expect_reachable(site, np.zeros(1), curvature, tolerance)
+    _expect_reachable(site, np.zeros(1), curvature(), tolerance)
 
 
 def argmin(site: Oracle, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
