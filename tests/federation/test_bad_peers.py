@@ -292,9 +292,7 @@ def test_the_program_stops_with_code_4(world, tmp_path):
     assert [line["kind"] for line in lines if line["event"] == "stopped"] == ["LostNeighbourError"]
     with Ledger.open(tmp_path / "berlin" / "state" / "rows.ledger") as ledger:
         assert [booked.round for booked in ledger.reservations()] == [1, 2]
-    assert (
-        len(list(tmp_path.rglob("model.safetensors"))) == 1
-    )  # what was learnt in round 1 is written, whatever stops it
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 1  # of what was learnt in round 1
 
 
 def test_a_member_can_send_its_neighbours_away_and_no_more(world):
