@@ -45,7 +45,7 @@ import sottovoce as sv
 from helpers.network_server import NatsServer
 from helpers.network_worlds import JetStreamWorld
 from helpers.site_runs import FIVE, Federation
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import RoundDone, Watcher
 from sottovoce.federation.site.letters import Words
 from sottovoce.federation.site.mail import Mail, Pace, no_books
 from sottovoce.federation.site.opening import room_for
@@ -221,8 +221,9 @@ class Times(Watcher):
     def __init__(self):
         self.rounds = {}
 
-    def round_done(self, k, spending):  # noqa: ARG002
-        self.rounds[k] = perf_counter()
+    def tell(self, event):
+        if isinstance(event, RoundDone):
+            self.rounds[event.round] = perf_counter()
 
 
 def rounds_per_second(server, folder, sites, rounds):

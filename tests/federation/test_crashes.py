@@ -23,7 +23,7 @@ from helpers.site_runs import FIVE, Federation, scratch
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import RunFinished, Watcher
 from sottovoce.federation.site.runner import POINTS
 from sottovoce.federation.site.seat import booked_as, digest
 from sottovoce.privacy.books.ledger import Ledger
@@ -214,12 +214,14 @@ def test_when_a_run_is_over_its_end_is_on_the_disk():
     class Seen(Watcher):
         found = ()
 
-        def finished(self, rounds, absent):
+        def tell(self, event):
+            if not isinstance(event, RunFinished):
+                return
             with scratch() as copy:
                 for file in federation.folder.glob("oslo.journal*"):
                     shutil.copy(file, copy)
                 with federation.journal("oslo", Path(copy) / "oslo.journal") as journal:
-                    self.found += ((journal.round, rounds, absent),)
+                    self.found += ((journal.round, event),)
 
     with Federation(sv.graphs.ring(3), (12, 9, 15), IPADMM(**STEPS, rounds=3)) as federation:
         watcher, world = Seen(), MemoryWorld()
@@ -229,7 +231,7 @@ def test_when_a_run_is_over_its_end_is_on_the_disk():
             await asyncio.gather(*others, federation.site("oslo", world, watcher=watcher))
 
         play(scene())
-        assert watcher.found == ((3, 3, {}),)
+        assert watcher.found == ((3, RunFinished(3, {})),)
 
 
 # -- with real noise, which never comes twice -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from helpers.network_server import NatsServer
 from helpers.network_worlds import LARGEST, LONG, JetStreamWorld, play
 from sottovoce.algorithms import IPADMM
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Waiting, Watcher
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.stops import LostNeighbourError
@@ -58,8 +58,9 @@ def test_a_server_that_restarts_200_milliseconds_away_is_found_again(tmp_path):
     pace, waits = Pace(server=20.0), threading.Event()
 
     class Seen(Watcher):
-        def waiting(self, k, silent):  # noqa: ARG002
-            waits.set()
+        def tell(self, event):
+            if isinstance(event, Waiting):
+                waits.set()
 
     async def scene(server):
         async with Relay(server.port, 0.1) as relay:

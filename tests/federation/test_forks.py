@@ -14,7 +14,7 @@ from helpers.site_runs import Federation
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli.exit_codes import code_of
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Refused, Watcher
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Sighting, read_notice
 from sottovoce.federation.site.stops import (
     DivergedError,
@@ -120,12 +120,13 @@ def test_whoever_is_left_behind_knows_it_from_the_next_message():
 # -- a neighbour that shouts ------------------------------------------------------------------------------------------
 
 
-class Refused(Watcher):
+class Refusals(Watcher):
     def __init__(self):
-        self.calls = []
+        self.seen = set()
 
-    def refused(self, k, site, reason, explanation):  # noqa: ARG002
-        self.calls.append((k, site, reason))
+    def tell(self, event):
+        if isinstance(event, Refused):
+            self.seen.add((event.round, event.sender, event.reason))
 
 
 @pytest.mark.parametrize("size", [1e12, 1e100, 1.5e308])
@@ -140,9 +141,9 @@ def test_a_neighbour_that_shouts_is_named_and_left(size):
             vector = np.full(5, size) * [1, -1, 1, -1, 1]
             return seal_words(a, 4, "rome", vector, federation.keys["rome"], open_words(a, 4, "rome", data).testimony)
 
-        watcher = Refused()
+        watcher = Refusals()
         ends = play(federation.all(LyingWorld(shows), watcher=watcher))
-    assert set(watcher.calls) == {(4, "rome", "too large")}
+    assert watcher.seen == {(4, "rome", "too large")}
     for name in SIX[:3]:
         assert ends[name].absent == {"rome": 4}
         assert np.linalg.norm(ends[name].model) < a.reach

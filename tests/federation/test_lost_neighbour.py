@@ -18,7 +18,7 @@ from sottovoce.algorithms import DPADMM, DPDSGD, IPADMM, RyuKim
 from sottovoce.errors import UnsupportedError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.absent import Silence, _connected
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Dropped, Noticed, Refused, Waiting, Watcher
 from sottovoce.federation.site.letters import About, Notice
 from sottovoce.federation.site.mail import Answer, Mail
 from sottovoce.federation.site.stops import LeftBehindError, LostNeighbourError
@@ -41,14 +41,14 @@ class Seen(Watcher):
     def __init__(self):
         self.dropped_at, self.notices, self.waits = {}, [], []
 
-    def dropped(self, k, site):
-        self.dropped_at[site] = k
-
-    def noticed(self, site, text):
-        self.notices.append((site, text))
-
-    def waiting(self, k, silent):
-        self.waits.append((k, dict(silent)))
+    def tell(self, event):
+        match event:
+            case Dropped(k, neighbour):
+                self.dropped_at[neighbour] = k
+            case Noticed(sender, text):
+                self.notices.append((sender, text))
+            case Waiting(k, silent):
+                self.waits.append((k, silent))
 
 
 def go_on(after=2, wait=WAIT):
@@ -325,8 +325,9 @@ def test_a_site_cannot_send_away_those_who_are_not_its_neighbours():
         world, refused = MemoryWorld(), []
 
         class Hears(Watcher):
-            def refused(self, k, site, reason, explanation):  # noqa: ARG002
-                refused.append((site, reason, explanation))
+            def tell(self, event):
+                if isinstance(event, Refused):
+                    refused.append(event)
 
         async def scene():
             transport = await world.site("paris")
@@ -337,8 +338,8 @@ def test_a_site_cannot_send_away_those_who_are_not_its_neighbours():
             return await federation.finish(world, federation.normals(), watcher=Hears())
 
         play(scene())
-        assert {site for site, _, _ in refused} == {"paris"}
-        assert "paris may speak of its own neighbours only, not of site=4" in refused[0][2]
+        assert {event.sender for event in refused} == {"paris"}
+        assert "paris may speak of its own neighbours only, not of site=4" in refused[0].explanation
 
 
 def test_only_algorithms_that_know_how_go_on():

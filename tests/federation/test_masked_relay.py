@@ -14,7 +14,7 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Refused, Watcher
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heard, Notice, read_notice, read_sum
 from sottovoce.federation.site.mail import Pace, payload_size
 from sottovoce.federation.site.runner import Finished
@@ -51,8 +51,9 @@ class Refusals(Watcher):
     def __init__(self):
         self.seen = defaultdict(set)
 
-    def refused(self, k, site, reason, explanation):  # noqa: ARG002
-        self.seen[site].add(reason)
+    def tell(self, event):
+        if isinstance(event, Refused):
+            self.seen[event.sender].add(event.reason)
 
 
 def opened(a, name, k, data):

@@ -20,7 +20,7 @@ from sottovoce.algorithms import IPADMM
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Published, Refused, ServerSilent, Watcher
 from sottovoce.federation.site.mail import MOST_EACH, Pace
 from sottovoce.federation.site.runner import POINTS, result_of, run_site
 from sottovoce.federation.site.seat import booked_as, digest
@@ -42,25 +42,13 @@ STOP = LostNeighbour(policy="stop", wait_seconds=0.4)
 
 class Seen(Watcher):
     def __init__(self):
-        self.calls = []
+        self.told = []
 
-    def began(self, facts, spending):
-        self.calls.append(("began", facts, spending))
+    def tell(self, event):
+        self.told.append(event)
 
-    def published(self, k, again):
-        self.calls.append(("published", k, again))
-
-    def refused(self, k, site, reason, explanation):  # noqa: ARG002
-        self.calls.append(("refused", k, site, reason))
-
-    def server_silent(self, seconds):  # noqa: ARG002
-        self.calls.append(("server silent",))
-
-    def stopped(self, error):
-        self.calls.append(("stopped", type(error)))
-
-    def named(self, name):
-        return [call for call in self.calls if call[0] == name]
+    def of(self, kind):
+        return [event for event in self.told if isinstance(event, kind)]
 
 
 @pytest.fixture
@@ -144,7 +132,7 @@ def test_what_is_in_the_outbox_is_sent_again_and_nothing_is_drawn_twice(federati
     assert len(drawn) == 9 + (point == "computed")
     sent = POINTS.index(point) >= POINTS.index("published")
     assert (slot in before) == sent
-    assert watcher.named("published")[0] == ("published", 2, sent)
+    assert watcher.of(Published)[0] == Published(2, sent)
     with federation.ledger("berlin") as ledger, federation.journal("berlin") as journal:
         bound = {r.round: r.message for r in ledger.reservations()}
         assert bound[2] == digest(world.post._held[slot]) == digest(journal.said(2).message)
@@ -190,7 +178,7 @@ def test_a_run_that_does_not_fit_does_not_begin(federation):
     with pytest.raises(BudgetError, match="Nothing was reserved"):
         play(scene())
     assert {slot.kind for slot in world.post._held} == {Kind.NOTICE}  # others are asked, and that is all
-    assert watcher.calls == [("stopped", BudgetError)]
+    assert [(event.name, event.kind) for event in watcher.told] == [("stopped", "BudgetError")]
     with federation.ledger("berlin") as ledger, federation.journal("oslo") as journal:
         assert ledger.reservations() == ()
         assert (journal.round, journal.said(1)) == (0, None)
@@ -363,8 +351,8 @@ def test_a_bad_message_is_refused_told_and_counts_as_silence(reason):
         ends = play(federation.all(world, watcher=watcher))
         for name in ("berlin", "paris"):
             assert isinstance(ends[name], LostNeighbourError)
-        assert set(watcher.named("refused")) == {("refused", 2, "oslo", reason)}
-        assert len(watcher.named("refused")) == 2  # once by each of two sites, however often it was asked for
+        refused = [(event.round, event.sender, event.reason) for event in watcher.of(Refused)]
+        assert refused == [(2, "oslo", reason)] * 2  # once by each of two sites, however often it was asked for
         assert Slot(3, "berlin") not in world.post._held
 
 
@@ -373,7 +361,7 @@ def test_a_flood_of_refusals_is_told_a_few_times_only():
         watcher = Seen()
         altered = {Slot(1, "oslo"): lambda data: os.urandom(len(data))}
         play(federation.all(MemoryWorld(Trouble(altered=altered)), watcher=watcher))
-        assert len(watcher.named("refused")) == 2 * MOST_EACH
+        assert len(watcher.of(Refused)) == 2 * MOST_EACH
 
 
 def test_a_bad_answer_followed_by_a_good_one_does_no_harm():
@@ -388,7 +376,7 @@ def test_a_bad_answer_followed_by_a_good_one_does_no_harm():
         world = MemoryWorld(Trouble(altered={Slot(2, "oslo"): first_bad}))
         ends = play(federation.finish(world, watcher=watcher))
         assert [end.rounds for end in ends.values()] == [3, 3, 3]
-        assert {call[2:] for call in watcher.named("refused")} == {("oslo", "malformed")}
+        assert {(event.sender, event.reason) for event in watcher.of(Refused)} == {("oslo", "malformed")}
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -409,7 +397,7 @@ def test_a_server_that_comes_back_is_waited_for(federation):
         await asyncio.gather(outage(), federation.finish(world, pace=pace, watcher=watcher))
 
     play(scene())
-    assert watcher.named("server silent")
+    assert watcher.of(ServerSilent)
 
 
 def test_a_server_that_stays_away_stops_the_site_which_can_be_resumed(federation):

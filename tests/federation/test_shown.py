@@ -9,7 +9,7 @@ import sottovoce as sv
 from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import Federation, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour
-from sottovoce.federation.site.events import MASKED, OWN_NOISE, Watcher
+from sottovoce.federation.site.events import MASKED, OWN_NOISE, RoundDone, Watcher
 from sottovoce.federation.transport.wire import Kind, digest_of
 
 SIZES = (30, 200, 17, 80, 25)
@@ -21,8 +21,9 @@ class Notes(Watcher):
     def __init__(self):
         self.taken = {}
 
-    def round_done(self, k, spending, taken):  # noqa: ARG002
-        self.taken[k] = taken
+    def tell(self, event):
+        if isinstance(event, RoundDone):
+            self.taken[event.round] = event.taken
 
 
 def run(federation):

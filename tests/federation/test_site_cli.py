@@ -34,7 +34,7 @@ from sottovoce.cli.site.view import PlainLines, View, duration
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
-from sottovoce.federation.site import caps, stops
+from sottovoce.federation.site import caps, events, stops
 from sottovoce.federation.site.events import (
     OWN_NOISE,
     Facts,
@@ -477,30 +477,30 @@ def test_an_interruption_can_be_resumed(monkeypatch):
 
 
 FACTS = Facts("ab" * 16, "cd" * 32, "berlin", ("paris", "rome"), 20, 0, "wait", 60.0, 1.0, 1e-5)
-SPENDING = Spending(0.4321, 2.0, 1e-4, 1.25)
-TAKEN = Taken(OWN_NOISE, "ef" * 32, {"berlin": "12" * 32, "paris": "34" * 32}, 0.75)
+SPENDING = Spending(0.4321, 1.25, 2.0, 1e-4)
+TAKEN = Taken(OWN_NOISE, "ef" * 32, {"berlin": "12" * 32, "paris": "34" * 32}, 0.75, 0)
 
 
 def tell(watcher):
     """A short life with everything in it."""
-    watcher.began(FACTS, SPENDING)
-    watcher.round_began(1)
-    watcher.published(1, False)
-    watcher.waiting(1, {"rome": 7.0})
-    watcher.waiting(1, {"rome": 8.0})
-    watcher.refused(1, "rome", "forged", "it is not signed")
-    watcher.server_silent(9.0)
+    watcher.tell(events.RunBegan(FACTS, SPENDING))
+    watcher.tell(events.RoundBegan(1))
+    watcher.tell(events.Published(1, False))
+    watcher.tell(events.Waiting(1, {"rome": 7.0}))
+    watcher.tell(events.Waiting(1, {"rome": 8.0}))
+    watcher.tell(events.Refused(1, "rome", "forged", "it is not signed"))
+    watcher.tell(events.ServerSilent(9.0))
     for left in (8.0, 7.0):
-        watcher.server_away(f"message server tls://x:1 does not answer (reason {left})", left)
-    watcher.server_away("the run is not open on message server tls://x:1 yet", None)
-    watcher.server_away(None, None)
-    watcher.server_away(None, None)
-    watcher.noticed("paris", "waits for others in round 0")
-    watcher.dropped(1, "rome")
+        watcher.tell(events.ServerAway(f"message server tls://x:1 does not answer (reason {left})", left))
+    watcher.tell(events.ServerAway("the run is not open on message server tls://x:1 yet", None))
+    watcher.tell(events.ServerBack())
+    watcher.tell(events.ServerBack())
+    watcher.tell(events.Noticed("paris", "waits for others in round 0"))
+    watcher.tell(events.Dropped(1, "rome"))
     for k in range(1, 5):
-        watcher.round_done(k, SPENDING, TAKEN)
-    watcher.finished(20, {"rome": 1})
-    watcher.stopped(InputError("Expected\nless"))
+        watcher.tell(events.RoundDone(k, SPENDING, TAKEN))
+    watcher.tell(events.RunFinished(20, {"rome": 1}))
+    watcher.tell(events.end_by(InputError("Expected\nless")))
 
 
 def test_the_log_is_one_json_object_a_line(caplog):
@@ -530,8 +530,8 @@ def test_a_number_that_json_does_not_know_is_none(caplog):
         raise AssertionError(word)
 
     with caplog.at_level(logging.DEBUG, "sottovoce.site"):
-        LogWatcher().round_done(3, replace(SPENDING, epsilon=math.inf), replace(TAKEN, size=math.nan))
-        LogWatcher().waiting(3, {"rome": math.inf})
+        LogWatcher().tell(events.RoundDone(3, replace(SPENDING, spent=math.inf), replace(TAKEN, size=math.nan)))
+        LogWatcher().tell(events.Waiting(3, {"rome": math.inf}))
     done, waiting = (json.loads(JsonLines().format(r), parse_constant=refuse) for r in caplog.records)
     assert (done["spent"], done["size"], done["cap"], waiting["silent"]) == (None, None, 2.0, {"rome": None})
 
@@ -541,12 +541,12 @@ def test_the_table_shows_what_matters():
     with console.capture() as empty:
         console.print(view)
     assert "getting ready" in empty.get()
-    view.server_away("message server tls://x:1 does not answer (connection refused)", 600.0)
+    view.tell(events.ServerAway("message server tls://x:1 does not answer (connection refused)", 600.0))
     with console.capture() as early:
         console.print(view)
     assert "does not answer (connection refused); trying again, giving up in 600 s" in early.get()
     tell(view)
-    view.waiting(5, {"rome": 65.0, "paris": 1.0})
+    view.tell(events.Waiting(5, {"rome": 65.0, "paris": 1.0}))
     with console.capture() as shown:
         console.print(view)
     text = shown.get()
@@ -561,7 +561,7 @@ def test_the_table_shows_what_matters():
         assert part in text
     assert "paris (0" not in text  # not late yet
     assert "tls://x:1" not in text  # it is back
-    view.server_away("message server tls://x:1 does not answer (connection refused)", None)
+    view.tell(events.ServerAway("message server tls://x:1 does not answer (connection refused)", None))
     with console.capture() as shown:
         console.print(view)
     assert "does not answer (connection refused); trying again" in shown.get()

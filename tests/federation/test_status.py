@@ -13,14 +13,15 @@ from helpers.site_runs import Died, Federation, dying
 from sottovoce.algorithms import IPADMM
 from sottovoce.cli import main
 from sottovoce.errors import InputError
+from sottovoce.federation.site import events
 from sottovoce.federation.site.events import MASKED, Facts, Spending, Taken
 from sottovoce.federation.site.status import FILE, StatusFile, is_running, read_status
 from sottovoce.federation.site.stops import LostNeighbourError
 from sottovoce.privacy.observers import against
 
 FACTS = Facts("run-1", "a" * 64, "berlin", ("oslo", "rome"), 9, 2, "wait", 60.0, 1.5, 1e-5)
-SPENDING = Spending(0.4, 2.0, 1e-4, 1.25)
-TAKEN = Taken(MASKED, "ef" * 32, {}, None)
+SPENDING = Spending(0.4, 1.25, 2.0, 1e-4)
+TAKEN = Taken(MASKED, "ef" * 32, {}, None, 0)
 
 
 @pytest.fixture
@@ -33,13 +34,13 @@ def folder(tmp_path):
 def test_what_a_site_says_while_it_runs(folder, capsys):
     watcher = StatusFile(folder)
     assert read_status(folder) is None
-    watcher.round_began(1)  # nothing is known yet, so nothing is said
+    watcher.tell(events.RoundBegan(1))  # nothing is known yet, so nothing is said
     assert read_status(folder) is None
-    watcher.began(FACTS, SPENDING)
-    watcher.round_began(3)
-    watcher.published(3, False)
-    watcher.dropped(3, "rome")
-    watcher.waiting(3, {"oslo": 12.34})
+    watcher.tell(events.RunBegan(FACTS, SPENDING))
+    watcher.tell(events.RoundBegan(3))
+    watcher.tell(events.Published(3, False))
+    watcher.tell(events.Dropped(3, "rome"))
+    watcher.tell(events.Waiting(3, {"oslo": 12.34}))
     status = read_status(folder)
     assert (status.done, status.rounds, status.waiting, status.absent) == (2, 9, {"oslo": 12.3}, {"rome": 3})
     assert is_running(status)
@@ -50,9 +51,9 @@ def test_what_a_site_says_while_it_runs(folder, capsys):
         "without rome since round 3", "spent epsilon 0.400001 of 2 at delta", "a run of epsilon 1.25",
     ):  # fmt: skip
         assert words in shown, shown
-    watcher.round_done(3, Spending(0.5, 2.0, 1e-4, 1.1), TAKEN)
+    watcher.tell(events.RoundDone(3, Spending(0.5, 1.1, 2.0, 1e-4), TAKEN))
     assert (read_status(folder).done, read_status(folder).spent, read_status(folder).waiting) == (3, 0.5, {})
-    watcher.finished(9, {"rome": 3})
+    watcher.tell(events.RunFinished(9, {"rome": 3}))
     assert main(["site", "status", "--state", str(folder.parent), "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert (run["doing"], run["running"], run["left"]) == ("finished", False, 1.1)
@@ -60,8 +61,8 @@ def test_what_a_site_says_while_it_runs(folder, capsys):
 
 def test_whom_it_holds_against_and_what_was_made_again_is_said(folder, capsys):
     watcher = StatusFile(folder)
-    watcher.began(FACTS, SPENDING)
-    watcher.round_done(10, replace(SPENDING, colluding=1), replace(TAKEN, given_up=1))
+    watcher.tell(events.RunBegan(FACTS, SPENDING))
+    watcher.tell(events.RoundDone(10, replace(SPENDING, colluding=1), replace(TAKEN, given_up=1)))
     assert (read_status(folder).done, read_status(folder).given_up, read_status(folder).colluding) == (9, 1, 1)
     assert main(["site", "status", "--state", str(folder.parent)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -70,7 +71,7 @@ def test_whom_it_holds_against_and_what_was_made_again_is_said(folder, capsys):
 
 
 def test_a_process_that_was_killed_is_not_said_to_run(folder, capsys):
-    StatusFile(folder).began(FACTS, SPENDING)
+    StatusFile(folder).tell(events.RunBegan(FACTS, SPENDING))
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -83,8 +84,8 @@ def test_a_process_that_was_killed_is_not_said_to_run(folder, capsys):
 
 def test_why_it_stopped_is_said_and_an_infinite_total_is_none(folder):
     watcher = StatusFile(folder)
-    watcher.began(FACTS, Spending(float("inf"), 2.0, 1e-4, 0.0))
-    watcher.stopped(LostNeighbourError("Expected oslo,\ngot nothing."))
+    watcher.tell(events.RunBegan(FACTS, Spending(float("inf"), 0.0, 2.0, 1e-4)))
+    watcher.tell(events.end_by(LostNeighbourError("Expected oslo,\ngot nothing.")))
     status = read_status(folder)
     assert (status.spent, status.doing, status.process) == (None, "stopped: Expected oslo, got nothing.", None)
 
@@ -105,8 +106,8 @@ def test_a_folder_without_runs_is_refused(tmp_path, capsys):
 
 def test_a_full_disk_stops_nobody(folder):
     watcher = StatusFile(folder / "gone")
-    watcher.began(FACTS, SPENDING)
-    watcher.finished(9, {})
+    watcher.tell(events.RunBegan(FACTS, SPENDING))
+    watcher.tell(events.RunFinished(9, {}))
 
 
 def test_a_real_site_tells_its_rounds_and_what_is_left(folder):

@@ -15,7 +15,7 @@ from helpers.site_runs import Federation
 from sottovoce.federation.agreement import certificates, signing, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.site.board import Board
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Dropped, Refused, ServerSilent, Watcher
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.mail import Mail, Pace
 from sottovoce.federation.site.opening import open_run, room_for
@@ -144,14 +144,14 @@ class Seen(Watcher):
     def __init__(self):
         self.refusals, self.dropped_at, self.silences = [], {}, 0
 
-    def refused(self, k, site, reason, explanation):  # noqa: ARG002
-        self.refusals.append((k, site, reason))
-
-    def dropped(self, k, site):
-        self.dropped_at[site] = k
-
-    def server_silent(self, seconds):  # noqa: ARG002
-        self.silences += 1
+    def tell(self, event):
+        match event:
+            case Refused(k, sender, reason):
+                self.refusals.append((k, sender, reason))
+            case Dropped(k, neighbour):
+                self.dropped_at[neighbour] = k
+            case ServerSilent():
+                self.silences += 1
 
 
 def said(federation, name, k=2, key=None, **changes):

@@ -32,7 +32,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import RoundBegan, RoundDone, Watcher
 from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.runner import run_site
@@ -51,7 +51,7 @@ TICK = 0.005  # seconds between two looks for the dead
 HEADLESS, UNSAID = "entry without head", "entry with head"
 
 
-def tell(*words):
+def report(*words):
     """One write, which is whole or not at all."""
     os.write(1, json.dumps(words).encode() + b"\n")
 
@@ -68,11 +68,12 @@ class Fate(Watcher):
         self._left = [death for death in plan if json.dumps(death) not in done]
         self._round = 0
 
-    def round_began(self, k):
-        self._round = k
-
-    def round_done(self, k, spending, taken):  # noqa: ARG002
-        tell("round", self._site, k)
+    def tell(self, event):
+        match event:
+            case RoundBegan(k):
+                self._round = k
+            case RoundDone(k):
+                report("round", self._site, k)
 
     def probe(self, point, k):
         for death in self._left:
@@ -188,7 +189,7 @@ class Nursery:
         for pid in list(self._lives):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                tell("ended", self._lives.pop(pid), os.waitstatus_to_exitcode(status))
+                report("ended", self._lives.pop(pid), os.waitstatus_to_exitcode(status))
 
     def close(self):
         for pid in self._lives:
@@ -202,7 +203,7 @@ def main():
     with suppress(FileNotFoundError):
         # A fork copies one thread only; locks of the others would stay locked for ever.
         assert len(os.listdir("/proc/self/task")) == 1, "a nursery must have one thread"
-    tell("ready")
+    report("ready")
     while True:
         nursery.reap()
         if select.select([0], [], [], TICK)[0]:

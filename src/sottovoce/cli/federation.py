@@ -1,5 +1,6 @@
 """`sottovoce federation`, and `site keygen` and `site seed`: how real sites get to know each other and agree."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -219,9 +220,10 @@ def open_on_server(
     from sottovoce.federation.agreement.certificates import TLSFiles
     from sottovoce.federation.agreement.identity import OPERATOR
     from sottovoce.federation.site import opening
+    from sottovoce.federation.site.events import tell_away
 
     agreement, operator = toml_file.load(federation), TLSFiles.within(certificates, OPERATOR)
-    away = PlainLines().server_away
+    away = partial(tell_away, PlainLines())
     opened = opening.open_run(agreement, server, operator, replicas=replicas, timeout=patience, told=away)
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -258,6 +259,7 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
     """Connect, and take part. A run that does not fit under the cap is refused, with a server or without; others are
     asked about it if there is one.
     """
+    from sottovoce.federation.site.events import tell_away
     from sottovoce.federation.site.opening import room_for
     from sottovoce.federation.site.runner import not_asked, run_site
     from sottovoce.federation.transport.jetstream import JetStreamTransport
@@ -269,7 +271,7 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
     try:
         transport = await JetStreamTransport.connect(
             server, a.run, seat.site, seat.neighbours, room_for(a).size, tls=tls.context(), timeout=timeout,
-            told=watcher.server_away,
+            told=partial(tell_away, watcher),
         )  # fmt: skip
     except UnreachableError:
         if refused is None:
@@ -403,5 +405,5 @@ def _tell(folder: Path, spending: "Spending", evaluation: "PrivateEvaluation | N
 
         evaluation_view.show(evaluation, folder / FILE, with_model=True)
         print(f"Written to {folder}: model.safetensors, statement.txt and {FILE}.")
-    spent = f"epsilon = {up(spending.epsilon)} at delta = {exactly(spending.delta)}{against(spending.colluding)}"
+    spent = f"epsilon = {up(spending.spent)} at delta = {exactly(spending.cap_delta)}{against(spending.colluding)}"
     print(f"All runs on these rows so far: {spent}.")

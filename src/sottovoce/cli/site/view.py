@@ -3,7 +3,7 @@
 Nothing depends on being seen: these are watchers (`federation.site.events`), and only watch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, final
@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sottovoce.cli.output import exactly, up
-from sottovoce.federation.site.events import Facts, ReminderTimer, Spending, Taken, Watcher, say
+from sottovoce.federation.site import events
+from sottovoce.federation.site.events import Facts, Reminders, SiteEvent, Spending, Watcher, say
 from sottovoce.privacy.observers import against
 
 if TYPE_CHECKING:
@@ -49,6 +50,19 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
+def _news(event: events.ServerSilent | events.Refused | events.Noticed | events.Dropped) -> str:
+    """The event in words."""
+    match event:
+        case events.ServerSilent(seconds):
+            return f"the message server has not answered for {duration(seconds)}"
+        case events.Refused(k, sender, reason):
+            return f"refused a message of {sender} in round {k}: {reason}"
+        case events.Noticed(sender, text):
+            return f"{sender} {text}"
+        case events.Dropped(k, neighbour):
+            return f"going on without {neighbour} since round {k}"
+
+
 class _Clock:
     """How long the rounds of this process take."""
 
@@ -76,42 +90,28 @@ class View(Watcher):
         self._away: tuple[str, float | None] | None = None  # with the time at which it is given up
         self._news: list[str] = []
 
-    def began(self, facts: Facts, spending: Spending) -> None:
-        self._facts, self._clock, self._spending = facts, _Clock(facts), spending
-
-    def round_began(self, k: int) -> None:
-        self._doing, self._silent = f"computing round {k}", {}
-
-    def published(self, k: int, again: bool) -> None:
-        self._doing = f"round {k} is {'still ' if again else ''}on the server; collecting"
-
-    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
-        self._doing, self._silent, self._told_at = f"round {k}: waiting", dict(silent), monotonic()
-
-    def server_silent(self, seconds: float) -> None:
-        self._doing = f"the message server has not answered for {duration(seconds)}"
-
-    def server_away(self, words: str | None, left: float | None) -> None:
-        until = None if left is None else monotonic() + left
-        self._away = None if words is None else (words, until)
-
-    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:  # noqa: ARG002
-        self._add(f"refused a message of {site} in round {k}: {reason}")
-
-    def noticed(self, site: str, text: str) -> None:
-        self._add(f"{site} {text}")
-
-    def dropped(self, k: int, site: str) -> None:
-        self._add(f"going on without {site} since round {k}")
-
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
-        self._spending, self._silent = spending, {}
-        if self._clock is not None:
-            self._clock.done = k - taken.given_up
-
-    def _add(self, text: str) -> None:
-        """Keep the last few lines of news."""
-        self._news = [*self._news[-3:], text]
+    def tell(self, event: SiteEvent) -> None:
+        match event:
+            case events.RunBegan(facts, spending):
+                self._facts, self._clock, self._spending = facts, _Clock(facts), spending
+            case events.RoundBegan(k):
+                self._doing, self._silent = f"computing round {k}", {}
+            case events.Published(k, again):
+                self._doing = f"round {k} is {'still ' if again else ''}on the server; collecting"
+            case events.Waiting(k, silent):
+                self._doing, self._silent, self._told_at = f"round {k}: waiting", dict(silent), monotonic()
+            case events.ServerSilent():
+                self._doing = _news(event)
+            case events.ServerAway(reason, left):
+                self._away = reason, None if left is None else monotonic() + left
+            case events.ServerBack():
+                self._away = None
+            case events.RoundDone(k, spending, taken):
+                self._spending, self._silent = spending, {}
+                if self._clock is not None:
+                    self._clock.done = k - taken.given_up
+            case events.Refused() | events.Noticed() | events.Dropped():
+                self._news = [*self._news[-3:], _news(event)]
 
     def __rich__(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -151,8 +151,8 @@ class View(Watcher):
 def spent(facts: Facts, spending: Spending) -> str:
     """What the rows' ledger says, in words."""
     return (
-        f"{up(spending.epsilon)} of {exactly(spending.cap)} reserved in the ledger, at delta "
-        f"{exactly(spending.delta)}{against(spending.colluding)}; this run: "
+        f"{up(spending.spent)} of {exactly(spending.cap)} reserved in the ledger, at delta "
+        f"{exactly(spending.cap_delta)}{against(spending.colluding)}; this run: "
         f"{exactly(facts.epsilon)} at delta {exactly(facts.delta)}"
     )
 
@@ -195,52 +195,38 @@ class PlainLines(Watcher):
     def __init__(self) -> None:
         self._facts: Facts | None = None
         self._clock: _Clock | None = None
-        self._awaited, self._told_next = 0, _LATE
-        self._away = ReminderTimer()
+        self._reminders = Reminders(_LATE)
 
-    def began(self, facts: Facts, spending: Spending) -> None:
-        self._facts, self._clock = facts, _Clock(facts)
-        resumed = f", resumed after round {facts.done}" if facts.done else ""
-        say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
-
-    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
-        longest = max(silent.values(), default=0.0)
-        if k != self._awaited:
-            self._awaited, self._told_next = k, _LATE
-        if longest >= self._told_next:
-            self._told_next = 2 * longest
-            say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
-
-    def server_silent(self, seconds: float) -> None:
-        say(f"the message server has not answered for {duration(seconds)}")
-
-    def server_away(self, words: str | None, left: float | None) -> None:
-        if words is None:
-            if self._away.over():
+    def tell(self, event: SiteEvent) -> None:
+        if not self._reminders.due(event):
+            return
+        match event:
+            case events.RunBegan(facts, spending):
+                self._facts, self._clock = facts, _Clock(facts)
+                resumed = f", resumed after round {facts.done}" if facts.done else ""
+                say(f"{facts.site}: run {facts.run}, {facts.rounds} rounds{resumed}; epsilon {spent(facts, spending)}")
+            case events.Waiting(k, silent):
+                say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
+            case events.ServerAway(reason, left):
+                say(away(reason, left))
+            case events.ServerBack():
                 say("the message server answers again")
-        elif self._away.due(words):
-            say(away(words, left))
+            case events.ServerSilent() | events.Refused() | events.Noticed() | events.Dropped():
+                say(_news(event))
+            case events.RoundDone():
+                self._round_done(event)
+            case events.RunFinished(rounds, absent):
+                without = f", without {', '.join(absent)}" if absent else ""
+                say(f"all {rounds} rounds are done{without}")
 
-    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:  # noqa: ARG002
-        say(f"refused a message of {site} in round {k}: {reason}")
-
-    def noticed(self, site: str, text: str) -> None:
-        say(f"{site} {text}")
-
-    def dropped(self, k: int, site: str) -> None:
-        say(f"going on without {site} since round {k}")
-
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
-        facts, clock = self._facts, self._clock
+    def _round_done(self, event: events.RoundDone) -> None:
+        """Say how far the run is, at every tenth of the way."""
+        facts, clock, spending, given_up = self._facts, self._clock, event.spending, event.taken.given_up
         if facts is None or clock is None:
             return
-        before, clock.done = clock.done, k - taken.given_up
+        before, clock.done = clock.done, event.round - given_up
         if 10 * clock.done // facts.rounds > 10 * before // facts.rounds:
             left = clock.left()
             rest = "" if left is None else f", {duration(left)} left"
-            held = f"{up(spending.epsilon)} of {exactly(spending.cap)}{against(spending.colluding)}"
-            say(f"round {clock.done}/{facts.rounds}{made_again(taken.given_up)}{rest}, epsilon {held}")
-
-    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
-        without = f", without {', '.join(absent)}" if absent else ""
-        say(f"all {rounds} rounds are done{without}")
+            held = f"{up(spending.spent)} of {exactly(spending.cap)}{against(spending.colluding)}"
+            say(f"round {clock.done}/{facts.rounds}{made_again(given_up)}{rest}, epsilon {held}")

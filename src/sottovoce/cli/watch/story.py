@@ -22,7 +22,7 @@ _MOST_WORDS = 400
 
 
 @final
-class RoundDone(NamedTuple):
+class PastRound(NamedTuple):
     """A round that was taken in; see `federation.site.events.Taken`."""
 
     time: float
@@ -74,7 +74,7 @@ class SiteStory:
     waits: Mapping[str, float] = field(default_factory=dict)
     waits_since: float = 0.0
     absent: tuple[str, ...] = ()
-    done: dict[int, RoundDone] = field(default_factory=dict)
+    done: dict[int, PastRound] = field(default_factory=dict)
     news: deque[News] = field(default_factory=lambda: deque(maxlen=MOST_NEWS))
     first: float | None = None
     last: float | None = None
@@ -142,7 +142,7 @@ class SiteStory:
         self.way = _word(fields, "way") if fields.get("way") in (MASKED, OWN_NOISE) else self.way
         heard = fields.get("heard")
         digests = _names(heard, _digest) if isinstance(heard, dict) else {}
-        done = RoundDone(event.time, _digest(fields.get("transcript")) or "", digests, _number(fields, "size"))
+        done = PastRound(event.time, _digest(fields.get("transcript")) or "", digests, _number(fields, "size"))
         self._forget(k)
         self.done[k] = done
         self._digests += len(done.heard)

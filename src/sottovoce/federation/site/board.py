@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, final
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import SottovoceError, expect
 from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.site.events import Noticed
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
 from sottovoce.federation.site.mail import Answer, Mail
@@ -254,10 +255,10 @@ class Board:
             self._waits[name] = Wait(notice.round - 1, self.wait_of(name).times + 1, asks=True)
         elif notice.about is About.WAITING:
             self._waits[name] = Wait(notice.round, self.wait_of(name).times + 1)
-            watcher.noticed(name, f"waits for others in round {notice.round}")
+            watcher.tell(Noticed(name, f"waits for others in round {notice.round}"))
         elif notice.about is About.GONE:
             about = self._agreement.names[notice.site]
-            watcher.noticed(name, f"goes on without {about} since round {notice.round}")
+            watcher.tell(Noticed(name, f"goes on without {about} since round {notice.round}"))
             if self._agreement.lost_neighbour.policy != "go-on":
                 return  # it may not do that, and whoever heeded it would be sent away by anyone
             if self._masked:

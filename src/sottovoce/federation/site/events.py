@@ -3,19 +3,23 @@
 Nothing told here is read off a row, but with its noise as others see it too. It is the clock, the public numbers of the
 run, and what was said. Watchers only watch: none of them may change what the site does, and a watcher that fails must
 not stop it.
+
+Every happening is a small class, a `SiteEvent`. Its name and its fields are its line in the log.
 """
 
 import json
 import logging
 import math
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import final
+from typing import ClassVar, final
 
 from sottovoce.errors import SottovoceError
 
@@ -23,9 +27,23 @@ LOG = logging.getLogger("sottovoce.site")
 _FIRST_PAUSE = 5.0  # seconds
 
 
+@dataclass(frozen=True)
+class LogFields:
+    """Values that the log writes by their names."""
+
+    def fields(self) -> dict[str, object]:
+        """All of them, those within them too; without those that have their default value."""
+        flat: dict[str, object] = {}
+        for field in fields_of(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                flat |= value.fields() if isinstance(value, LogFields) else {field.name: value}
+        return flat
+
+
 @final
 @dataclass(frozen=True)
-class Facts:
+class Facts(LogFields):
     """What is known when a run begins or is resumed."""
 
     run: str
@@ -42,19 +60,19 @@ class Facts:
 
 @final
 @dataclass(frozen=True)
-class Spending:
+class Spending(LogFields):
     """The ledger of the rows, all runs together: epsilon spent, the cap, and what is left, all at delta."""
 
-    epsilon: float
+    spent: float
+    left: float  # the epsilon of the largest run that would still fit; costs do not simply add up
     cap: float
-    delta: float  # at which all hold
-    left: float = 0.0  # the epsilon of the largest run that would still fit; costs do not simply add up
+    cap_delta: float  # at which all hold
     colluding: int | None = None  # against how many colluding sites they hold; None: against everybody
 
 
 @final
 @dataclass(frozen=True)
-class Taken:
+class Taken(LogFields):
     """What anybody may know of a round that was taken in: it is made of what was said, and of no row.
 
     Args:
@@ -73,53 +91,182 @@ class Taken:
     transcript: str
     heard: Mapping[str, str]
     size: float | None
-    given_up: int = 0
+    given_up: int
 
 
 MASKED, OWN_NOISE = "masked sums", "own noise"
 
 
+# -- the events -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SiteEvent(LogFields):
+    """Something that happened at a site."""
+
+    level: ClassVar[int] = logging.INFO  # in the log
+
+    @property
+    def name(self) -> str:
+        """What happened, in small letters: "round done" for `RoundDone`, "finished" for `RunFinished`."""
+        return re.sub(r"\B([A-Z])", r" \1", type(self).__name__.removeprefix("Run")).lower()
+
+
+@final
+@dataclass(frozen=True)
+class RunBegan(SiteEvent):
+    """Everything was checked; the first round is next."""
+
+    facts: Facts
+    spending: Spending
+
+
+@final
+@dataclass(frozen=True)
+class RoundBegan(SiteEvent):
+    """Local work of a round begins."""
+
+    level = logging.DEBUG
+    round: int
+
+
+@final
+@dataclass(frozen=True)
+class Published(SiteEvent):
+    """The message of a round is on the server; `again` if it was sent before a crash."""
+
+    round: int
+    again: bool
+
+
+@final
+@dataclass(frozen=True)
+class Waiting(SiteEvent):
+    """Neighbours whose message is missing, with the seconds for which each has been silent. Told now and then."""
+
+    round: int
+    silent: Mapping[str, float]
+
+    def fields(self) -> dict[str, object]:
+        return {"round": self.round, "silent": {name: round(s, 3) for name, s in self.silent.items()}}
+
+
+@final
+@dataclass(frozen=True)
+class ServerSilent(SiteEvent):
+    """The message server has not answered the site for so long, in a round."""
+
+    level = logging.WARNING
+    seconds: float
+
+    def fields(self) -> dict[str, object]:
+        return {"seconds": round(self.seconds, 3)}
+
+
+@final
+@dataclass(frozen=True)
+class ServerAway(SiteEvent):
+    """What is the matter with the message server, and the seconds until the site gives up, if that is known."""
+
+    level = logging.WARNING
+    reason: str
+    giving_up_in: float | None
+
+    def fields(self) -> dict[str, object]:
+        left = self.giving_up_in
+        return {"reason": self.reason, "giving_up_in": None if left is None else round(left, 3)}
+
+
+@final
+@dataclass(frozen=True)
+class ServerBack(SiteEvent):
+    """The message server answers."""
+
+
+@final
+@dataclass(frozen=True)
+class Refused(SiteEvent):
+    """A message that claims to be of that sender and round was refused."""
+
+    level = logging.WARNING
+    round: int
+    sender: str
+    reason: str
+    explanation: str
+
+
+@final
+@dataclass(frozen=True)
+class Noticed(SiteEvent):
+    """A neighbour has said something about the run itself."""
+
+    level = logging.WARNING
+    sender: str
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Dropped(SiteEvent):
+    """From this round on, the run goes on without that neighbour."""
+
+    level = logging.WARNING
+    round: int
+    neighbour: str
+
+
+@final
+@dataclass(frozen=True)
+class RoundDone(SiteEvent):
+    """A round was taken in, and is on the disk."""
+
+    round: int
+    spending: Spending
+    taken: Taken
+
+
+@final
+@dataclass(frozen=True)
+class RunFinished(SiteEvent):
+    """All rounds are done; each absent neighbour with the first round without it."""
+
+    rounds: int
+    absent: Mapping[str, int]
+
+
+@final
+@dataclass(frozen=True)
+class RunStopped(SiteEvent):
+    """The run ends before its time, for a reason that the site has found."""
+
+    level = logging.ERROR
+    kind: str  # of the error
+    reason: str
+
+
+@final
+@dataclass(frozen=True)
+class RunInterrupted(SiteEvent):
+    """The run ends before its time, by an interruption or a bug."""
+
+    level = logging.WARNING
+    kind: str  # of the error
+
+
+def end_by(error: BaseException) -> RunStopped | RunInterrupted:
+    """The end of a run by this error. Of a bug only the kind is told, since its words may be anything."""
+    kind = type(error).__name__
+    return RunStopped(kind, " ".join(str(error).split())) if isinstance(error, SottovoceError) else RunInterrupted(kind)
+
+
+# -- those who watch --------------------------------------------------------------------------------------------------
+
+
 class Watcher:
-    """Is told; does nothing. Override what is of interest. Calls come from the event loop, so be quick."""
+    """Is told; does nothing. Calls of `tell` come from the event loop, so be quick."""
 
-    def began(self, facts: Facts, spending: Spending) -> None:
-        """Everything was checked; the first round is next."""
-
-    def round_began(self, k: int) -> None:
-        """Local work of round k begins."""
-
-    def published(self, k: int, again: bool) -> None:
-        """The message of round k is on the server; `again` if it was sent before a crash."""
-
-    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
-        """Neighbours whose message is missing, with the seconds for which each has been silent. Told now and then."""
-
-    def server_silent(self, seconds: float) -> None:
-        """The message server has not answered for so long."""
-
-    def server_away(self, words: str | None, left: float | None) -> None:
-        """What is the matter with the message server, and the seconds until the site gives up, if that is known.
-
-        None for words: it answers again.
-        """
-
-    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
-        """A message that claims to be of that site and round was refused."""
-
-    def noticed(self, site: str, text: str) -> None:
-        """A neighbour has said something about the run itself."""
-
-    def dropped(self, k: int, site: str) -> None:
-        """From round k on, the run goes on without that neighbour."""
-
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
-        """Round k was taken in, and is on the disk."""
-
-    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
-        """All rounds are done."""
-
-    def stopped(self, error: BaseException) -> None:
-        """The run ends here, before its time."""
+    def tell(self, event: SiteEvent) -> None:
+        """Take in what happened."""
 
 
 @final
@@ -129,80 +276,55 @@ class Watchers(Watcher):
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
 
-    def began(self, facts: Facts, spending: Spending) -> None:
+    def tell(self, event: SiteEvent) -> None:
         for watcher in self._watchers:
-            watcher.began(facts, spending)
+            watcher.tell(event)
 
-    def round_began(self, k: int) -> None:
-        for watcher in self._watchers:
-            watcher.round_began(k)
 
-    def published(self, k: int, again: bool) -> None:
-        for watcher in self._watchers:
-            watcher.published(k, again)
+def tell_away(watcher: Watcher, words: str | None, left: float | None) -> None:
+    """Tell what is the matter with the message server, in words; None for words: it answers.
 
-    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
-        for watcher in self._watchers:
-            watcher.waiting(k, silent)
-
-    def server_silent(self, seconds: float) -> None:
-        for watcher in self._watchers:
-            watcher.server_silent(seconds)
-
-    def server_away(self, words: str | None, left: float | None) -> None:
-        for watcher in self._watchers:
-            watcher.server_away(words, left)
-
-    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
-        for watcher in self._watchers:
-            watcher.refused(k, site, reason, explanation)
-
-    def noticed(self, site: str, text: str) -> None:
-        for watcher in self._watchers:
-            watcher.noticed(site, text)
-
-    def dropped(self, k: int, site: str) -> None:
-        for watcher in self._watchers:
-            watcher.dropped(k, site)
-
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
-        for watcher in self._watchers:
-            watcher.round_done(k, spending, taken)
-
-    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
-        for watcher in self._watchers:
-            watcher.finished(rounds, absent)
-
-    def stopped(self, error: BaseException) -> None:
-        for watcher in self._watchers:
-            watcher.stopped(error)
+    `left`: seconds until the site gives up, if that is known.
+    """
+    watcher.tell(ServerBack() if words is None else ServerAway(words, left))
 
 
 @final
-class ReminderTimer:
-    """When to say again that the server is away: at once, and then ever more rarely, since it may last for days.
+class Reminders:
+    """When to say again what lasts: at once, and then ever more rarely, since it may last for days.
 
     A server that makes up a new reason every time is not mentioned more often: only what comes before the bracket
     counts.
+
+    Args:
+        late: seconds of silence after which a neighbour is mentioned.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, late: float = 0.0) -> None:
+        self._late, self._awaited, self._silence = late, 0, late
         self._next: dict[str, tuple[float, float]] = {}
 
-    def due(self, words: str) -> bool:
-        """Whether to say it now."""
-        kind = words.partition(" (")[0]
-        at, pause = self._next.get(kind, (0.0, _FIRST_PAUSE))
-        if monotonic() < at:
-            return False
-        self._next[kind] = monotonic() + pause, 2 * pause
+    def due(self, event: SiteEvent) -> bool:
+        """True if the event is to be shown now."""
+        match event:
+            case Waiting(k, silent):
+                longest = max(silent.values(), default=0.0)
+                if k != self._awaited:
+                    self._awaited, self._silence = k, self._late
+                if longest < self._silence:
+                    return False
+                self._silence = 2 * longest
+            case ServerAway(reason):
+                kind = reason.partition(" (")[0]
+                at, pause = self._next.get(kind, (0.0, _FIRST_PAUSE))
+                if monotonic() < at:
+                    return False
+                self._next[kind] = monotonic() + pause, 2 * pause
+            case ServerBack():
+                said = bool(self._next)
+                self._next.clear()
+                return said
         return True
-
-    def over(self) -> bool:
-        """It is no longer so: begin anew, and return whether anything was said about it."""
-        said = bool(self._next)
-        self._next.clear()
-        return said
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------
@@ -213,69 +335,11 @@ class LogWatcher(Watcher):
     """Writes everything to the logger `sottovoce.site`, each with the name of the event and its fields."""
 
     def __init__(self) -> None:
-        self._awaited, self._told_next = 0, 0.0
-        self._away = ReminderTimer()
+        self._reminders = Reminders()
 
-    def began(self, facts: Facts, spending: Spending) -> None:
-        _log(logging.INFO, "began", **asdict(facts), **_spent(spending))
-
-    def round_began(self, k: int) -> None:
-        _log(logging.DEBUG, "round began", round=k)
-
-    def published(self, k: int, again: bool) -> None:
-        _log(logging.INFO, "published", round=k, again=again)
-
-    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
-        longest = max(silent.values(), default=0.0)
-        if k != self._awaited:
-            self._awaited, self._told_next = k, 0.0
-        if longest >= self._told_next:  # ever more rarely: a wait may last for days
-            self._told_next = 2 * longest
-            _log(logging.INFO, "waiting", round=k, silent={name: round(s, 3) for name, s in silent.items()})
-
-    def server_silent(self, seconds: float) -> None:
-        _log(logging.WARNING, "server silent", seconds=round(seconds, 3))
-
-    def server_away(self, words: str | None, left: float | None) -> None:
-        if words is None:
-            if self._away.over():
-                _log(logging.INFO, "server back")
-        elif self._away.due(words):
-            _log(logging.WARNING, "server away", reason=words, giving_up_in=None if left is None else round(left, 3))
-
-    def refused(self, k: int, site: str, reason: str, explanation: str) -> None:
-        _log(logging.WARNING, "refused", round=k, sender=site, reason=reason, explanation=explanation)
-
-    def noticed(self, site: str, text: str) -> None:
-        _log(logging.WARNING, "noticed", sender=site, text=text)
-
-    def dropped(self, k: int, site: str) -> None:
-        _log(logging.WARNING, "dropped", round=k, neighbour=site)
-
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
-        _log(logging.INFO, "round done", round=k, **_spent(spending), **asdict(taken))
-
-    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
-        _log(logging.INFO, "finished", rounds=rounds, absent=dict(absent))
-
-    def stopped(self, error: BaseException) -> None:
-        if isinstance(error, SottovoceError):
-            _log(logging.ERROR, "stopped", kind=type(error).__name__, reason=" ".join(str(error).split()))
-        else:  # an interruption; of a bug only the kind is told, since its words may be anything
-            _log(logging.WARNING, "interrupted", kind=type(error).__name__)
-
-
-def _spent(spending: Spending) -> dict[str, object]:
-    """The ledger's state, as fields of a line."""
-    fields: dict[str, object] = {
-        "spent": spending.epsilon, "left": spending.left, "cap": spending.cap, "cap_delta": spending.delta,
-    }  # fmt: skip
-    return fields if spending.colluding is None else fields | {"colluding": spending.colluding}
-
-
-def _log(level: int, event: str, **fields: object) -> None:
-    """One event, with fields that `JsonLines` writes beside it."""
-    LOG.log(level, event, extra={"fields": fields})
+    def tell(self, event: SiteEvent) -> None:
+        if self._reminders.due(event):
+            LOG.log(event.level, event.name, extra={"fields": event.fields()})
 
 
 @final
@@ -289,14 +353,14 @@ class JsonLines(logging.Formatter):
             "time": time, "level": record.levelname, "logger": record.name, "event": record.getMessage(),
         }  # fmt: skip
         fields = record.__dict__.get("fields", {})
-        found = {key: _finite(value) for key, value in fields.items() if key not in line}
+        found = {key: finite(value) for key, value in fields.items() if key not in line}
         return json.dumps(line | found, default=str, allow_nan=False)
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
     """The same, with None for numbers that JSON does not know."""
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: finite(one) for key, one in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -44,6 +44,7 @@ import numpy as np
 from sottovoce.errors import SottovoceError
 from sottovoce.federation.site.absent import Policy, Silence
 from sottovoce.federation.site.board import Board, spare_of
+from sottovoce.federation.site.events import Waiting
 from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Answer, Letter, Mail
 from sottovoce.federation.site.masks import Turn, masked_terms, members_digest
@@ -122,7 +123,7 @@ async def confirm(
                 ends[name] = cast(SumWords, answer.content.words).heading
                 del silences[name]
         if silences:
-            mail.watcher.waiting(t, {name: silence.total for name, silence in silences.items()})
+            mail.watcher.tell(Waiting(t, {name: silence.total for name, silence in silences.items()}))
         late = await policy.late(t, silences, silences.keys()) if silences else []
         same = sum(end == ours.heading for end in ends.values())
         if same + len(silences) - len(late) < least:
@@ -339,7 +340,7 @@ class Gathering(Generic[T]):
             silence.add(min(clock() - began, self.seconds), answers.get(name, Answer(None)))
         self.board.check()
         if self._silences:
-            self.mail.watcher.waiting(self.t, {name: silence.total for name, silence in self._silences.items()})
+            self.mail.watcher.tell(Waiting(self.t, {name: s.total for name, s in self._silences.items()}))
             late = await self.policy.lost(self.t, self._silences, self._undecided() - self._awaited())
             if late:
                 await self._lose(frozenset(late))

@@ -16,7 +16,7 @@ from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
-from sottovoce.federation.site.events import Watcher
+from sottovoce.federation.site.events import Refused, ServerSilent, Watcher
 from sottovoce.federation.site.letters import (
     ANSWER_BYTES,
     NOTICE_BYTES,
@@ -271,7 +271,7 @@ class Mail:
                 return await attempt()
             except UnreachableError:
                 away = _now() - since
-                self.watcher.server_silent(away)
+                self.watcher.tell(ServerSilent(away))
                 if away >= self.pace.server:
                     raise
 
@@ -312,7 +312,7 @@ class Mail:
         # Digests only: a bad server may send as many different bytes as it likes.
         self._seen.add(seen)
         self._told[slot] += 1
-        self.watcher.refused(slot.number, slot.site, error.refusal.value, str(error))
+        self.watcher.tell(Refused(slot.number, slot.site, error.refusal.value, str(error)))
 
 
 def refuse_other_rows(slot: Slot, known: bytes | None, binding: bytes) -> None:

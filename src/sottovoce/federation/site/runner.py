@@ -32,6 +32,7 @@ import numpy as np
 
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import BudgetError, InputError, SottovoceError, UnsupportedError
+from sottovoce.federation.site import events
 from sottovoce.federation.site.absent import Policy, Silence, policy_for
 from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.commitment import one_thread, protocol
@@ -161,7 +162,7 @@ async def run_site(
         return await _Run(seat, transport, told, probe, Pace() if pace is None else pace).finish()
     # Cancellation and Ctrl-C too: whoever watches learns that it is over.
     except BaseException as error:
-        told.stopped(error)
+        told.tell(events.end_by(error))
         raise
 
 
@@ -188,7 +189,7 @@ class _Run:
         if refused is not None:
             raise await self._told_before(refused)
         after = seat.last_snapshot()
-        self.watcher.began(seat.facts(), seat.spending())
+        self.watcher.tell(events.RunBegan(seat.facts(), seat.spending()))
         if not seat.over:
             self.heard |= {name: after.witness.testimony[self.agreement.index(name)] for name in seat.neighbours}
             # Before the first notice is read: what those say who were left no longer counts.
@@ -202,7 +203,7 @@ class _Run:
                 if seat.confirms:
                     await self._confirm(after.witness, policy)
         self.journal.finish()
-        self.watcher.finished(self.algorithm.rounds, self.journal.absent)
+        self.watcher.tell(events.RunFinished(self.algorithm.rounds, self.journal.absent))
         return _result(seat, after)
 
     # -- one round ----------------------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ class _Run:
         policy.check()
         if self.seat.masked:  # whoever was left behind says nothing more, not even what is in its outbox
             refuse_left_behind(self.seat, self.board, k)
-        self.watcher.round_began(k)
+        self.watcher.tell(events.RoundBegan(k))
         context = None
         if self.seat.masked:
             agreed = await self._agree(k, before, policy)
@@ -222,7 +223,7 @@ class _Run:
         self.probe("began", k)
         message, state = await self._release(k, before, policy, context)
         outcome = await self.mail.deliver(self.mail.slot(k, self.seat.site), message)
-        self.watcher.published(k, outcome is PutOutcome.ALREADY_THERE)
+        self.watcher.tell(events.Published(k, outcome is PutOutcome.ALREADY_THERE))
         self.probe("published", k)
         letters, dropped = await self._collect(k, before.witness, policy)
         self.probe("collected", k)
@@ -251,7 +252,7 @@ class _Run:
         self.journal.checkpoint(k, after.dumps())
         self.probe("checkpointed", k)
         shown = taken(self.agreement, opened, senders, after, self.seat.turn(k + 1).attempt)
-        self.watcher.round_done(k, self.seat.spending(), shown)
+        self.watcher.tell(events.RoundDone(k, self.seat.spending(), shown))
 
     # -- where a sum is taken -----------------------------------------------------------------------------------------
 
@@ -567,7 +568,7 @@ class _Run:
 
         def dropped(name: str) -> None:
             self.probe("dropped", k)
-            self.watcher.dropped(k, name)
+            self.watcher.tell(events.Dropped(k, name))
 
         hands = Hands(hear, ask, dropped)
         return await Gathering(self.seat, k, self.mail, self.board, policy, hands, self._slice, proposers).settle()
@@ -627,7 +628,7 @@ class _Run:
             if silences and enough(found, silences):
                 return found
             if silences:
-                self.watcher.waiting(k, {name: silence.total for name, silence in silences.items()})
+                self.watcher.tell(events.Waiting(k, {name: silence.total for name, silence in silences.items()}))
                 # Decided after everyone was asked once more: nobody is dropped whose message has just come.
                 for name in await policy.lost(k, silences):
                     await drop(k, name)
@@ -642,7 +643,7 @@ class _Run:
     def _check_server(self, away: float, k: int) -> None:
         """Tell that the server is away, and stop when that has lasted for as long as `pace` allows, in seconds."""
         if away > 0:
-            self.watcher.server_silent(away)
+            self.watcher.tell(events.ServerSilent(away))
         if away >= self.pace.server:
             raise UnreachableError(
                 f"Expected an answer from the message server within {self.pace.server:g} s in round={k}, got none. "
@@ -654,7 +655,7 @@ class _Run:
         # Written down first: whoever was told that a site is gone can rely on it, also after a crash.
         self.journal.drop(k, name)
         self.probe("dropped", k)
-        self.watcher.dropped(k, name)
+        self.watcher.tell(events.Dropped(k, name))
         await policy.drop(k, name)
 
     async def _taken_in(

@@ -302,7 +302,7 @@ class Seat:
     def spending(self) -> Spending:
         """The ledger as it is now: epsilon spent by all runs, the cap, what is left, and against whom it holds."""
         ledger = self.ledger
-        return Spending(ledger.total(), ledger.cap, ledger.header.delta, ledger.left(), ledger.colluding())
+        return Spending(ledger.total(), ledger.left(), ledger.cap, ledger.header.delta, ledger.colluding())
 
     def facts(self) -> Facts:
         """What whoever watches may know from the start."""

@@ -6,9 +6,7 @@ depends on it: it is replaced as a whole and not synced, and a disk that is full
 """
 
 import json
-import math
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,8 +14,9 @@ from pathlib import Path
 from typing import Any, final
 
 from sottovoce import settings
-from sottovoce.errors import InputError, SottovoceError
-from sottovoce.federation.site.events import Facts, Spending, Taken, Watcher
+from sottovoce.errors import InputError
+from sottovoce.federation.site import events
+from sottovoce.federation.site.events import SiteEvent, Watcher, finite
 from sottovoce.settings.disk import beside
 
 FILE = "status.json"
@@ -77,38 +76,32 @@ class StatusFile(Watcher):
         self._path = folder / FILE
         self._now: Status | None = None
 
-    def began(self, facts: Facts, spending: Spending) -> None:
-        self._now = Status(
-            run=facts.run, site=facts.site, rounds=facts.rounds, done=facts.done, doing="getting ready",
-            epsilon=facts.epsilon, delta=facts.delta, process=os.getpid(), time="", **_spending(spending),
-        )  # fmt: skip
-        self._write()
-
-    def round_began(self, k: int) -> None:
-        self._write(doing=f"computing round {k}", waiting={})
-
-    def published(self, k: int, again: bool) -> None:  # noqa: ARG002
-        self._write(doing=f"collecting round {k}")
-
-    def waiting(self, k: int, silent: Mapping[str, float]) -> None:
-        self._write(doing=f"waiting in round {k}", waiting={name: round(s, 1) for name, s in silent.items()})
-
-    def server_silent(self, seconds: float) -> None:
-        self._write(doing=f"waiting for the message server, silent for {seconds:.0f} s")
-
-    def dropped(self, k: int, site: str) -> None:
-        if self._now is not None:
-            self._write(absent=self._now.absent | {site: k})
-
-    def round_done(self, k: int, spending: Spending, taken: Taken) -> None:
-        self._write(done=k - taken.given_up, given_up=taken.given_up, waiting={}, **_spending(spending))
-
-    def finished(self, rounds: int, absent: Mapping[str, int]) -> None:
-        self._write(done=rounds, doing="finished", waiting={}, absent=dict(absent), process=None)
-
-    def stopped(self, error: BaseException) -> None:
-        why = " ".join(str(error).split()) if isinstance(error, SottovoceError) else "interrupted"
-        self._write(doing=f"stopped: {why}", process=None)
+    def tell(self, event: SiteEvent) -> None:
+        match event:
+            case events.RunBegan(f, spending):
+                self._now = Status(
+                    run=f.run, site=f.site, rounds=f.rounds, done=f.done, doing="getting ready", epsilon=f.epsilon,
+                    delta=f.delta, process=os.getpid(), time="", **asdict(spending),
+                )  # fmt: skip
+                self._write()
+            case events.RoundBegan(k):
+                self._write(doing=f"computing round {k}", waiting={})
+            case events.Published(k):
+                self._write(doing=f"collecting round {k}")
+            case events.Waiting(k, silent):
+                self._write(doing=f"waiting in round {k}", waiting={name: round(s, 1) for name, s in silent.items()})
+            case events.ServerSilent(seconds):
+                self._write(doing=f"waiting for the message server, silent for {seconds:.0f} s")
+            case events.Dropped(k, neighbour) if self._now is not None:
+                self._write(absent=self._now.absent | {neighbour: k})
+            case events.RoundDone(k, spending, taken):
+                self._write(done=k - taken.given_up, given_up=taken.given_up, waiting={}, **asdict(spending))
+            case events.RunFinished(rounds, absent):
+                self._write(done=rounds, doing="finished", waiting={}, absent=dict(absent), process=None)
+            case events.RunStopped(reason=why):
+                self._write(doing=f"stopped: {why}", process=None)
+            case events.RunInterrupted():
+                self._write(doing="stopped: interrupted", process=None)
 
     def _write(self, **changes: Any) -> None:
         """Replace the file, as it is from now on."""
@@ -118,19 +111,10 @@ class StatusFile(Watcher):
         unfinished = beside(self._path)
         with suppress(OSError):
             try:
-                unfinished.write_text(json.dumps(asdict(self._now), allow_nan=False), encoding="utf-8")
+                unfinished.write_text(json.dumps(finite(asdict(self._now)), allow_nan=False), encoding="utf-8")
                 unfinished.replace(self._path)
             finally:
                 unfinished.unlink(missing_ok=True)
-
-
-def _spending(spending: Spending) -> dict[str, Any]:
-    """The fields about the ledger."""
-    spent = spending.epsilon if math.isfinite(spending.epsilon) else None
-    return {
-        "spent": spent, "cap": spending.cap, "left": spending.left, "cap_delta": spending.delta,
-        "colluding": spending.colluding,
-    }  # fmt: skip
 
 
 def read_status(folder: Path) -> Status | None:
