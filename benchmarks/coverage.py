@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 import machine
 from processes import HERE
 from sottovoce import MaskedNewton, Sites, graphs
-from sottovoce.algorithms.inference import CRITICAL, infer
 from sottovoce.files.datasets import adult_csv, bank
 from sottovoce.files.schema import Schema
 from sottovoce.noise.sources import SeededNoise, Shape
@@ -42,6 +41,7 @@ from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.graphs import Exchanged
 from sottovoce.problem.losses import Logistic, Loss, Poisson
 from sottovoce.problem.problem import encoded
+from sottovoce.sums.inference import CRITICAL, infer
 
 OUT, DELTA, LAM, REPETITIONS = HERE / "coverage.json", 1e-6, 1e-4, 500
 LEAST, MOST, LEAST_OF_ONE = 0.94, 0.965, 0.90

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.algorithms import evaluating, registry
 from sottovoce.errors import InputError
 from sottovoce.privacy.unit import Unit
 from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import Exchanged
+from sottovoce.sums import evaluating, registry
 
 LOSSES = {"logistic": sv.losses.Logistic(), "softmax": sv.losses.Softmax(3), "huber": sv.losses.Huber()}
 

@@ -11,13 +11,13 @@ from scipy import stats
 import sottovoce as sv
 from federation.test_summing import FIVE, GO_ON, SIZES, SPARING, Sums, assert_same, run
 from helpers.federations import masked_agreement, masked_members
-from sottovoce.algorithms import evaluating
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site.masks import Masks
 from sottovoce.federation.site.summing import _Everyone
 from sottovoce.noise.sources import SeededNoise, Shape, SystemNoise
 from sottovoce.problem.factors import Factors
+from sottovoce.sums import evaluating
 
 TERMS = {"rounds": 6, "epsilon": 20.0, "evaluate": 0.3, "hold_out": 4}
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import sottovoce as sv
 from algorithms.test_masked_privacy import accepts, hockey_stick, neighbours, parts, played, transcript_loss
-from sottovoce.algorithms.inference import CRITICAL, Evidence, infer
 from sottovoce.algorithms.masked import INFERENCE, weights
 from sottovoce.errors import InputError
 from sottovoce.estimators import PrivateLogisticRegression
@@ -19,6 +18,7 @@ from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.plain import half, whole
 from sottovoce.privacy import delta, epsilon
 from sottovoce.privacy.observers import weakened
+from sottovoce.sums.inference import CRITICAL, Evidence, infer
 
 N, D, RUNS = 4, 3, 3000
 ALL = sv.graphs.complete(N)

@@ -13,13 +13,13 @@ from sklearn.linear_model import PoissonRegressor
 
 import sottovoce as sv
 from helpers.federations import masked_agreement
-from sottovoce.algorithms.inference import CRITICAL, infer
 from sottovoce.errors import InputError, PrivacyLeakWarning
 from sottovoce.estimators import PrivatePoissonRegressor
 from sottovoce.federation.site.mail import largest_message, payload_size
 from sottovoce.federation.transport.wire import Slot, sealed_size
 from sottovoce.oracle.plain import VARIATION
 from sottovoce.problem.factors import Factors
+from sottovoce.sums.inference import CRITICAL, infer
 
 TRUTH, LOG_RATE = np.array([0.6, -0.4, 0.3]), 0.9
 

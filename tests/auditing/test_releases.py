@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.algorithms import evaluating
 from sottovoce.auditing import releases
 from sottovoce.auditing.releases import everything, played
 from sottovoce.auditing.subjects import subject
 from sottovoce.cli import main
 from sottovoce.noise.sources import SystemNoise
 from sottovoce.oracle.plain import Oracle
+from sottovoce.sums import evaluating
 from sottovoce.tally.release import Terms
 
 NAMES = [*everything()]

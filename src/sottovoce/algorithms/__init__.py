@@ -1,8 +1,9 @@
 """The algorithms, one file each."""
 
 from sottovoce.algorithms.admm import ADMM
+from sottovoce.algorithms.analysis import Analysis
 from sottovoce.algorithms.averaged import NoisyAveragedGD, TrustedCurator
-from sottovoce.algorithms.base import Algorithm, Outputs, PrivateAlgorithm
+from sottovoce.algorithms.base import Algorithm, Method, Outputs, PrivateAlgorithm, PrivateMethod
 from sottovoce.algorithms.dpadmm import DPADMM
 from sottovoce.algorithms.dpdsgd import DPDSGD
 from sottovoce.algorithms.dvp import DVP
@@ -25,11 +26,14 @@ __all__ = [
     "PVP",
     "RADMM",
     "Algorithm",
+    "Analysis",
     "FixedPoint",
     "MaskedNewton",
+    "Method",
     "NoisyAveragedGD",
     "Outputs",
     "PrivateAlgorithm",
+    "PrivateMethod",
     "RyuKim",
     "TrustedCurator",
     "UtilityBound",

@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Outputs
+from sottovoce.algorithms.base import Outputs, View
 from sottovoce.algorithms.rival import refuse_incomplete
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
@@ -129,6 +129,7 @@ class NoisyAveragedGD(AveragedGD):
 class TrustedCurator(AveragedGD):
     """The same with the noise that a trusted curator needs. Its messages are private only as an average."""
 
+    view: ClassVar[View] = "average"
     local_noise: ClassVar[bool] = False
 
     def local_sigma(self, site: Oracle) -> float:

@@ -1,25 +1,33 @@
-"""What an algorithm is: the point of view of one node, on arrays whose axes (nodes, d, runs) stack many.
+"""What a method of learning is, and an algorithm, where every site speaks with noise of its own.
 
-An algorithm needs three things from outside: its local data (an `Oracle`), what it hears (an `Inbox`), and its noise.
-Everything else is element-wise, so the same lines serve one site and a whole simulated network.
+A `Method` is a set of public settings that can say what it costs and can be played on rows. There are two ways to
+speak (`Way`), and one class for each:
+
+    Algorithm   every site sends noisy models to its neighbours: IPADMM and its rivals
+    Analysis    only noisy sums over all sites are read: `sottovoce.algorithms.analysis`
+
+An algorithm is written from the point of view of one node, on arrays whose axes (nodes, d, runs) stack many. It needs
+three things from outside: its local data (an `Oracle`), what it hears (an `Inbox`), and its noise. Everything else is
+element-wise, so the same lines serve one site and a whole simulated network.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from sottovoce.algorithms.inference import Evidence
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
-from sottovoce.oracle.plain import DOUBLE, Oracle, Others
+from sottovoce.oracle.plain import DOUBLE, Batch, Oracle, Others
 from sottovoce.privacy import CALIBRATIONS, Calibration, Event, PrivacyStatement, Repeated, Sequence, epsilon
+from sottovoce.privacy.accounting.discrete import discretisation_delta
 from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem.graphs import Graph, Inbox
@@ -27,10 +35,27 @@ from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.problem.share import Share
 from sottovoce.problem.sites import WEIGHTS, Sites, Weights, importances
-from sottovoce.tally.evaluation import Tallied
+from sottovoce.sums.evaluating import Evaluation
+from sottovoce.sums.inference import Evidence
+from sottovoce.sums.opening import Opener, Shares
 
 State = TypeVar("State", bound=tuple[Array, ...])
+View: TypeAlias = Literal["messages", "average", "sums", "model"]
 NOTHING = Sequence(())  # the price of a message that no row was looked at for
+
+
+class Way(NamedTuple):
+    """A way of speaking: what sites send, and what follows from that whatever the method."""
+
+    label: str
+    exchanges: str  # what a run is counted in
+    one_model: bool  # all sites hold the same model
+    complete: bool  # every site must hear every other
+    masked: bool  # messages are masked, and rest on keys
+
+
+OWN_NOISE = Way("own noise", "rounds", one_model=False, complete=False, masked=False)
+MASKED_SUMS = Way("masked sums", "sums", one_model=True, complete=True, masked=True)
 
 
 class Outputs(NamedTuple):
@@ -40,13 +65,31 @@ class Outputs(NamedTuple):
     last: Array  # (nodes, d, runs) the last broadcast
 
 
+class Round(NamedTuple):
+    """A run after one exchange. What follows from it is computed only if it is asked for."""
+
+    numbers: int  # that a message of it held
+    outputs: Callable[[], Outputs]
+    evidence: tuple[Evidence, ...] = ()  # of each run, what coefficients are inferred from
+    evaluation: Evaluation | None = None  # what is known of how good the model is
+
+
+class Network(Protocol):
+    """How what sites send reaches the others, for whoever plays all of them."""
+
+    def heard(self, messages: Array) -> Inbox:
+        """The inbox of the nodes held here, if each node sends its message."""
+
+    def opener(self, shares: Shares, site: Oracle, counts: Listing[int], noise: Noise, runs: int) -> Opener:
+        """Whoever opens the sums of these rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Algorithm(ABC, Generic[State]):
-    """A decentralised consensus algorithm; its fields are its hyper-parameters, all public.
+class Method(ABC):
+    """A way to learn one model from the rows of all sites; its fields are its hyper-parameters, all public.
 
     Args:
         rounds: t, how often the nodes exchange messages.
-        rho: the ADMM penalty.
         lam: weight of the regulariser beside the (weighted) mean over sites of their mean loss, however many sites
             there are. The paper writes lambda / n for it.
         loss: of a record; its mean is the objective.
@@ -56,12 +99,10 @@ class Algorithm(ABC, Generic[State]):
             `sottovoce.problem.sites.importances`.
     """
 
-    # Whether its message is one for all nodes here, made of the oracle's sums over all rows, and all nodes hold one and
-    # the same model. Where nodes are spread over processes, nothing is then sent but those sums.
-    sums_only: ClassVar[bool] = False
+    way: ClassVar[Way]
+    view: ClassVar[View] = "messages"  # the most that an observer sees, and the guarantee is about
 
     rounds: int = 100
-    rho: float = 1e-3
     lam: float = 1e-6
     loss: Loss = field(default_factory=Logistic)
     regulariser: Regulariser = field(default_factory=L2)
@@ -70,7 +111,6 @@ class Algorithm(ABC, Generic[State]):
 
     def __post_init__(self) -> None:
         self._check_rounds()
-        expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
         expect(0 <= self.lam < float("inf"), "lam >= 0", lam=self.lam)
         expect(self.weights in WEIGHTS, f"weights among {', '.join(WEIGHTS)}", weights=self.weights)
 
@@ -78,8 +118,7 @@ class Algorithm(ABC, Generic[State]):
         expect(self.rounds >= 1, "rounds >= 1", rounds=self.rounds)
 
     def bound_to(self, rows: int, features: int, sites: int, unit: Unit = ROW) -> Self:  # noqa: ARG002
-        """The same with nothing left open that follows from these public numbers. Of most algorithms nothing is; where
-        something may be, this alone fills it in, for a simulation as for an agreement.
+        """The same with every setting filled in that follows from these public numbers.
 
         Args:
             rows: N, over all sites.
@@ -89,10 +128,11 @@ class Algorithm(ABC, Generic[State]):
         """
         return self
 
-    @property
-    def holds_out(self) -> bool:
-        """Whether some rows are held out, by an order that whoever holds them must give their oracle."""
-        return False
+    @abstractmethod
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Learn from the rows of all sites, round by round. What cannot be run is refused before this returns; no row
+        is looked at before the first round is asked for.
+        """
 
     def oracle(
         self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE,
@@ -120,8 +160,8 @@ class Algorithm(ABC, Generic[State]):
 
     @property
     def rows_only(self) -> str | None:
-        """Why this algorithm protects single rows and no people; None if its proof covers both. Said by each for
-        itself, so that a new one is refused for people until somebody has looked at it.
+        """Why this method protects single rows and no people; None if its proof covers both. Override to allow
+        person-level privacy.
         """
         return "nobody has shown yet that its proof holds for several rows"
 
@@ -133,10 +173,140 @@ class Algorithm(ABC, Generic[State]):
                 f"{self.rows_only}. Use MaskedNewton, or IPADMM without batches."
             )
 
+    def colluders(self, n: int) -> int | None:  # noqa: ARG002
+        """Number of colluding sites, of n, that the guarantee assumes; None: it holds against all others together."""
+        return None
+
     def importances(self, counts: Ints | Listing[int]) -> Floats | None:
         """n omega_i, from the row counts of all sites of the network; None where all count the same."""
         found = importances(counts, self.weights)
         return None if bool(np.all(found == 1)) else found
+
+    @abstractmethod
+    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+        """What the release of round k costs the worst-placed node, against that observer; where a person may be at
+        several sites, what it costs all of them together.
+        """
+
+    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
+        """What the first k rounds cost: rounds of one price together."""
+        prices = Counter(self.cost(q, site, observer) for q in range(1, k + 1))
+        parts = tuple(Repeated(price, times) for price, times in prices.items() if price != NOTHING)
+        return parts[0] if len(parts) == 1 else Sequence(parts)
+
+    @abstractmethod
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon after k rounds of each of `runs` runs on the same rows."""
+
+    @abstractmethod
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """What the whole run promises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateMethod(Method):
+    """A method whose whole transcript is (epsilon, delta)-private for any one row.
+
+    Args:
+        epsilon: of the guarantee over all rounds; `math.inf` adds no noise and promises nothing.
+        delta: of the same guarantee.
+        calibration: how sigma follows from them: "exact" (tight, never more than epsilon), "moments", or "paper" (its
+            formula with c0 = 1, for its figures; refused where it would give less privacy than it says).
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    calibration: Calibration = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.epsilon > 0, "epsilon > 0", epsilon=self.epsilon)
+        expect(0 < self.delta < 1, "0 < delta < 1", delta=self.delta)
+        expect(self.calibration in CALIBRATIONS, f"calibration in {CALIBRATIONS}", calibration=self.calibration)
+
+    @abstractmethod
+    def sigma(self, site: Oracle) -> float:
+        """The noise multiplier: standard deviation over sensitivity, of each private step."""
+
+    @abstractmethod
+    def share_std(self, site: Oracle, rows: int) -> float:
+        """Standard deviation of the noise that one site adds to each coordinate of a gradient, at the start of a run
+        over so many rows in all.
+        """
+
+    @abstractmethod
+    def promises(self, n: int) -> list[tuple[float, int]]:
+        """Every epsilon that was asked for, with the number of colluding sites, of n, that it must hold against."""
+
+    @abstractmethod
+    def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:
+        """What drawing noise on a grid of that many bits adds to delta for every unit at n real sites, at most, where
+        such an epsilon is to hold against so many colluding sites.
+        """
+
+    @property
+    @abstractmethod
+    def released(self) -> str:
+        """What leaves a site, in words."""
+
+    @property
+    @abstractmethod
+    def split(self) -> dict[str, float]:
+        """The part of the budget that every kind of release takes."""
+
+    @abstractmethod
+    def unit_factor(self, unit: Unit, n: int) -> float:
+        """Factor on the noise for one row that a unit needs, at n sites."""
+
+    @abstractmethod
+    def with_noise(self, factor: float) -> Self:
+        """The same with so many times the noise, where that can be had. For simulations only: its epsilon then
+        promises nothing.
+        """
+
+    def notes(self, site: Oracle) -> tuple[str, ...]:  # noqa: ARG002
+        """What the statement must say besides."""
+        return ()
+
+    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
+        """Epsilon after k rounds of each run, at the run's delta."""
+        return epsilon(Repeated(self.event(k, site), runs), self.delta)
+
+    def statement(self, site: Oracle) -> PrivacyStatement:
+        """The cost of all rounds."""
+        self.expect_unit(site.sites.unit)
+        event, private = self.event(self.rounds, site), math.isfinite(self.epsilon)
+        spent = self.spent(self.rounds, site)
+        return PrivacyStatement(
+            event=event,
+            epsilon=spent,
+            target_epsilon=self.epsilon,
+            delta=self.delta,
+            calibration=self.calibration if private else None,
+            sigma=self.sigma(site) if private else None,
+            released=self.released,
+            unit=site.sites.unit,
+            notes=self.notes(site),
+            # Every site's messages carry enough noise of their own, whoever the others tell what they know.
+            observers=(Sight(site.n - 1, 1.0, spent),) if private else (),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(Method, Generic[State]):
+    """A decentralised consensus algorithm in which every site speaks with noise of its own.
+
+    Args:
+        rho: the ADMM penalty.
+    """
+
+    way: ClassVar[Way] = OWN_NOISE
+
+    rho: float = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0 < self.rho < float("inf"), "rho > 0", rho=self.rho)
 
     @abstractmethod
     def start(self, site: Oracle, runs: int) -> State:
@@ -174,90 +344,48 @@ class Algorithm(ABC, Generic[State]):
     def outputs(self, k: int, state: State) -> Outputs:
         """The models after round k."""
 
-    def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:  # noqa: ARG002
-        """What the coefficients of every run can be inferred from after round k, all of it released; none here."""
-        return ()
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Release, exchange and absorb, round by round."""
+        return self._play(self.start(site, runs), site, network, noise)
 
-    def evaluated(self, k: int, state: State, site: Oracle, unit: float = 1.0) -> tuple[Tallied, ...]:  # noqa: ARG002
-        """How good the model of every run is after round k, by what was released; nothing here. `unit` is what 1 of a
-        learnt label is in the unit that errors are told in.
-        """
-        return ()
-
-    @abstractmethod
-    def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """What the release of round k costs the worst-placed node, against that observer; where a person may be at
-        several sites, what it costs all of them together.
-        """
-
-    def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """What the first k rounds cost: rounds of one price together."""
-        prices = Counter(self.cost(q, site, observer) for q in range(1, k + 1))
-        parts = tuple(Repeated(price, times) for price, times in prices.items() if price != NOTHING)
-        return parts[0] if len(parts) == 1 else Sequence(parts)
-
-    @abstractmethod
-    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
-        """Epsilon after k rounds of each of `runs` runs on the same rows."""
-
-    @abstractmethod
-    def statement(self, site: Oracle) -> PrivacyStatement:
-        """What the whole run promises."""
+    def _play(self, state: State, site: Oracle, network: Network, noise: Noise) -> Iterator[Round]:
+        for k in range(1, self.rounds + 1):
+            message, state = self.release(k, state, site, noise)
+            state = self.absorb(k, state, site, network.heard(message))
+            yield Round(message.shape[1], partial(self.outputs, k, state))
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateAlgorithm(Algorithm[State]):
-    """An algorithm whose whole transcript is (epsilon, delta)-private for any one row.
-
-    Args:
-        epsilon: of the guarantee over all rounds; `math.inf` adds no noise and promises nothing.
-        delta: of the same guarantee.
-        calibration: how sigma follows from them: "exact" (tight, never more than epsilon), "moments", or "paper" (its
-            formula with c0 = 1, for its figures; refused where it would give less privacy than it says).
-    """
-
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    calibration: Calibration = "exact"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect(self.epsilon > 0, "epsilon > 0", epsilon=self.epsilon)
-        expect(0 < self.delta < 1, "0 < delta < 1", delta=self.delta)
-        expect(self.calibration in CALIBRATIONS, f"calibration in {CALIBRATIONS}", calibration=self.calibration)
-
-    @abstractmethod
-    def sigma(self, site: Oracle) -> float:
-        """The noise multiplier: standard deviation over sensitivity, of each private step."""
+class PrivateAlgorithm(PrivateMethod, Algorithm[State]):
+    """An algorithm whose whole transcript is (epsilon, delta)-private for any one row."""
 
     @property
-    @abstractmethod
-    def released(self) -> str:
-        """What leaves a site, in words."""
+    def split(self) -> dict[str, float]:
+        """Everything goes to the messages."""
+        return {"messages": 1.0}
 
-    def notes(self, site: Oracle) -> tuple[str, ...]:  # noqa: ARG002
-        """What the statement must say besides."""
-        return ()
+    def unit_factor(self, unit: Unit, n: int) -> float:
+        """A person's rows at a site are in its message, and messages of all of their sites are seen."""
+        return unit.changed * math.sqrt(min(unit.sites, n))
 
-    def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
-        """Epsilon after k rounds of each run, at the run's delta."""
-        return epsilon(Repeated(self.event(k, site), runs), self.delta)
+    def with_noise(self, factor: float) -> Self:  # noqa: ARG002
+        """Unchanged: override where the planner is to know the algorithm."""
+        return self
 
-    def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of all rounds."""
-        self.expect_unit(site.sites.unit)
-        event, private = self.event(self.rounds, site), math.isfinite(self.epsilon)
-        spent = self.spent(self.rounds, site)
-        return PrivacyStatement(
-            event=event,
-            epsilon=spent,
-            target_epsilon=self.epsilon,
-            delta=self.delta,
-            calibration=self.calibration if private else None,
-            sigma=self.sigma(site) if private else None,
-            released=self.released,
-            unit=site.sites.unit,
-            notes=self.notes(site),
-            # Every site's messages carry enough noise of their own, whoever the others tell what they know.
-            observers=(Sight(site.n - 1, 1.0, spent),) if private else (),
-        )
+    @property
+    def batch(self) -> Batch | None:
+        """The rows that a gradient draws; None for all rows."""
+        return None
+
+    def share_std(self, site: Oracle, rows: int) -> float:  # noqa: ARG002
+        """All of the noise that its message needs."""
+        return self.sigma(site) * float(site.sensitivity(self.batch).item())
+
+    def promises(self, n: int) -> list[tuple[float, int]]:
+        """Epsilon holds against all others together."""
+        return [(self.epsilon, n - 1)]
+
+    def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:  # noqa: ARG002
+        """The same whoever colludes. A person at several sites is in the messages of all of them."""
+        draws = self.rounds * self.draws_per_round * features * self.loss.outputs * unit.sites
+        return discretisation_delta(draws, 2.0**bits, epsilon)

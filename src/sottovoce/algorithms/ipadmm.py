@@ -21,8 +21,8 @@ printed one when l > 1.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, final
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from sottovoce.privacy import (
     SampledGaussian,
     Sampling,
     Scheme,
+    epsilon,
     sigma_for,
 )
 from sottovoce.privacy.observers import RELAY, Observer
@@ -213,6 +214,14 @@ class IPADMM(PrivateAlgorithm[State]):
             return 0.0
         steps = self.rounds * self.local_steps * site.sites_per_unit
         return sigma_for(self.epsilon, self.delta, steps, self.calibration, self._sampling(site))
+
+    def with_noise(self, factor: float) -> Self:
+        """With batches unchanged: their noise has no such factor."""
+        if self.batch_size is not None:
+            return self
+        steps = self.rounds * self.local_steps
+        sigma = factor * sigma_for(self.epsilon, self.delta, steps, self.calibration)
+        return replace(self, epsilon=epsilon(Repeated(Gaussian(sigma), steps), self.delta), calibration="exact")
 
     @property
     def rows_only(self) -> str | None:

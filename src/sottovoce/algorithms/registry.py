@@ -11,9 +11,9 @@ from functools import cached_property
 from importlib import import_module
 from itertools import product
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
-from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.base import Method
 from sottovoce.errors import InputError, expect
 from sottovoce.settings import check_choice, check_keys, read
 
@@ -57,16 +57,21 @@ class Entry:
     exact: bool = False
 
     @cached_property
-    def kind(self) -> type[Algorithm[Any]]:
+    def kind(self) -> type[Method]:
         """The class. Looked up by name, so that a new algorithm needs no other line than its own."""
         file, _, name = self.at.partition(".")
         try:
             kind = getattr(import_module(f"sottovoce.algorithms.{file}"), name, None)
         except ModuleNotFoundError:
             kind = None
-        good = isinstance(kind, type) and issubclass(kind, Algorithm)
+        good = isinstance(kind, type) and issubclass(kind, Method)
         expect(good, "a file in sottovoce/algorithms, a dot, and an algorithm in it", at=self.at)
-        return cast("type[Algorithm[Any]]", kind)
+        return cast("type[Method]", kind)
+
+    @property
+    def finds_rounds(self) -> bool:
+        """True if the number of rounds follows from public numbers unless it is given (`Method.bound_to`)."""
+        return next(f.default for f in fields(self.kind) if f.name == "rounds") is None
 
     def points(self) -> list[dict[str, Value]]:
         """The grid, point by point."""
@@ -160,6 +165,6 @@ def settings_of(name: str, form: str, common: Settings, own: Settings) -> dict[s
     return {**line.settings, **line.forms[form], **kept, **own}
 
 
-def make(name: str, settings: Settings) -> Algorithm[Any]:
+def make(name: str, settings: Settings) -> Method:
     """The algorithm with exactly these settings, as a file or a grid gives them."""
     return read(entry(name).kind, settings, f"settings of {name}", finite=False)

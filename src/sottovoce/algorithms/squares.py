@@ -8,41 +8,33 @@ with noise for the sensitivity sqrt(2) (B^2 + 1). Over N, and with noise of stan
 
 The ridge r is the adaptive one of AdaSSP (Wang 2018): none where the rows say enough. Estimates with standard errors
 take none. It is a Newton step from zero, where the gradient is -c~ and the Hessian M~ everywhere: the table comes from
-`sottovoce.algorithms.inference`, and there is no remainder. Privacy: docs/proofs/inference.md.
+`sottovoce.sums.inference`, and there is no remainder. Privacy: docs/proofs/inference.md.
 """
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Outputs
-from sottovoce.algorithms.inference import Evidence, symmetric_noise
-from sottovoce.algorithms.summed import SummedAlgorithm, normals
-from sottovoce.arrays import Array, Floats
+from sottovoce.algorithms.analysis import Analysis
+from sottovoce.arrays import Floats
 from sottovoce.errors import expect
-from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, whole
-from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.losses import Huber, Loss
+from sottovoce.sums.descent import Fit
+from sottovoce.sums.inference import Evidence, symmetric_noise
+from sottovoce.sums.program import Ask, Known, Line, Program
+from sottovoce.sums.questions import CrossMoments
 
 WIDEST = 510  # features: with the label as one more, the message is as long as those of masked sums may be
 DRAWS, SEED = 400, 0  # of the bootstrap that says how sure R^2 is
 SURE = 3.0  # times the noise in them, from which on residuals say anything of R^2
 
 
-class State(NamedTuple):
-    """After the one exchange; before it, zeros."""
-
-    moments: Array  # (1, (p + 1) (p + 2) / 2, runs) the half of S~ / N
-    w: Array  # (1, p, runs)
-    held: Array  # (nodes, 1, runs) zeros: all nodes hold the same
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
-class LeastSquares(SummedAlgorithm[State]):
+class LeastSquares(Analysis):
     """One exchange. Labels lie in [-1, 1]; what lies outside is cut.
 
     Args:
@@ -57,66 +49,29 @@ class LeastSquares(SummedAlgorithm[State]):
         expect(self.rounds == 1, "rounds=1: least squares take one exchange", rounds=self.rounds)
         expect(self.max_grad_norm is None, "no max_grad_norm: no gradient is taken", max_grad_norm=self.max_grad_norm)
 
-    @property
-    def dealt(self) -> tuple[float, ...]:
-        return (1.0,)
+    def check(self, site: Oracle) -> None:
+        """Refuse what cannot be kept, before a row is touched."""
+        super().check(site)
+        expect(site.sites.d <= WIDEST, f"at most {WIDEST} features for least squares", features=site.sites.d)
 
-    def most_numbers(self, features: int) -> int:
-        return (features + 1) * (features + 2) // 2
+    def schedule(self, features: int) -> tuple[Line, ...]:
+        """One sum."""
+        return (Line("second moments", (features + 1) * (features + 2) // 2, 0, 1.0),)
 
-    # -- what the sites do --------------------------------------------------------------------------------------------
-
-    def start(self, site: Oracle, runs: int) -> State:
-        """All zero."""
-        p = site.sites.d
-        expect(p <= WIDEST, f"at most {WIDEST} features for least squares", features=p)
-        self.check(site)
-        sizes = {"moments": (1, (p + 1) * (p + 2) // 2, runs), "w": (1, p, runs), "held": (site.sites.n, 1, runs)}
-        return State(**{name: np.zeros(size) for name, size in sizes.items()})
-
-    def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
-        """The sum of the messages of all sites here; its noise is drawn as a whole."""
-        exact = site.cross_moments()[None, :, None]
-        sums: Array = np.repeat(exact, state.w.shape[2], axis=2)
-        if math.isfinite(self.epsilon):
-            drawn = normals(k, sums.shape[1], site, noise)
-            sums = sums + self._std(site) * math.sqrt(site.network.sites.n / site.n) * self._rows(site) * drawn
-        return sums, state
-
-    def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
-        """The moments, and the model."""
-        heard = inbox.everyone().astype(np.float64) / self._rows(site)
-        matrices, p = whole(heard[0].T), site.sites.d
+    def program(self, known: Known) -> Program[Fit]:
+        """Moments, and the model that they say."""
+        p = known.features
+        zero = np.zeros((p, known.runs))
+        heard = yield Ask(CrossMoments(), Fit(zero, zero))
+        noise, matrices = float(heard.mean_std.item()), whole(heard.mean.T)
         values, vectors = np.linalg.eigh(matrices[:, :p, :p])
         penalty = self.lam * self.regulariser.l2
-        edge = self._std(site) * math.sqrt(2 * p)
+        edge = noise * math.sqrt(2 * p)
         tiny = np.finfo(np.float64).eps * max(float(np.abs(values).max()), np.finfo(np.float64).tiny)
         ridge = np.maximum(0.0, edge - values[:, :1])
         turned = np.einsum("rji,rj->ri", vectors, matrices[:, :p, p]) / np.maximum(values + ridge + penalty, tiny)
-        return state._replace(moments=heard, w=np.einsum("rij,rj->ri", vectors, turned).T[None])
-
-    def outputs(self, k: int, state: State) -> Outputs:  # noqa: ARG002
-        """The one model there is."""
-        model = np.broadcast_to(state.w, (len(state.held), *state.w.shape[1:]))
-        return Outputs(average=model, last=model)
-
-    @property
-    def draws_per_round(self) -> int:
-        """Enough for the largest matrix."""
-        return WIDEST
-
-    def evidence(self, k: int, state: State, site: Oracle) -> tuple[Evidence, ...]:
-        """What the coefficients of every run are inferred from."""
-        noise, p = self._std(site), site.sites.d
-        together = site.sites.unit.changed * site.sites.unit.sites
-        matrices = whole(state.moments[0].T) if k else ()
-        return tuple(_evidence(matrix, p, noise, self._rows(site), together) for matrix in matrices)
-
-    def _std(self, site: Oracle) -> float:
-        """s: of the noise in each number of the sum over all sites, over N."""
-        rows = self._rows(site)
-        share = math.sqrt(site.n / self.honest(site.n))
-        return self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share
+        w = np.einsum("rij,rj->ri", vectors, turned).T
+        return Fit(w, w, tuple(_evidence(matrix, p, noise, heard.rows, known.changed) for matrix in matrices))
 
     @property
     def released(self) -> str:

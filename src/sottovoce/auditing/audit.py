@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Algorithm
-from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.algorithms.base import Method, View
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import (
     Claim,
@@ -35,7 +34,7 @@ from sottovoce.auditing.pairs import Pair, looked_at, worst_pair
 from sottovoce.auditing.replay import noise_by_round
 from sottovoce.auditing.scores import Score, learn
 from sottovoce.auditing.subjects import expect_claim, usual_rows, usual_sites
-from sottovoce.auditing.views import View, check_view, usual_view
+from sottovoce.auditing.views import check_view
 from sottovoce.auditing.worlds import NoiseMaker, Worlds, place
 from sottovoce.errors import expect
 from sottovoce.privacy.observers import Observer
@@ -63,7 +62,7 @@ class Audit(Verdict):
     `lower_gaussian`; its tests are one by counting, and one of every round's noise.
     """
 
-    algorithm: Algorithm[Any]
+    algorithm: Method
     view: View
     colluding: int | None
     pair: Pair
@@ -122,7 +121,7 @@ class Audit(Verdict):
 
 
 def audit(
-    algorithm: Algorithm[Any],
+    algorithm: Method,
     *,
     runs: int = 10_000,
     view: View | None = None,
@@ -164,13 +163,13 @@ def audit(
     expect(0.5 < confidence < 1, "0.5 < confidence < 1", confidence=confidence)
     expect(features >= 2, "features >= 2: the search for two rows goes through a plane", features=features)
     expect(not (system_noise and noise is not None), "system_noise or noise, not both", system_noise=system_noise)
-    seen_as = usual_view(algorithm) if view is None else view
+    seen_as = algorithm.view if view is None else view
     check_view(seen_as, algorithm)
     network = graph if graph is not None else complete(usual_sites(algorithm) if sites is None else sites)
     expect(sites is None or sites == network.n, f"sites={network.n}, as in the graph", sites=sites)
-    known: int | None = None  # the number of colluding sites, which changes nothing but masked sums
-    if isinstance(algorithm, MaskedNewton):
-        known = algorithm.colluders(network.n) if colluding is None else colluding
+    known = algorithm.colluders(network.n)  # None where nobody needs to be assumed not to collude
+    if known is not None:
+        known = known if colluding is None else colluding
         expect(0 <= known < network.n, f"0 <= colluding < {network.n} sites", colluding=known)
     else:
         expect(colluding is None, "colluding with masked sums only", colluding=colluding)
@@ -245,10 +244,10 @@ def _claim(pair: Pair, colluding: int | None) -> tuple[Stated, Claim]:
     site = algorithm.oracle(problem.sites, problem.graph)
     made = algorithm.statement(site)
     stated = Stated(made.epsilon, made.target_epsilon)
-    if colluding is None or not isinstance(algorithm, MaskedNewton) or colluding == algorithm.colluders(site.n):
+    if colluding == algorithm.colluders(site.n):
         return stated, Claim(made.event, made.target_epsilon, made.delta)
     (line,) = (line for line in made.observers if line.colluding == colluding)
-    return stated, Claim(algorithm.event(algorithm.opened, site, Observer(colluding)), line.epsilon, made.delta)
+    return stated, Claim(algorithm.event(algorithm.rounds, site, Observer(line.colluding)), line.epsilon, made.delta)
 
 
 class _Work:

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, TypeAlias, final
 import numpy as np
 from scipy.special import ndtr
 
-from sottovoce.algorithms.base import PrivateAlgorithm
+from sottovoce.algorithms.analysis import Analysis
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.squares import LeastSquares
-from sottovoce.arrays import Array, Floats, Ints
+from sottovoce.arrays import Floats, Ints
 from sottovoce.auditing.audit import ALARM, ROUNDING, Stated
 from sottovoce.auditing.bounds import (
     Claim,
@@ -43,8 +43,7 @@ from sottovoce.auditing.bounds import (
     noise_size,
 )
 from sottovoce.auditing.worlds import surroundings
-from sottovoce.errors import UnsupportedError
-from sottovoce.noise.sources import Noise, Shape, SystemNoise, SystemStream
+from sottovoce.noise.sources import Shape, SystemNoise, SystemStream
 from sottovoce.privacy import Gaussian, PrivacyStatement
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.observers import Observer
@@ -53,6 +52,7 @@ from sottovoce.problem.factors import Factors
 from sottovoce.problem.graphs import complete
 from sottovoce.problem.losses import Logistic, Poisson
 from sottovoce.problem.sites import Sites
+from sottovoce.sums.opening import Curator, Shares
 from sottovoce.tally.questions import PLACING, TwoClasses
 from sottovoce.tally.release import Terms, opened
 
@@ -199,43 +199,31 @@ def _reused(sums: Sequence[Opened]) -> float:
 # -- from an algorithm, or an evaluation, to a release ----------------------------------------------------------------
 
 
-@final
-class _NoNoise(Noise):
-    """A source of noise that adds none, to compute sums without noise."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-
-    def normals(self, k: int, r: int) -> Array:  # noqa: ARG002
-        return np.zeros((self.shape.nodes, self.shape.d, self.shape.runs))
-
-    def draws(self, k: int, r: int, offsets: Ints, batch: int, scheme: str) -> Array:  # noqa: ARG002
-        raise UnsupportedError("Expected all rows, got a batch: sums draw none. Leave batch_size out.")
-
-
-def of_sums(algorithm: PrivateAlgorithm[Any], worlds: tuple[Sites, Sites], order: Ints | None = None) -> Release:
-    """The release of an algorithm that opens sums, on the rows of all sites of one process, as estimators run it.
+def of_sums(algorithm: Analysis, worlds: tuple[Sites, Sites], order: Ints | None = None) -> Release:
+    """The release of an analysis, on the rows of all sites of one process, as estimators run it.
 
     Args:
-        algorithm: MaskedNewton or LeastSquares.
+        algorithm: the analysis.
         worlds: private rows. The second is a neighbour of the first.
         order: with held-out rows, that which decides which they are; it is secret, and the same in both worlds.
     """
     graph = complete(worlds[0].n)
     here, there = (algorithm.oracle(sites, graph) for sites in worlds)
     if order is not None:
-        here, there = replace(here, order=order), replace(there, order=order)
-    statement, colluding = algorithm.statement(here), Observer(getattr(algorithm, "colluding", 0) or 0)
+        here, there = replace(here, order=lambda: order), replace(there, order=lambda: order)
+    statement, colluding = algorithm.statement(here), Observer(algorithm.colluding or 0)
+    counts, shares = here.sites.counts.tolist(), Shares(algorithm.multipliers(here.n), algorithm.honest(here.n))
 
     def play(world: int, runs: int) -> list[Opened]:
-        shape = Shape(graph.n, here.d, runs)
-        noise, silent, site = SystemNoise(shape), _NoNoise(shape), (here, there)[world]
-        state, found = algorithm.start(site, runs), list[Opened]()
+        noise, site = SystemNoise(Shape(graph.n, here.d, runs)), (here, there)[world]
+        curator, found = Curator(shares, site, counts, noise, runs), list[Opened]()
+        session = algorithm.begin(here.n, here.sites.d, here.sites.data_norm, here.sites.unit, runs)
         for k in range(1, algorithm.rounds + 1):
-            message, after = algorithm.release(k, state, site, noise)
-            exact = [algorithm.release(k, state, one, silent)[0][0] for one in (here, there)]
-            found.append(_project(message[0] - exact[world], exact[1] - exact[0]))
-            state = algorithm.absorb(k, after, site, graph.exchange(message))
+            assert session.ask is not None  # as many questions as rounds
+            sum_ = curator.open(k, session.ask.question)
+            exact = [sum_.question.of(one, sum_.rows) for one in (here, there)]
+            found.append(_project(sum_.value - exact[world], exact[1] - exact[0]))
+            session.tell(sum_)
         return found
 
     prices = [plain_mu(algorithm.cost(k, here, colluding)) for k in range(1, algorithm.rounds + 1)]

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.algorithms.averaged import TrustedCurator
+from sottovoce.algorithms.analysis import Analysis
 from sottovoce.algorithms.base import Algorithm
-from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array, Floats
 from sottovoce.auditing.bounds import NoiseSize, noise_size
 from sottovoce.auditing.pairs import Pair
@@ -30,6 +29,7 @@ from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Inbox
 from sottovoce.simulation.devices import by_name
+from sottovoce.sums.program import Opened
 
 _FAR = 8.0  # standard deviations, within which a message must be linear in its noise
 
@@ -101,17 +101,17 @@ def noise_by_round(
     made = [worlds.problem(row) for row in pair.rows]
     sites = [by_name("cpu").oracle(a, problem.sites, problem.graph, "float64") for problem in made]
     prices = [plain_mu(a.cost(k, sites[0], observer)) for k in range(1, a.rounds + 1)]
-    masked = isinstance(a, MaskedNewton)
-    whole = worlds.view == ("average" if isinstance(a, TrustedCurator) else "messages") and one_step_a_round(a)
-    if None in prices or not (whole or (masked and worlds.view == "sums")):
+    if None in prices or worlds.view != a.view:
         return []
     both = []
     for world, seen in enumerate(judged):
         here, there = sites[world], sites[1 - world]
-        if masked:
-            both.append(_of_sums(pair, here, there, seen, opened[world], colluding or 0))
+        if isinstance(a, Analysis):
+            both.append(_of_sums(a, here, there, seen, opened[world], colluding or 0))
+        elif isinstance(a, Algorithm) and one_step_a_round(a):
+            both.append(_of_messages(pair, a, here, there, seen))
         else:
-            both.append(_of_messages(pair, here, there, seen))
+            return []
     found = []
     for k, (mu, *parts) in enumerate(zip(prices, *both, strict=False), start=1):
         assert mu is not None
@@ -120,9 +120,9 @@ def noise_by_round(
     return found
 
 
-def _of_messages(pair: Pair, here: Oracle, there: Oracle, seen: Floats) -> list[Residual]:
+def _of_messages(pair: Pair, a: Algorithm[Any], here: Oracle, there: Oracle, seen: Floats) -> list[Residual]:
     """Residuals of messages with noise of their own, or of their mean, all that a curator's sites go on from."""
-    a, graph, rounds = pair.worlds.algorithm, pair.worlds.graph, pair.worlds.algorithm.rounds
+    graph, rounds = pair.worlds.graph, a.rounds
     mean = pair.worlds.view == "average"
     said = [part.T.reshape(1 if mean else graph.n, here.d, len(seen)) for part in np.split(seen, rounds, axis=1)]
     if mean:
@@ -143,21 +143,18 @@ def _of_messages(pair: Pair, here: Oracle, there: Oracle, seen: Floats) -> list[
     ]
 
 
-def _of_sums(pair: Pair, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:
-    """Residuals of masked sums, less what colluding sites know. The state is a function of the opened sums alone."""
-    a, graph = pair.worlds.algorithm, pair.worlds.graph
-    assert isinstance(a, MaskedNewton)
-    sizes = np.cumsum([a.numbers(k, pair.worlds.features) for k in range(1, a.opened)])
+def _of_sums(a: Analysis, here: Oracle, there: Oracle, seen: Floats, opened: Floats, colluding: int) -> list[Residual]:
+    """Residuals of masked sums, less what colluding sites know. Questions follow from the opened sums alone."""
+    sizes = np.cumsum([line.numbers for line in a.schedule(here.sites.d)][:-1])
     left, sums = (np.split(numbers.T, sizes) for numbers in (seen, opened))
-    honest = one_by_one(here)[: here.n - colluding]
-    one, state, found = (
-        a.counting(here.sites.counts.tolist()),
-        a.start(here, len(seen)),
-        list[Residual](),
-    )
-    for k, (kept, total) in enumerate(zip(left, sums, strict=True), start=1):
-        known = np.sum([one.exact(k, state, alone) for alone in honest], axis=0)[0]
-        moved = (a.exact(k, state, there) - a.exact(k, state, here))[0]
-        found.append(Residual(kept - known, moved))
-        state = a.absorb(k, state, here, graph.exchange(total[None]))
+    honest, counts = one_by_one(here)[: here.n - colluding], here.sites.counts.tolist()
+    session, found = a.begin(here.n, here.sites.d, here.sites.data_norm, here.sites.unit, len(seen)), list[Residual]()
+    for kept, total, sigma in zip(left, sums, a.multipliers(here.n), strict=True):
+        assert session.ask is not None  # as many questions as sums
+        question = session.ask.question
+        rows = question.over(counts)
+        known = np.sum([question.of(alone, rows) for alone in honest], axis=0)
+        found.append(Residual(kept - known, question.of(there, rows) - question.of(here, rows)))
+        std = sigma * question.sensitivity(here, rows) * (here.n / a.honest(here.n)) ** 0.5
+        session.tell(Opened(question, total, std, rows))
     return found

@@ -6,22 +6,37 @@ two rows differ by the whole sensitivity; with the tight sensitivity and with ma
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sottovoce.algorithms import registry
-from sottovoce.algorithms.base import Algorithm, PrivateAlgorithm
-from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.algorithms.base import Method, PrivateMethod, View
 from sottovoce.errors import UnsupportedError
 from sottovoce.problem import losses
 
-_USUAL: dict[str, registry.Value] = {"rounds": 6, "rho": 1.0, "lam": 0.01, "local_steps": 1, "diameter": 0.2}
-_TIGHT: dict[str, registry.Value] = {"rounds": 10, "rho": 1e-3, "lam": 1e-6, "local_steps": 1, "diameter": 5.0}
-_MASKED: dict[str, registry.Value] = {"rounds": 6, "lam": 1.0}
+
+class _Usual(NamedTuple):
+    """Settings that help an attack, where nobody gives others."""
+
+    settings: dict[str, registry.Value]
+    loss: str
+    sites: int = 2
+    rows: int = 200  # at every site: so many that noise moves models little
+
+
+_MESSAGES = _Usual(
+    {"rounds": 6, "rho": 1.0, "lam": 0.01, "local_steps": 1, "diameter": 0.2}, losses.SmoothedHinge.name
+)  # fmt: skip
+_TIGHT = _Usual(
+    {"rounds": 10, "rho": 1e-3, "lam": 1e-6, "local_steps": 1, "diameter": 5.0}, losses.Logistic.name
+)  # fmt: skip
+# One site more than two, which may collude.
+_SUMS = _Usual({"rounds": 6, "lam": 1.0}, losses.Logistic.name, sites=3, rows=100)
+_BY_VIEW: dict[View, _Usual] = {"messages": _MESSAGES, "average": _MESSAGES, "sums": _SUMS}
 
 
 def subject(
     name: str, settings: registry.Settings | None = None, *, form: str = "fair", loss: str | None = None
-) -> PrivateAlgorithm[Any]:
+) -> PrivateMethod:
     """The algorithm of that name with these settings, and with settings that help an attack for all others.
 
     Refuses algorithms that are not private, and settings that are not theirs.
@@ -32,42 +47,40 @@ def subject(
         raise UnsupportedError(f"Expected an algorithm that promises something, got algorithm={name!r}, which is not "
                                "private. There is nothing to audit.")  # fmt: skip
     registry.expect_own(name, given)
-    tight, masked = given.get("sensitivity") == "tight", issubclass(line.kind, MaskedNewton)
-    usual = _MASKED if masked else _TIGHT if tight else _USUAL
+    usual = _TIGHT if given.get("sensitivity") == "tight" else _BY_VIEW[line.kind.view]
     known = line.kind.__dataclass_fields__
-    own = {key: value for key, value in usual.items() if key in known} | given
+    own = {key: value for key, value in usual.settings.items() if key in known} | given
     made = registry.make(name, registry.settings_of(name, form, {}, own))
-    chosen = loss or (losses.Logistic.name if masked or tight else losses.SmoothedHinge.name)
-    audited = replace(made, loss=losses.by_name(chosen))
+    audited = replace(made, loss=losses.by_name(loss or usual.loss))
     expect_claim(audited)
-    assert isinstance(audited, PrivateAlgorithm)
+    assert isinstance(audited, PrivateMethod)
     return audited
 
 
-def expect_claim(algorithm: Algorithm[Any]) -> None:
+def expect_claim(algorithm: Method) -> None:
     """Refuse an algorithm without a finite epsilon."""
-    if not isinstance(algorithm, PrivateAlgorithm) or not math.isfinite(algorithm.epsilon):
+    if not isinstance(algorithm, PrivateMethod) or not math.isfinite(algorithm.epsilon):
         raise UnsupportedError(
             f"Expected an algorithm with a finite epsilon, got {type(algorithm).__name__}"
-            f"{'(epsilon=inf)' if isinstance(algorithm, PrivateAlgorithm) else ''}. There is nothing to audit."
+            f"{'(epsilon=inf)' if isinstance(algorithm, PrivateMethod) else ''}. There is nothing to audit."
         )
 
 
-def usual_sites(algorithm: Algorithm[Any]) -> int:
-    """Default number of sites: two, and one more for masked sums, which may collude."""
-    return 3 if isinstance(algorithm, MaskedNewton) else 2
+def usual_sites(algorithm: Method) -> int:
+    """Default number of sites."""
+    return _BY_VIEW[algorithm.view].sites
 
 
-def usual_rows(algorithm: Algorithm[Any]) -> int:
-    """Default number of rows at every site: so many that noise moves models little."""
-    return 100 if isinstance(algorithm, MaskedNewton) else 200
+def usual_rows(algorithm: Method) -> int:
+    """Default number of rows at every site."""
+    return _BY_VIEW[algorithm.view].rows
 
 
-def everything(settings: registry.Settings | None = None) -> dict[str, tuple[PrivateAlgorithm[Any], dict[str, Any]]]:
+def everything(settings: registry.Settings | None = None) -> dict[str, tuple[PrivateMethod, dict[str, Any]]]:
     """All audits of algorithms, by name: the algorithm and further arguments of `audit`."""
     common = {} if settings is None else dict(settings)
 
-    def made(name: str, **own: registry.Value) -> PrivateAlgorithm[Any]:
+    def made(name: str, **own: registry.Value) -> PrivateMethod:
         return subject(name, {**common, **own})
 
     each = {name: (made(name), dict[str, Any]()) for name, line in registry.REGISTRY.items() if line.private}

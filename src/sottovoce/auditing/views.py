@@ -8,15 +8,13 @@
 An audit reads nothing else: a score is a function of what is written down here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Any, ClassVar, final, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.averaged import TrustedCurator
-from sottovoce.algorithms.base import Algorithm, Outputs
-from sottovoce.algorithms.masked import MaskedNewton
+from sottovoce.algorithms.base import OWN_NOISE, Method, Network, Round, View, Way
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
@@ -25,22 +23,16 @@ from sottovoce.privacy import Event, PrivacyStatement
 from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Graph, Inbox
 from sottovoce.problem.sites import Sites
+from sottovoce.sums.opening import Curator, Opener, Shares
+from sottovoce.sums.program import Opened, Question
 
-View: TypeAlias = Literal["messages", "average", "sums", "model"]
 VIEWS: tuple[View, ...] = get_args(View)
 
 
-def usual_view(algorithm: Algorithm[Any]) -> View:
-    """The strongest view that the algorithm promises anything about."""
-    if isinstance(algorithm, MaskedNewton):
-        return "sums"
-    return "average" if isinstance(algorithm, TrustedCurator) else "messages"
-
-
-def check_view(view: View, algorithm: Algorithm[Any]) -> None:
-    """Refuse a view that the algorithm's claim is not about: its bound would say nothing of the claim."""
+def check_view(view: View, method: Method) -> None:
+    """Refuse a view that the method's claim is not about: its bound would say nothing of the claim."""
     expect(view in VIEWS, f"a view among {', '.join(VIEWS)}", view=view)
-    usual, name = usual_view(algorithm), type(algorithm).__name__
+    usual, name = method.view, type(method).__name__
     if view not in ("model", usual) and not (view == "average" and usual == "messages"):
         raise UnsupportedError(
             f"Expected view={usual!r} or 'model' for {name}, got view={view!r}: its claim is about no other."
@@ -49,27 +41,31 @@ def check_view(view: View, algorithm: Algorithm[Any]) -> None:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Watched(Algorithm[Any]):
-    """Runs an algorithm unchanged, and records every round as an observer sees it.
+class Watched(Method):
+    """Plays a method unchanged, and records every round as an observer sees it.
 
     Args:
-        inner: the algorithm.
-        view: what is seen.
+        inner: the method.
+        seen_as: what is seen.
         colluding: of masked sums, k: that many of the last sites tell all they know.
         to_host: from the device's memory.
     """
 
-    inner: Algorithm[Any]
-    view: View
+    way: ClassVar[Way] = OWN_NOISE  # of no consequence: rounds are recorded in one process
+
+    inner: Method
+    seen_as: View
     colluding: int = 0
     to_host: Callable[[Array], Array]
     seen: list[Floats] = field(default_factory=list)  # one (runs, numbers) a round
     opened: list[Floats] = field(default_factory=list)  # of masked sums, the same with what colluding sites know
 
     @classmethod
-    def over(cls, inner: Algorithm[Any], view: View, colluding: int, to_host: Callable[[Array], Array]) -> "Watched":
-        """Wrap an algorithm, with its own number of rounds and its own loss."""
-        return cls(rounds=inner.rounds, loss=inner.loss, inner=inner, view=view, colluding=colluding, to_host=to_host)
+    def over(cls, inner: Method, view: View, colluding: int, to_host: Callable[[Array], Array]) -> "Watched":
+        """Wrap a method, with its own number of rounds and its own loss."""
+        return cls(
+            rounds=inner.rounds, loss=inner.loss, inner=inner, seen_as=view, colluding=colluding, to_host=to_host
+        )
 
     def transcript(self) -> Floats:
         """All that was seen: (runs, numbers)."""
@@ -79,47 +75,23 @@ class Watched(Algorithm[Any]):
         """Of masked sums, all that were opened: (runs, numbers)."""
         return np.concatenate(self.opened, axis=1)
 
-    def release(self, k: int, state: Any, site: Oracle, noise: Noise) -> tuple[Array, Any]:
-        """Release as the algorithm does, and record what the observer sees of it."""
-        if self.view == "sums":
-            message, left = self._masked(k, state, site, noise)
-            self.seen.append(self._noted(left))
-            self.opened.append(self._noted(message))
-            return message, state
-        message, after = self.inner.release(k, state, site, noise)
-        if self.view == "messages":
-            self.seen.append(self._noted(message))
-        elif self.view == "average":
-            self.seen.append(self._noted(message.mean(axis=0, keepdims=True)))
-        return message, after
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Play the method on a network whose messages or sums are recorded."""
+        return self._play(self.inner.play(site, runs, _Recording(network, self), noise))
 
-    def outputs(self, k: int, state: Any) -> Outputs:
-        """The algorithm's outputs. With view "model", the consensus after the last round is recorded."""
-        found = self.inner.outputs(k, state)
-        if self.view == "model" and k == self.rounds:
-            self.seen.clear()  # asked for by the history first, and then for the result
-            self.seen.append(self._noted(found.last.mean(axis=0, keepdims=True)))
-        return found
+    def _play(self, rounds: Iterator[Round]) -> Iterator[Round]:
+        last = None
+        for last in rounds:
+            yield last
+        if self.seen_as == "model" and last is not None:
+            self.seen.append(self.note(last.outputs().last.mean(axis=0, keepdims=True)))
 
-    def _noted(self, message: Array) -> Floats:
+    def note(self, message: Array) -> Floats:
         """A message (nodes, d, runs) of the device as (runs, nodes d) on the host."""
         here = np.asarray(self.to_host(message), dtype=np.float64)
         return np.ascontiguousarray(here.reshape(-1, here.shape[2]).T)
 
-    def _masked(self, k: int, state: Any, site: Oracle, noise: Noise) -> tuple[Array, Array]:
-        """The opened sum, and what is left of it for those who know the messages of the last `colluding` sites.
-
-        Every site makes its own message, as a real one does, with its own share of the noise. Masks cancel in the sum,
-        so none is made here: that they cancel and hide is tested where they are made.
-        """
-        assert isinstance(self.inner, MaskedNewton)
-        one = self.inner.counting(site.sites.counts.tolist())
-        parts = [one.release(k, state, alone, OfNode(noise, i))[0] for i, alone in enumerate(one_by_one(site))]
-        opened: Array = np.sum(parts, axis=0)
-        left: Array = np.sum(parts[: site.n - self.colluding], axis=0)
-        return opened, left
-
-    # -- all else is the algorithm's --------------------------------------------------------------------------------
+    # -- all else is the method's -------------------------------------------------------------------------------------
 
     def oracle(
         self, sites: Sites, graph: Graph, kind: type[Oracle] = Oracle, dtype: np.dtype[Any] = DOUBLE, *apart: Any,
@@ -130,16 +102,6 @@ class Watched(Algorithm[Any]):
     def importances(self, counts: Ints | Any) -> Floats | None:
         return self.inner.importances(counts)
 
-    def start(self, site: Oracle, runs: int) -> Any:
-        return self.inner.start(site, runs)
-
-    def absorb(self, k: int, state: Any, site: Oracle, inbox: Inbox) -> Any:
-        return self.inner.absorb(k, state, site, inbox)
-
-    @property
-    def draws_per_round(self) -> int:
-        return self.inner.draws_per_round
-
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
         return self.inner.cost(k, site, observer)
 
@@ -148,6 +110,53 @@ class Watched(Algorithm[Any]):
 
     def statement(self, site: Oracle) -> PrivacyStatement:
         return self.inner.statement(site)
+
+
+@final
+class _Recording(Network):
+    """A network that records what passes through it."""
+
+    def __init__(self, network: Network, watched: Watched) -> None:
+        self.network, self.watched = network, watched
+
+    def heard(self, messages: Array) -> Inbox:
+        if self.watched.seen_as == "messages":
+            self.watched.seen.append(self.watched.note(messages))
+        elif self.watched.seen_as == "average":
+            self.watched.seen.append(self.watched.note(messages.mean(axis=0, keepdims=True)))
+        return self.network.heard(messages)
+
+    def opener(self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int) -> Opener:
+        if self.watched.seen_as != "sums":
+            return self.network.opener(shares, site, counts, noise, runs)
+        return _SiteBySite(shares, site, counts, noise, runs, self.watched)
+
+
+@final
+class _SiteBySite(Opener):
+    """Opens the sum of what all sites say, and records what is left of it for those who know the messages of the last
+    `colluding` sites.
+
+    Every site makes its own message, as a real one does, with its own share of the noise. Masks cancel in the sum,
+    so none is made here: that they cancel and hide is tested where they are made.
+    """
+
+    def __init__(
+        self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int, watched: Watched
+    ) -> None:
+        self.sites = [
+            Curator(shares, alone, counts, OfNode(noise, i), runs) for i, alone in enumerate(one_by_one(site))
+        ]
+        self.watched = watched
+
+    def open(self, k: int, question: Question) -> Opened:
+        said = [site.open(k, question) for site in self.sites]
+        values = [one.value for one in said]
+        opened: Floats = np.sum(values, axis=0)
+        left: Floats = np.sum(values[: len(values) - self.watched.colluding], axis=0)
+        self.watched.seen.append(np.ascontiguousarray(left.T))
+        self.watched.opened.append(np.ascontiguousarray(opened.T))
+        return said[0]._replace(value=opened, std=said[0].std * len(said) ** 0.5)
 
 
 @final

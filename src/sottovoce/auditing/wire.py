@@ -21,18 +21,18 @@ from urllib.parse import quote
 import numpy as np
 from scipy.special import chdtr, chdtri
 
-from sottovoce.algorithms.masked import MaskedNewton
-from sottovoce.arrays import Floats, Ints
+from sottovoce.algorithms.base import Algorithm
+from sottovoce.arrays import Floats
 from sottovoce.auditing.audit import ALARM, ROUNDING
 from sottovoce.auditing.bounds import less_noise
 from sottovoce.auditing.replay import one_step_a_round, replayed
 from sottovoce.errors import InputError, UnsupportedError, expect
 from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.journal import KEPT
 from sottovoce.federation.site.letters import read_sum, read_words
-from sottovoce.federation.site.mail import payload_size, spoken
-from sottovoce.federation.site.masks import Turn, from_steps
-from sottovoce.federation.site.runner import FromNeighbours
+from sottovoce.federation.site.masks import Turn
+from sottovoce.federation.site.own_noise import FromNeighbours
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import DIGEST_BYTES, Envelope, Slot, unseal
 from sottovoce.privacy import epsilon
@@ -113,7 +113,7 @@ def audit_wire(
 def check_auditable(agreement: Agreement) -> None:
     """Refuse, before a file is opened, an agreement whose messages cannot be solved for their noise."""
     a = agreement.algorithm
-    if not (isinstance(a, MaskedNewton) or one_step_a_round(a)):
+    if isinstance(a, Algorithm) and not one_step_a_round(a):
         raise UnsupportedError(
             f"Expected one noisy step a round on all rows, got {type(a).__name__}(local_steps="
             f"{getattr(a, 'local_steps', 1)}, batch_size={getattr(a, 'batch_size', None)}): the noise in a message "
@@ -137,26 +137,29 @@ def sent_messages(agreement: Agreement, name: str, journal: Path) -> list[bytes]
         raise InputError(f"Expected a site's journal, got {str(journal)!r}: {error}. Name its folder.") from error
     rounds = range(1, agreement.algorithm.rounds + 1)
     expect(set(rounds) <= set(found), f"messages of rounds 1 to {rounds[-1]} in {journal}", rounds=sorted(found))
-    digest, kind, key = agreement.digest(), spoken(agreement), agreement.member(name).public_key
+    digest, format_, key = agreement.digest(), format_of(agreement), agreement.member(name).public_key
     return [
-        unseal(found[k], Envelope(agreement.run, digest, Slot(k, name, kind), payload_size(agreement, k)), key)
+        unseal(found[k], Envelope(agreement.run, digest, Slot(k, name, format_.kind), format_.payload(k)), key)
         for k in rounds
     ]
 
 
 def noise_of(agreement: Agreement, rows: Mapping[str, Sites], sent: Mapping[str, Sequence[bytes]]) -> dict[str, Floats]:
     """The standard normals in what was sent, by site; of masked sums, those of all sites together, as "all"."""
-    if isinstance(agreement.algorithm, MaskedNewton):
+    algorithm = agreement.algorithm
+    if not isinstance(algorithm, Algorithm):
         return {"all": _noise_of_sums(agreement, rows, sent)}
     n, reach = len(agreement.sites), agreement.reach
     said = {
         name: [read_words(payload, k, n, reach).vector for k, payload in enumerate(payloads, start=1)]
         for name, payloads in sent.items()
     }
-    return {name: _noise_of_site(agreement, name, rows[name], said) for name in agreement.names}
+    return {name: _noise_of_site(agreement, algorithm, name, rows[name], said) for name in agreement.names}
 
 
-def _noise_of_site(agreement: Agreement, name: str, rows: Sites, said: Mapping[str, Sequence[Floats]]) -> Floats:
+def _noise_of_site(
+    agreement: Agreement, algorithm: Algorithm[Any], name: str, rows: Sites, said: Mapping[str, Sequence[Floats]]
+) -> Floats:
     """The standard normals in a site's messages, (rounds d,); refuses messages that a radius has cut off."""
 
     def heard(k: int) -> FromNeighbours:
@@ -164,7 +167,7 @@ def _noise_of_site(agreement: Agreement, name: str, rows: Sites, said: Mapping[s
         return FromNeighbours(total.reshape(1, -1, 1))
 
     site, own = agreement.oracle_for(name, rows), [vector.reshape(1, -1, 1) for vector in said[name]]
-    z = [one.z.ravel() for one in replayed(agreement.algorithm, site, own, heard)]
+    z = [one.z.ravel() for one in replayed(algorithm, site, own, heard)]
     expect(len(z) == len(own), "messages that no radius cuts off: agree on a larger one", site=name, solved=len(z))
     return np.concatenate(z)
 
@@ -175,19 +178,19 @@ def _noise_of_sums(agreement: Agreement, rows: Mapping[str, Sites], sent: Mappin
     sites = {name: agreement.oracle_for(name, rows[name]) for name in names}
     public = sites[names[0]]
     summing = Summing(agreement, public)
-    a = summing.algorithm
-    state, found, unknown = a.start(public, 1), [], bytes(DIGEST_BYTES)
-    for k in range(1, a.opened + 1):
+    session, found, unknown = summing.begin(), list[Floats](), bytes(DIGEST_BYTES)
+    for k, sigma in enumerate(summing.analysis.multipliers(n), start=1):
         read = {name: read_sum(sent[name][k - 1], k, n) for name in names}
         attempts = max(one.heading.attempt for one in read.values())
         expect(attempts == 0, "sums that were made once: nobody was lost", release=k, attempts=attempts)
         words = {name: one.words for name, one in read.items()}
+        assert session.ask is not None  # as many questions as sums
+        question = session.ask.question
         # As this machine computes it; its digests play no part in a sum.
-        context = summing.context(Turn(k, 0), summing.proposal(k, state, names), names, unknown, unknown)
-        steps: Ints = np.stack([*words.values()]).sum(axis=0, dtype=np.uint64).view(np.int64)
-        opened = from_steps(steps, context.grid)
-        exact = np.sum([a.exact(k, state, site) for site in sites.values()], axis=0)[0, :, 0]
-        needed = a.multipliers(n)[k - 1] * float(a.sensitivity(k, state, public).item()) * sqrt(n / a.honest(n))
-        found.append((opened - exact) / needed)
-        state = summing.absorbed(context, state, words)
+        context = summing.context(Turn(k, 0), summing.propose(k, question, names), names, unknown, unknown)
+        opened = summing.open(context, question, words)
+        exact = np.sum([question.of(site, opened.rows) for site in sites.values()], axis=0)
+        needed = sigma * question.sensitivity(public, opened.rows) * sqrt(n / summing.analysis.honest(n))
+        found.append(((opened.value - exact) / needed)[:, 0])
+        session.tell(opened)
     return np.concatenate(found)

@@ -11,13 +11,13 @@ them, and which two rows, is found by search (`pairs`):
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
+from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.base import Method, View
 from sottovoce.arrays import Floats
-from sottovoce.auditing.views import View, Watched
+from sottovoce.auditing.views import Watched
 from sottovoce.noise.sources import NoiseFunction, Shape
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Loss
@@ -60,7 +60,7 @@ class Worlds:
         noise: noise to be handed in, in place of the library's own.
     """
 
-    algorithm: Algorithm[Any]
+    algorithm: Method
     graph: Graph
     rows: int
     features: int

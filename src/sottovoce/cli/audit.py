@@ -15,10 +15,10 @@ from sottovoce.errors import InputError, expect
 from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
+    from sottovoce.algorithms.base import View
     from sottovoce.auditing.audit import Audit
     from sottovoce.auditing.bounds import Verdict
     from sottovoce.auditing.releases import Release
-    from sottovoce.auditing.views import View
     from sottovoce.simulation.devices import DeviceName, Precision
 
 _WHAT, _WHO, _HOW = "What is attacked", "Who looks on", "How"

@@ -10,7 +10,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.studies.config import option
 
 if TYPE_CHECKING:
-    from sottovoce.algorithms import PrivateAlgorithm
+    from sottovoce.algorithms import PrivateMethod
     from sottovoce.federation.agreement.agreement import Agreement, Member
     from sottovoce.files.schema import Schema
     from sottovoce.problem.losses import Loss
@@ -195,7 +195,7 @@ def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
 # -- the algorithm ----------------------------------------------------------------------------------------------------
 
 
-def _promise(draft: Draft, schema: "Schema | None") -> "PrivateAlgorithm[Any]":
+def _promise(draft: Draft, schema: "Schema | None") -> "PrivateMethod":
     """Loss, regulariser and guarantee, as an algorithm whose other settings are placeholders."""
     from sottovoce.algorithms import IPADMM
     from sottovoce.problem import regularisers
@@ -221,7 +221,7 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
     return answers.loss(name) or losses.Logistic()
 
 
-def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateAlgorithm[Any]":
+def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
     """The algorithm with all its settings. What was not given is planned where it can be, else left to the class."""
     from sottovoce.algorithms import registry
     from sottovoce.federation.agreement.terms import kind_of
@@ -251,12 +251,7 @@ def _masked_settings(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
             "Expected --colluding with masked sums: how many sites may tell each other and the relay all they know is "
             "for people to say, got none. Epsilon holds against that many, and no more."
         )
-    sites = open_terms.sites
-    least = len(sites) if draft.least_sites is None else draft.least_sites
-    total = {"total_rows": sum(site.rows for site in sites)}
-    if draft.hold_out:
-        total["total_held"] = sum(site.rows // draft.hold_out for site in sites)
-    return {"least_sites": least, **total}
+    return {"least_sites": len(open_terms.sites) if draft.least_sites is None else draft.least_sites}
 
 
 def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from sottovoce.algorithms.evaluating import about
 from sottovoce.cli.output import console, exactly, plain, say, table, up
+from sottovoce.sums.evaluating import about
 from sottovoce.tally import PrivateEvaluation
 from sottovoce.tally.evaluation import PRIVATE
 from sottovoce.tally.words import figure_lines

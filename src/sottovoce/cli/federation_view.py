@@ -7,12 +7,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce.algorithms import IPADMM, MaskedNewton
+from sottovoce.algorithms import PrivateMethod
 from sottovoce.cli.output import exactly, up
 from sottovoce.cli.results import observed
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.signing import Standing
+from sottovoce.federation.site.formats import format_of
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy import PrivacyStatement
 
@@ -38,27 +39,20 @@ def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
 def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[str, Standing]) -> Table:
     """One line for each site: rows, neighbours, guarantee, noise, key, and whether it agrees."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    masked = isinstance(agreement.algorithm, MaskedNewton)
-    keys = ("key", "mask key") if masked else ("key",)
+    way = agreement.algorithm.way
+    keys = ("key", "mask key") if way.masked else ("key",)
     for heading in ("site", "rows", "hears", "epsilon", "delta", "noise", *keys, "consent"):
         table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    rows = sum(site.rows for site in agreement.sites)
     for member in agreement.sites:
-        hears = "everyone" if masked else ", ".join(agreement.neighbours(member.name))
+        hears = "everyone" if way.complete else ", ".join(agreement.neighbours(member.name))
         shown = [member.public_key.fingerprint, *([] if member.mask_key is None else [member.mask_key.fingerprint])]
+        noise = agreement.algorithm.share_std(agreement.public_oracle(member.name), rows)
         table.add_row(
-            member.name, str(member.rows), hears, up(privacy.epsilon), exactly(privacy.delta),
-            f"{_noise(agreement, member.name, privacy):.3g}", *shown, standings[member.name].value,
+            member.name, str(member.rows), hears, up(privacy.epsilon), exactly(privacy.delta), f"{noise:.3g}", *shown,
+            standings[member.name].value,
         )  # fmt: skip
     return table
-
-
-def _noise(agreement: Agreement, site: str, privacy: PrivacyStatement) -> float:
-    """The standard deviation in one coordinate of a site's gradient; of masked sums, of what it adds at the start."""
-    algorithm, oracle = agreement.algorithm, agreement.public_oracle(site)
-    if isinstance(algorithm, MaskedNewton):
-        return algorithm.share_std(2, algorithm.start(oracle, 1), oracle)
-    batch = algorithm.batch if isinstance(algorithm, IPADMM) else None
-    return (privacy.sigma or 0.0) * float(oracle.sensitivity(batch).item())
 
 
 def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
@@ -67,10 +61,10 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
     settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
     condition = share = ""
-    if isinstance(algorithm, MaskedNewton):
+    if algorithm.way.masked:
         # The table above the lines says what holds if more sites collude.
-        condition = f", if at most {algorithm.colluding} sites collude"
-        shares = algorithm.honest(len(agreement.sites))
+        condition = f", if at most {algorithm.colluders(len(agreement.sites))} sites collude"
+        shares = agreement.analysis.honest(len(agreement.sites))
         share = f" before the first step: one of at least {shares} shares that those who collude do not know"
     lines = [
         f"Promise to every site{condition}: epsilon = {exactly(algorithm.epsilon)}, "
@@ -85,7 +79,7 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
         *_factors(agreement),
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
-        *_evaluation(agreement),
+        *_budget(algorithm),
         f"When a neighbour falls silent: {_policy(agreement)}.",
         *privacy.notes,
     ]
@@ -96,18 +90,10 @@ def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
     ]
 
 
-def _evaluation(agreement: Agreement) -> list[str]:
-    """A sentence on the evaluation of the model and its share of the budget; none without one."""
-    algorithm = agreement.algorithm
-    if not isinstance(algorithm, MaskedNewton) or algorithm.evaluate is None:
-        return []
-    rows = "the rows of all sites"
-    if algorithm.hold_out is not None:
-        rows = f"one of every {algorithm.hold_out} rows of each site, {algorithm.total_held} in all, not learnt from"
-    return [
-        f"Evaluation: the last two of {algorithm.opened} sums say how good the model is on {rows}, and "
-        f"take {100 * algorithm.evaluate:.3g} % of the budget, mu^2. Every site writes what they say beside its model."
-    ]
+def _budget(algorithm: PrivateMethod) -> list[str]:
+    """A sentence on what the budget goes to, if that is more than learning a model."""
+    parts = [f"{100 * part:.3g} % for the {kind}" for kind, part in algorithm.split.items()]
+    return [f"Parts of the budget, mu^2: {', '.join(parts)}."] if len(parts) > 2 else []
 
 
 def _people(agreement: Agreement) -> list[str]:
@@ -151,13 +137,13 @@ def _shown(value: object) -> str:
 
 def _policy(agreement: Agreement) -> str:
     """What a site does about a silent neighbour, in words."""
-    lost, algorithm = agreement.lost_neighbour, agreement.algorithm
+    lost, spare = agreement.lost_neighbour, format_of(agreement).spare
     seconds = exactly(lost.wait_seconds)
-    if isinstance(algorithm, MaskedNewton) and lost.policy == "go-on":
+    if spare and lost.policy == "go-on":
         first = f"wait in the first {lost.go_on_after_round} exchanges; later, " if lost.go_on_after_round else ""
         return (
-            f"{first}after {seconds} s, make the sum again without it, with fresh noise, at most {algorithm.spare} "
-            f"times in all and with at least {algorithm.least_sites} sites; then stop"
+            f"{first}after {seconds} s, make the sum again without it, with fresh noise, at most {spare} "
+            f"times in all and with at least {agreement.analysis.members(len(agreement.sites))} sites; then stop"
         )
     return {
         "wait": f"wait for it, and say so every {seconds} s",

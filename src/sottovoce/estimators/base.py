@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from sottovoce.algorithms import MaskedNewton
+from sottovoce.algorithms import PrivateMethod
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning, expect
 from sottovoce.estimators import dealing, training
@@ -228,7 +228,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         if not solved.result.evidence:
             return None
-        assert isinstance(solved.algorithm, MaskedNewton)  # no other leaves evidence
+        assert isinstance(solved.algorithm, PrivateMethod)  # no other leaves evidence
         matrix, names = by_unit(scale.restored, solved.problem.sites.d), (*self._names(), INTERCEPT)
         if not scale.constant:
             matrix, names = matrix[:-1], names[:-1]

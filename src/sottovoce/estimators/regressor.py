@@ -16,7 +16,6 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import column_or_1d
 
-from sottovoce.algorithms.inference import infer
 from sottovoce.algorithms.squares import LeastSquares, explained
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
@@ -32,6 +31,7 @@ from sottovoce.problem.people import Surplus
 from sottovoce.problem.problem import Answers, Problem
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Solved
+from sottovoce.sums.inference import infer
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model

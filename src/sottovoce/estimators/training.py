@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sottovoce.algorithms import MaskedNewton, PrivateAlgorithm
+from sottovoce.algorithms import MaskedNewton, PrivateMethod
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.estimators.draws import Draws
 from sottovoce.plan import Plan, plan
@@ -21,13 +21,13 @@ from sottovoce.problem.problem import Problem
 from sottovoce.simulation.devices import DeviceName
 from sottovoce.simulation.engine import Charge, Solved, solve
 
-AlgorithmChoice: TypeAlias = "PrivateAlgorithm[Any] | str | None"
+AlgorithmChoice: TypeAlias = "PrivateMethod | str | None"
 
 
 class Chosen(NamedTuple):
     """The algorithm, and the plan that its settings come from, if there was one."""
 
-    algorithm: PrivateAlgorithm[Any]
+    algorithm: PrivateMethod
     plan: Plan | None
 
 
@@ -52,7 +52,7 @@ def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, 
         problem: the rows, and who speaks with whom. Only its public numbers are used.
     """
     sites, loss = problem.sites, objective["loss"]
-    if isinstance(algorithm, PrivateAlgorithm):
+    if isinstance(algorithm, PrivateMethod):
         expect(not inference, "inference as a field of the algorithm", inference=inference, algorithm=algorithm)
         return Chosen(replace(algorithm, **objective), None)
     summed = loss.smoothness_bound is not None and isinstance(problem.graph, CompleteGraph)
@@ -72,7 +72,7 @@ def choose(algorithm: AlgorithmChoice, inference: bool, objective: Mapping[str, 
 
 def train(
     problem: Problem,
-    algorithm: PrivateAlgorithm[Any],
+    algorithm: PrivateMethod,
     payer: Charge | None,
     draws: Draws,
     device: DeviceName,

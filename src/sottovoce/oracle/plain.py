@@ -92,8 +92,8 @@ class Oracle:
         others: who holds the nodes that are not held here, where a simulation is spread over processes. Sums over all
             rows are then sums over those of all. None: nobody that could be asked, as at a real site.
         dtype: of models and messages; this plain form is tested in double precision only.
-        order: the numbers of all rows, every node's own in an order that nobody knows: by it some are held out. None
-            where nobody holds any out.
+        order: gives the numbers of all rows, every node's own in an order that nobody knows: by it some are held out.
+            Asked for only if some are; always the same. None: nobody holds any out.
     """
 
     sites: Sites
@@ -106,7 +106,7 @@ class Oracle:
     dtype: np.dtype[Any] = DOUBLE
     importances: Floats | None = None
     others: Others | None = None
-    order: Ints | None = None
+    order: Callable[[], Ints] | None = None
 
     # Each class declares these for itself, so that a new one refuses what it was not made for.
     _vectors: ClassVar[bool] = True
@@ -384,9 +384,9 @@ class Oracle:
             if self.order is None:
                 raise PrivacyError(
                     f"Expected an order of the rows that nobody knows, to hold one of {every} out, got none. Give "
-                    "order=Noise.order(offsets): by their places in a file, one row could move all behind it."
+                    "order=lambda: Noise.order(offsets): by their places in a file, one row could move all behind it."
                 )
-            learnt, held = self.sites.apart(every, self.order)
+            learnt, held = self.sites.apart(every, self.order())
             self._parted[every] = replace(self, sites=learnt), replace(self, sites=held)
         return self._parted[every]
 

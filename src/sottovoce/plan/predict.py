@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit
 
-from sottovoce.algorithms.base import PrivateAlgorithm
+from sottovoce.algorithms.base import PrivateMethod
 from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.arrays import Array
 from sottovoce.plan.choose import Setting, Task, as_algorithm
@@ -125,9 +125,9 @@ def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
     return None if task.n > 1 and found.colluders(task.n) >= task.n - 1 else found
 
 
-def risks(task: Task, algorithm: PrivateAlgorithm[Any], data: Sequence[Dataset]) -> tuple[Array, Array]:
+def risks(task: Task, algorithm: PrivateMethod, data: Sequence[Dataset]) -> tuple[Array, Array]:
     """Mean loss on every table: of the consensus, and of one site's own model."""
-    graph: Graph = graphs.complete(task.n) if isinstance(algorithm, MaskedNewton) else task.graph
+    graph: Graph = graphs.complete(task.n) if algorithm.way.complete else task.graph
     found = [
         trial(algorithm, thinned(one, task.sizes, ROWS, seed), graph, runs=1, seed=seed, judge=one, unit=task.unit)
         for seed, one in enumerate(data)

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 
-from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.base import Method
 from sottovoce.arrays import Array
 from sottovoce.errors import expect
 from sottovoce.oracle.cpu import CompiledOracle
@@ -22,7 +22,7 @@ class Device(ABC):
     """An oracle, the exchange, and the way back to host memory."""
 
     @abstractmethod
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
+    def oracle(self, algorithm: Method, sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         """The rows, bound to the algorithm's objective, on this device; `apart` is the share and the total of
         `Algorithm.oracle`, where other processes hold other nodes.
         """
@@ -40,7 +40,7 @@ class Device(ABC):
 class Plain(Device):
     """NumPy, line by line: the reference that the others are tested against. Double precision only."""
 
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
+    def oracle(self, algorithm: Method, sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         expect(dtype == "float64", "dtype='float64' with device='plain'", dtype=dtype)
         return algorithm.oracle(sites, graph, Oracle, DOUBLE, *apart)
 
@@ -49,7 +49,7 @@ class Plain(Device):
 class Cpu(Device):
     """Compiled kernels on all cores."""
 
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
+    def oracle(self, algorithm: Method, sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         return algorithm.oracle(sites, graph, CompiledOracle, np.dtype(dtype), *apart)
 
 
@@ -57,7 +57,7 @@ class Cpu(Device):
 class Cuda(Device):
     """A GPU, through CuPy. Everything stays on the card until the end."""
 
-    def oracle(self, algorithm: Algorithm[Any], sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
+    def oracle(self, algorithm: Method, sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         from sottovoce.oracle.cuda import CudaOracle, cupy
 
         expect(not apart, "device='cpu' or 'plain' with engine='mpi'", device="cuda")

@@ -6,15 +6,14 @@ states what the runs cost, has them paid for, and makes them. `simulate` is the 
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 
-from sottovoce.algorithms.base import Algorithm, Outputs
-from sottovoce.algorithms.inference import Evidence
+from sottovoce.algorithms.base import Method, Outputs
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import PrivacyError, expect
 from sottovoce.noise.sources import GivenNoise, NoiseFunction, SeededNoise, Shape, SystemNoise
@@ -27,6 +26,7 @@ from sottovoce.problem.sites import Sites
 from sottovoce.simulation.devices import Device, DeviceName, Precision, by_name
 from sottovoce.simulation.exchange import EngineName, Exchange, Local, public_layout
 from sottovoce.simulation.history import NODES_SCORED, OUTPUTS, History, measure, scored_nodes, usual_records
+from sottovoce.sums.inference import Evidence
 from sottovoce.tally.evaluation import Tallied
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -81,7 +81,7 @@ class Solved:
     """A finished run with its problem, algorithm and oracle. It holds the rows."""
 
     problem: Problem
-    algorithm: Algorithm[Any]
+    algorithm: Method
     site: Oracle  # the rows, bound to the objective on the device of the run
     result: Result
 
@@ -109,7 +109,7 @@ class Solved:
 
 
 def simulate(
-    algorithm: Algorithm[Any],
+    algorithm: Method,
     sites: Sites,
     graph: Graph,
     *,
@@ -150,7 +150,7 @@ def simulate(
 
 
 def solve(
-    problem: Problem, algorithm: Algorithm[Any], *, runs: int = 1, seed: int | None = None,
+    problem: Problem, algorithm: Method, *, runs: int = 1, seed: int | None = None,
     noise: NoiseFunction | None = None, record: int | Iterable[int] | None = None, scored: int = NODES_SCORED,
     progress: Progress | None = None, device: DeviceName = "cpu", dtype: Precision = "float64",
     engine: EngineName = "local", charge: Charge | None = None, stop: Stop | None = None,
@@ -184,8 +184,6 @@ def solve(
     if noise is not None:  # it is handed in for all nodes; this process takes that of its own
         own_noise = noise if share is None else lambda k: np.asarray(noise(k))[:, share.first : share.last]
     source = exchange.noise(drawn if noise is None else GivenNoise(own_noise, drawn))
-    if algorithm.holds_out:
-        site = replace(site, order=source.order(sites.rows.offsets))
     usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
     recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
     exchange.expect_same(
@@ -193,7 +191,7 @@ def solve(
         | {"number of runs": runs, "seed": given[1], "source of noise": noise is None, "device": device, "dtype": dtype}
         | {"list of recorded rounds": sorted(recorded), "number of scored nodes": scored}
     )
-    state = algorithm.start(site, runs)
+    played = algorithm.play(site, runs, exchange, source)
     watched = exchange.either(stop is not None)
     if watched and exchange.either(stop is not None and stop()):
         raise KeyboardInterrupt
@@ -201,14 +199,12 @@ def solve(
         charge(one.of_runs(runs))
     exchange.agreed(True)  # nobody looks at a row before it is paid for
 
-    k, stopped, numbers = 0, False, []
-    for k in range(1, algorithm.rounds + 1):
-        message, state = algorithm.release(k, state, site, source)
-        numbers.append(message.shape[1])
-        state = algorithm.absorb(k, state, site, exchange.heard(message))
+    stopped, numbers = False, list[int]()
+    for k, after in enumerate(played, start=1):
+        numbers.append(after.numbers)
         stopped = watched and k < algorithm.rounds and exchange.either(stop is not None and stop())
         if k in recorded or stopped:
-            line = measure(algorithm.outputs(k, state), site, scored_nodes(n, scored), exchange)
+            line = measure(after.outputs(), site, scored_nodes(n, scored), exchange)
             line["disagreement"] = where.to_host(line["disagreement"])
             spent = algorithm.spent(k, site, counted)
             history.add({"round": k, "run": np.arange(runs), "epsilon": spent, **line}, runs)
@@ -218,7 +214,7 @@ def solve(
             statement = statement.noting(interrupted_after(k, algorithm.rounds))
             break
 
-    models = Outputs(*map(where.to_host, algorithm.outputs(k, state)))
+    models = Outputs(*map(where.to_host, after.outputs()))
     result = Result(
         average=public_layout(models.average),
         last=public_layout(models.last),
@@ -228,8 +224,8 @@ def solve(
         seed=seed if noise is None and not problem.private else None,
         seconds=perf_counter() - started,
         rounds=k,
-        evidence=algorithm.evidence(k, state, site),
-        evaluated=algorithm.evaluated(k, state, site, problem.answers.scale),
+        evidence=after.evidence,
+        evaluated=() if after.evaluation is None else after.evaluation.tallied(problem.answers.scale),
         numbers=tuple(numbers),
     )
     return Solved(problem, algorithm, site, result)
@@ -266,7 +262,7 @@ def _rounds_to_record(record: int | Iterable[int], rounds: int) -> frozenset[int
     return chosen
 
 
-def _spread(problem: Problem, algorithm: Algorithm[Any], where: Device, engine: EngineName) -> tuple[Problem, Exchange]:
+def _spread(problem: Problem, algorithm: Method, where: Device, engine: EngineName) -> tuple[Problem, Exchange]:
     """The part of the problem that this process works on, and its exchange with the others."""
     expect(engine in get_args(EngineName), f"an engine among {', '.join(get_args(EngineName))}", engine=engine)
     if engine == "local":
@@ -281,10 +277,10 @@ def _spread(problem: Problem, algorithm: Algorithm[Any], where: Device, engine: 
            f"sites {own.first} to {own.last - 1} in process {comm.rank} of {comm.size}", first=share.first,
            last=share.last - 1)  # fmt: skip
     problem = problem.part(comm.rank, comm.size) if problem.share is None else problem
-    return problem, Ranks(comm, problem.graph, share, algorithm.sums_only)
+    return problem, Ranks(comm, problem.graph, share, algorithm.way.one_model)
 
 
-def _rests_on(problem: Problem, algorithm: Algorithm[Any], statement: PrivacyStatement) -> dict[str, object]:
+def _rests_on(problem: Problem, algorithm: Method, statement: PrivacyStatement) -> dict[str, object]:
     """The facts that all processes must share, by name: all that is public and, where each was given all rows, these.
     The budget is charged by one process's statement, so all must state the same.
     """

@@ -6,15 +6,17 @@ result's bits do not depend on how many processes there are.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import numpy as np
 
 from sottovoce.arrays import Array, Ints
 from sottovoce.noise.sources import Noise
+from sottovoce.oracle.plain import Oracle
 from sottovoce.problem.graphs import Inbox
 from sottovoce.problem.share import Share
+from sottovoce.sums.opening import Curator, Opener, Shares
 
 EngineName: TypeAlias = Literal["local", "mpi"]
 T = TypeVar("T")
@@ -29,6 +31,10 @@ class Exchange(ABC):
     @abstractmethod
     def heard(self, messages: Array) -> Inbox:
         """The inbox of the nodes held here, if each node sends its message."""
+
+    def opener(self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int) -> Opener:
+        """Whoever opens sums over the rows of all sites. The oracle adds up over all processes."""
+        return Curator(shares, site, counts, noise, runs)
 
     @abstractmethod
     def total(self, parts: Array) -> Array:

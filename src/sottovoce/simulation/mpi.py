@@ -108,7 +108,7 @@ class Ranks(Exchange):
         graph: who speaks with whom.
         share: the nodes held here.
         alike: whether all nodes hold the same model, and the message is one for the whole network already: nothing of
-            either need be sent (`Algorithm.sums_only`).
+            either need be sent (`Way.one_model`).
     """
 
     share: Share

@@ -4,11 +4,10 @@ yardstick for simulations.
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
-from sottovoce.algorithms.base import Algorithm
+from sottovoce.algorithms.base import Method
 from sottovoce.arrays import Floats
 from sottovoce.errors import SottovoceError, UnsupportedError
 from sottovoce.oracle.argmin.plain import objective_of, refuse_unsupported
@@ -37,22 +36,20 @@ def _patience(seconds: float) -> Callable[[], None]:
     return check
 
 
-def _row_shares(sites: Sites, algorithm: Algorithm[Any]) -> Floats:
+def _row_shares(sites: Sites, algorithm: Method) -> Floats:
     """Weight of one row of each site in the objective, (n,)."""
     weighed = algorithm.importances(sites.counts)
     shares: Floats = (1.0 if weighed is None else weighed) / (sites.n * sites.counts)
     return shares
 
 
-def same_optimum(sites: Sites, one: Algorithm[Any], other: Algorithm[Any]) -> bool:
+def same_optimum(sites: Sites, one: Method, other: Method) -> bool:
     """True if two algorithms have one objective on these rows: sites of one size count alike in any case."""
     alike = (one.loss, one.regulariser, one.lam) == (other.loss, other.regulariser, other.lam)
     return alike and np.array_equal(_row_shares(sites, one), _row_shares(sites, other))
 
 
-def pooled_model(
-    sites: Sites, algorithm: Algorithm[Any], tolerance: float = 1e-9, seconds: float = float("inf")
-) -> Floats:
+def pooled_model(sites: Sites, algorithm: Method, tolerance: float = 1e-9, seconds: float = float("inf")) -> Floats:
     """argmin_w sum_i (omega_i/m_i) sum_j u_ij loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes.
 
     Raises:
@@ -72,7 +69,7 @@ def pooled_model(
     return objective.argmin(zeros, mu, zeros, tolerance).astype(np.float64)
 
 
-def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
+def name_of_optimum(sites: Sites, algorithm: Method) -> str:
     """Name of the optimum for tables and figures: the pooled mean only if every row counts the same."""
     alike = int(sites.counts.max()) - int(sites.counts.min()) <= 1
     if alike or algorithm.weights == "rows":
@@ -80,7 +77,7 @@ def name_of_optimum(sites: Sites, algorithm: Algorithm[Any]) -> str:
     return f"no privacy, sites count {'alike' if algorithm.weights == 'equal' else 'as their rows squared'}"
 
 
-def pooled_optimum(sites: Sites, algorithm: Algorithm[Any], seconds: float = float("inf")) -> float | None:
+def pooled_optimum(sites: Sites, algorithm: Method, seconds: float = float("inf")) -> float | None:
     """Mean loss of `pooled_model` over all rows, however much sites count; None where the objective has no smooth
     solver.
     """

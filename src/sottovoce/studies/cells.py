@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sottovoce.algorithms import registry
-from sottovoce.algorithms.masked import MaskedNewton
 from sottovoce.algorithms.registry import Settings, Value
 from sottovoce.errors import expect
 from sottovoce.files.datasets import BY_NAME
@@ -113,8 +112,8 @@ def cell(
 ) -> Cell:
     """A cell with the registry's settings filled in, so that equal work has equal names."""
     settings = registry.settings_of(name, form, common, own or {})
-    if issubclass(registry.entry(name).kind, MaskedNewton) and "rounds" not in (own or {}):
-        # The study's rounds are for messages that are private one by one; these know how many are good for them.
+    if registry.entry(name).finds_rounds and "rounds" not in (own or {}):
+        # The study's rounds are for messages that are private one by one; masked sums need other numbers of them.
         settings.pop("rounds", None)
     algorithm = registry.make(name, settings).bound_to(*problem.shape())  # refuses bad values before any work is done
     settings["rounds"] = last = algorithm.rounds

@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from sottovoce.algorithms import Algorithm, registry
+from sottovoce.algorithms import Method, registry
 from sottovoce.algorithms.ipadmm import SCHEDULES
 from sottovoce.algorithms.rival import FORMS
 from sottovoce.errors import InputError
@@ -69,7 +69,7 @@ def check(config: "TrainConfig") -> None:
     algorithm_of(config, None)
 
 
-def algorithm_of(config: "TrainConfig", loss: Loss | None) -> Algorithm[Any]:
+def algorithm_of(config: "TrainConfig", loss: Loss | None) -> Method:
     """The algorithm, with its own defaults wherever nothing was given."""
     line = registry.entry(config.algorithm)
     own = given(config, "", [f.name for f in fields(config) if f.name in _HANDED_ON])
@@ -80,7 +80,7 @@ def algorithm_of(config: "TrainConfig", loss: Loss | None) -> Algorithm[Any]:
     return line.kind(**{**line.settings, **own}, **pieces)
 
 
-def defaults(config: "TrainConfig", algorithm: Algorithm[Any] | None) -> dict[str, Any]:
+def defaults(config: "TrainConfig", algorithm: Method | None) -> dict[str, Any]:
     """The default of every setting that was not given, by name."""
     algorithm = algorithm_of(config, None) if algorithm is None else algorithm
     own = {f.name for f in fields(algorithm)} & {f.name for f in fields(config)} & _HANDED_ON

@@ -15,7 +15,7 @@ from sottovoce.errors import InputError, expect
 from sottovoce.settings import toml
 
 if TYPE_CHECKING:
-    from sottovoce.algorithms import Algorithm
+    from sottovoce.algorithms import Method
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ class TrainConfig:
         """Read settings from TOML text: the option names at top level."""
         return cls.read(toml.parse(text))
 
-    def resolved(self, algorithm: "Algorithm[Any] | None" = None) -> "TrainConfig":
+    def resolved(self, algorithm: "Method | None" = None) -> "TrainConfig":
         """The configuration with all defaults written out, so that it means the same when they change.
 
         `algorithm` is the one that was built; without it, one without a look at the data.

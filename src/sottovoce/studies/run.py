@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, Algorithm, MaskedNewton, PrivateAlgorithm
+from sottovoce.algorithms import IPADMM, Method, PrivateMethod
 from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError
@@ -122,7 +122,7 @@ class Bound(NamedTuple):
     """The problem and the algorithm that a configuration describes."""
 
     problem: Problem
-    algorithm: Algorithm[Any]
+    algorithm: Method
 
 
 def bind(
@@ -136,17 +136,16 @@ def bind(
     if explain is not None:
         explain(_shape(problem))
     algorithm = algorithm_of(config, problem.answers.loss(config.loss, config.positive_weight))
-    if problem.private and config.delta is None and isinstance(algorithm, PrivateAlgorithm):
+    if problem.private and config.delta is None and isinstance(algorithm, PrivateMethod):
         rows = int(problem.sites.counts.sum())
         algorithm = replace(algorithm, delta=default_delta(rows))
         if explain is not None:
             explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
     bound = _planned(config, algorithm, problem, tell, explain) if planned else algorithm
     bound = bound.bound_to(*problem.shape)
-    if isinstance(bound, MaskedNewton) and (bound.inference or bound.evaluate is not None) and tell is not None:
+    if isinstance(bound, PrivateMethod) and len(bound.split) > 2 and tell is not None:
         parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
-        added = [name for name in ("inference", "evaluate") if getattr(bound, name)]
-        tell(f"The budget with {' and '.join(added)}: {parts}.")
+        tell(f"Parts of the budget: {parts}.")
     return Bound(problem, bound)
 
 
@@ -190,8 +189,8 @@ def _shape(problem: Problem) -> str:
 
 
 def _planned(
-    config: TrainConfig, algorithm: Algorithm[Any], problem: Problem, tell: Tell | None, explain: Tell | None
-) -> Algorithm[Any]:
+    config: TrainConfig, algorithm: Method, problem: Problem, tell: Tell | None, explain: Tell | None
+) -> Method:
     """The algorithm with what was not given chosen by the planner, from public numbers."""
     # Packaged data sets are for the paper's experiments, where all sites count the same.
     planned = [name for name in PLANNED if config.data is not None or name != "weights"]
@@ -327,7 +326,7 @@ class Trained:
         algorithm, schema, evidence = self.solved.algorithm, self.problem.schema, self.result.evidence
         if not evidence:
             return None
-        assert isinstance(algorithm, MaskedNewton)  # no other leaves evidence
+        assert isinstance(algorithm, PrivateMethod)  # no other leaves evidence
         offset = self.problem.answers.model(np.zeros(1))[1] if self.problem.answers.counts else 0.0
         if schema is None:
             names, matrix = self.problem.features, np.eye(len(self.problem.features))
@@ -376,7 +375,7 @@ class Trained:
 
         `epsilon` is what is promised: of private rows for all runs together. `holder_only` names what is not covered.
         """
-        c, privacy, private = self.config, self.result.privacy, isinstance(self.solved.algorithm, PrivateAlgorithm)
+        c, privacy, private = self.config, self.result.privacy, isinstance(self.solved.algorithm, PrivateMethod)
         found = {
             "dataset": self.problem.title,
             "nodes": self.problem.sites.n,
@@ -490,13 +489,13 @@ def _gathered(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:
     return Solved(problem, solved.algorithm, site, replace(solved.result, average=average, last=last))
 
 
-def _notices(problem: Problem, algorithm: Algorithm[Any], force: bool) -> tuple[str, ...]:
+def _notices(problem: Problem, algorithm: Method, force: bool) -> tuple[str, ...]:
     """Warnings about the settings, from public numbers. With private rows, a guarantee of nothing is refused."""
     if not problem.private:
         return ()
     counts = problem.sites.counts
     # An algorithm without noise is one with an infinite epsilon.
-    asked = (algorithm.epsilon, algorithm.delta) if isinstance(algorithm, PrivateAlgorithm) else (math.inf, 0.0)
+    asked = (algorithm.epsilon, algorithm.delta) if isinstance(algorithm, PrivateMethod) else (math.inf, 0.0)
     weak = [doubt for doubt in (no_delta(asked[1]), no_epsilon(asked[0])) if doubt is not None]
     if weak and not force:
         raise PrivacyError(f"{refusal(weak[0])} To have it all the same, say --force (force=True).")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce.algorithms import Algorithm
+from sottovoce.algorithms import Method
 from sottovoce.cli.output import counted, up
 from sottovoce.cli.results import observed
 from sottovoce.federation.agreement.agreement import Agreement
@@ -131,7 +131,7 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
     return Scores(scored, simulated, majority, len(right))
 
 
-def _simulated(problem: Problem, algorithm: Algorithm[Any], runs: int) -> Simulated:
+def _simulated(problem: Problem, algorithm: Method, runs: int) -> Simulated:
     """Scores of what simulated sites end with: the mean of their last broadcast and their neighbours'."""
     solved = solve(problem, algorithm, runs=runs, record=1)
     last, neighbours = solved.result.last, problem.graph.neighbours

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sottovoce.federation.site.events import Spending, Watcher
     from sottovoce.federation.site.journal import Journal
     from sottovoce.federation.site.mail import Pace
-    from sottovoce.federation.site.runner import Finished
+    from sottovoce.federation.site.part import Finished
     from sottovoce.federation.site.seat import Seat
     from sottovoce.files.models.from_site import Stop
     from sottovoce.tally import PrivateEvaluation
@@ -221,12 +221,12 @@ def _text_of(file: Path) -> str:
 @contextmanager
 def _saying_what_was_released(journal: "Journal", agreement: "Agreement") -> Iterator[None]:
     """Whatever goes wrong, the error says how far the run had come."""
-    from sottovoce.federation.site.board import spare_of
+    from sottovoce.federation.site.formats import format_of
 
     try:
         yield
     except (SottovoceError, OSError) as error:
-        last, rounds, spare = journal.last_said(), agreement.algorithm.rounds, spare_of(agreement)
+        last, rounds, spare = journal.last_said(), agreement.algorithm.rounds, format_of(agreement).spare
         most = f"{rounds} and {spare} to spare" if spare else f"{rounds}"
         error.add_note(f"Released in this run: {f'rounds 1 to {last} of {most}' if last else 'nothing'}.")
         raise
@@ -328,7 +328,7 @@ def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
         if kept is not None and _holds_more(folder, seat, kept.rounds):
             error.add_note(f"{folder} keeps a model of this run, learnt from more than is in the journal.")
         elif kept is not None:
-            sums = f"{kept.rounds} {'sums' if seat.masked else 'rounds'}"
+            sums = f"{kept.rounds} {seat.agreement.algorithm.way.exchanges}"
             why = f"an error that nobody has foreseen, {type(error).__name__}"
             if isinstance(error, Stopped):
                 why = EXIT_CODES[INTERRUPTED]

@@ -168,18 +168,16 @@ class Watched:
 
 def read_terms(file: Path) -> "Terms":
     """The guarantee of an agreement file, and against how many colluding sites it holds."""
-    from sottovoce.algorithms import MaskedNewton
     from sottovoce.cli.output import counted, up
     from sottovoce.cli.watch.page import Terms
     from sottovoce.federation.agreement import toml_file
-    from sottovoce.federation.site.events import MASKED, OWN_NOISE
     from sottovoce.files.models.from_site import statement_of
     from sottovoce.privacy.statement import milestones
 
     agreement = toml_file.load(file)
     privacy = statement_of(agreement, agreement.names[0])  # the same at all sites: it follows from agreed numbers
-    masked = isinstance(agreement.algorithm, MaskedNewton)
-    lines = milestones(privacy.observers) if masked else ()
+    assumed = agreement.algorithm.colluders(len(agreement.sites))
+    lines = () if assumed is None else milestones(privacy.observers)
     agreed = max((line.colluding for line in lines if line.noise >= 1), default=None)
     # Never without what it rests on.
     condition = (
@@ -188,7 +186,7 @@ def read_terms(file: Path) -> "Terms":
     return Terms(
         digest=agreement.digest().hex(),
         name=agreement.name,
-        way=MASKED if masked else OWN_NOISE,
+        way=agreement.algorithm.way.label,
         promise=f"epsilon = {up(privacy.epsilon)} at delta = {up(privacy.delta)}{condition}",
         prose=privacy.prose(),
         observers={line.colluding: line.epsilon for line in lines},

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Literal, TypeAlias, final, get_args
 
 import numpy as np
 from scipy import sparse
 
-from sottovoce.algorithms import DPDSGD, MaskedNewton, PrivateAlgorithm
+from sottovoce.algorithms import DPDSGD, Analysis, PrivateMethod
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement import keyring, terms
 from sottovoce.federation.agreement.exchange import MaskKey
@@ -30,7 +30,6 @@ from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_revi
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import observers
-from sottovoce.privacy.accounting.discrete import discretisation_delta, shared_delta
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.problem import graphs
 from sottovoce.problem.factors import Factors
@@ -38,7 +37,9 @@ from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Poisson, Reals
 from sottovoce.problem.sites import Sites
 
-FORMAT = 4  # 3 knew no masked sums; 2 divided lam by the number of sites, and had no weights
+# 4 named the number of all rows beside those of each site; 3 knew no masked sums; 2 divided lam by the number of sites,
+# and had no weights.
+FORMAT = 5
 MOST_SITES, MOST_ROWS, MOST_FEATURES, MOST_ROUNDS = 1000, 10**8, 10**6, 10**6
 # With vectors of norm below this, no sum or product of a run comes near the end of the floating-point numbers.
 # A hundred diameters are far outside of where honest models go.
@@ -161,7 +162,7 @@ class Agreement:
     edges: tuple[tuple[str, str], ...]
     features: int
     data_norm: float
-    algorithm: PrivateAlgorithm[Any]
+    algorithm: PrivateMethod
     name: str = ""
     schema: str | None = None
     grid_bits: int = GRID_BITS
@@ -178,7 +179,7 @@ class Agreement:
         expect(0 < self.data_norm < np.inf, "a finite data_norm > 0", data_norm=self.data_norm)
         expect(8 <= self.grid_bits <= 40, "8 <= grid_bits <= 40", grid_bits=self.grid_bits)
         terms.check(self.algorithm)
-        if isinstance(self.algorithm, MaskedNewton):
+        if isinstance(self.algorithm, Analysis):
             _check_masked(self, self.algorithm)
         else:
             # Written down even where it was left out: a later version with another default must not change what was
@@ -189,6 +190,8 @@ class Agreement:
         _check_people(self)
         _check_algorithm(self)
         _check_schema(self)
+        if isinstance(self.algorithm, Analysis):
+            self.algorithm.check(self.public_oracle(max(self.sites, key=lambda site: site.rows).name))
 
     # -- who ----------------------------------------------------------------------------------------------------------
 
@@ -226,9 +229,15 @@ class Agreement:
         """With masked sums, the sites that it shares a key with, in order: all others, or the nearest on a ring. It
         follows from the agreement, and stands in no file and no message.
         """
-        assert isinstance(self.algorithm, MaskedNewton)  # others need no masks
-        near = keyring.nearest(self._ring, self.names[self.index(name)], self.algorithm.keys(len(self.sites)))
+        near = keyring.nearest(self._ring, self.names[self.index(name)], self.analysis.keys(len(self.sites)))
         return tuple(other for other in self.names if other in near)
+
+    @property
+    def analysis(self) -> Analysis:
+        """The algorithm, where only sums are read; refuses others."""
+        if not isinstance(self.algorithm, Analysis):
+            raise InputError(f"Expected an agreement on masked sums, got {type(self.algorithm).__name__}.")
+        return self.algorithm
 
     @cached_property
     def graph(self) -> Graph:
@@ -261,27 +270,11 @@ class Agreement:
     @property
     def grid_delta(self) -> float:
         """What drawing noise on a grid adds to delta for every unit, at most; see `privacy.accounting.gaussian`."""
-        a = self.algorithm
-        if isinstance(a, MaskedNewton):
-            n = len(self.sites)
-            promised = [(a.epsilon, a.colluders(n))]
-            promised += [] if a.worst_case_epsilon is None else [(a.worst_case_epsilon, n - 1)]
-            return max(self.grid_delta_against(k, at) for at, k in promised)
-        # A person at several sites is in the messages of all of them.
-        draws = a.rounds * a.draws_per_round * self.model_size * self.unit.sites
-        return discretisation_delta(draws, 2.0**self.grid_bits, a.epsilon)
+        return max(self.grid_delta_against(k, at) for at, k in self.algorithm.promises(len(self.sites)))
 
     def grid_delta_against(self, colluding: int, epsilon: float) -> float:
-        """The same with masked sums, where such an epsilon is to hold against so many colluding sites: they know all
-        but some shares of the noise, whose sum is then coarser.
-        """
-        a, n = self.algorithm, len(self.sites)
-        assert isinstance(a, MaskedNewton)  # of others every site's noise is its own
-        sizes = [a.numbers(k, self.features) for k in range(1, a.opened + 1)]
-        # More than may collude can open sums of several groups, and a person may have rows in each.
-        apart = self.unit.sites if colluding > a.colluders(n) else 1
-        draws = (sum(sizes) + a.spare * max(sizes)) * apart
-        return shared_delta(draws, 2.0**self.grid_bits, a.shares_left(n, colluding), epsilon)
+        """The same where such an epsilon is to hold against so many colluding sites."""
+        return self.algorithm.grid_delta(colluding, epsilon, len(self.sites), self.features, self.unit, self.grid_bits)
 
     # -- what a site computes with ------------------------------------------------------------------------------------
 
@@ -412,7 +405,7 @@ def _listed_edges(a: Agreement) -> tuple[tuple[str, str], ...]:
     """The edges as they are kept: none where so many sites all hear each other, since half a million pairs of names
     would say no more than that.
     """
-    if not isinstance(a.algorithm, MaskedNewton) or len(a.sites) <= observers.MOST_COMPLETE:
+    if not a.algorithm.way.complete or len(a.sites) <= observers.MOST_COMPLETE:
         return _sorted_edges(a.names, a.edges)
     if a.edges:
         _expect_complete(len(a.sites), _sorted_edges(a.names, a.edges))
@@ -486,9 +479,9 @@ def _expect_no_mask_keys(a: Agreement) -> None:
     expect(not given, "mask keys where sums are masked, and only there", sites=given[:5])
 
 
-def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
+def _check_masked(a: Agreement, algorithm: Analysis) -> None:
     """Refuse masked sums that would hide less than they say, or that these sites could never make."""
-    n, rows = len(a.sites), sum(site.rows for site in a.sites)
+    n = len(a.sites)
     if any(site.mask_key is None for site in a.sites):
         without = [site.name for site in a.sites if site.mask_key is None]
         raise InputError(
@@ -506,27 +499,16 @@ def _check_masked(a: Agreement, algorithm: MaskedNewton) -> None:
         _expect_complete(n, a.edges)
     expect(a.radius is None, "no radius with masked sums, whose words have no norm", radius=a.radius)
     expect(a.grid_bits == GRID_BITS, f"grid_bits={GRID_BITS} with masked sums", grid_bits=a.grid_bits)
-    total = algorithm.total_rows
-    expect(total == rows, f"total_rows={rows}, the sum of all sites' rows", total_rows=total)
-    held = None if algorithm.hold_out is None else sum(algorithm.held_of(site.rows) for site in a.sites)
-    expect(algorithm.total_held == held, f"total_held={held}, of all sites", total_held=algorithm.total_held)
-    smallest = sorted(site.rows for site in a.sites)[: algorithm.members(n)]
-    if held is not None and not any(map(algorithm.held_of, smallest)):
-        raise InputError(
-            f"Expected held-out rows whichever {len(smallest)} sites are left, got hold_out={algorithm.hold_out} and "
-            f"as many sites of at most {smallest[-1]} rows, which hold none out. Hold one of fewer rows out, or leave "
-            "hold_out away."
-        )
+    # Whichever sites are left, their sums must be over some rows.
+    algorithm.expect_rows(sorted(site.rows for site in a.sites)[: algorithm.members(n)])
     # Every site looks on, and knows its own share of the noise: a promise against nobody would hold against no site.
     expect((algorithm.colluding or 0) >= 1, "colluding >= 1 at real sites", colluding=algorithm.colluding)
     algorithm.expect_sites(n)
     _check_keys(a, algorithm)
-    algorithm.expect_message(a.features)
-    algorithm.expect_grid(n, max(site.rows for site in a.sites))
     _check_attempts(a, algorithm)
 
 
-def _check_keys(a: Agreement, algorithm: MaskedNewton) -> None:
+def _check_keys(a: Agreement, algorithm: Analysis) -> None:
     """Refuse so few keys that those who may collude could, with those who may be left out, cut somebody off."""
     n, keys = len(a.sites), algorithm.keys(len(a.sites))
     gone = algorithm.colluders(n) + n - algorithm.members(n)
@@ -534,7 +516,7 @@ def _check_keys(a: Agreement, algorithm: MaskedNewton) -> None:
     expect(keys > gone or keys == n - 1, f"keys of every site with more than {gone} others", keys=keys)
 
 
-def _check_attempts(a: Agreement, algorithm: MaskedNewton) -> None:
+def _check_attempts(a: Agreement, algorithm: Analysis) -> None:
     """Refuse attempts that are paid for and can never be made, and losing sites without an attempt to spare."""
     policy, u, spare = a.lost_neighbour.policy, algorithm.members(len(a.sites)), algorithm.spare
     expect(
@@ -574,11 +556,6 @@ def _check_schema(a: Agreement) -> None:
         loss=loss.name,
         label=label.column,
     )
-    if schema.weight is not None and isinstance(a.algorithm, MaskedNewton) and a.algorithm.inference:
-        raise InputError(
-            f"Expected rows that count alike with inference, got weight.column={schema.weight.column!r} in the schema. "
-            "Leave inference or [weight] out: standard errors would need squares of weights, which nobody releases."
-        )
     if isinstance(label, NumberLabel):
         fits = loss == Poisson() if label.counts else not isinstance(loss, Poisson)
         expect(fits, "loss poisson, most = 1, where the schema's label counts, and only there", loss=loss)

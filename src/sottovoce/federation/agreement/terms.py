@@ -18,7 +18,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 
 from sottovoce import settings
-from sottovoce.algorithms import IPADMM, PrivateAlgorithm, registry
+from sottovoce.algorithms import IPADMM, PrivateMethod, registry
 from sottovoce.algorithms.registry import REGISTRY
 from sottovoce.algorithms.rival import Rival
 from sottovoce.algorithms.stepping import Stepping
@@ -29,7 +29,7 @@ from sottovoce.oracle.plain import Oracle
 ALLOWED = tuple(name for name, line in REGISTRY.items() if line.not_at_sites is None)
 # Fields that may be None elsewhere. Here they would be read off the nodes at hand, and those differ from site to site;
 # and what a guarantee rests on is for people to read before they sign.
-_NEEDED = ("rounds", "diameter", "largest_degree", "colluding", "least_sites", "total_rows")
+_NEEDED = ("rounds", "diameter", "largest_degree", "colluding", "least_sites")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class SiteOracle(Oracle, vector_predictions=True, row_factors=True):
         return self.fewest
 
 
-def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
+def kind_of(name: str) -> type[PrivateMethod]:
     """The class of that name, or an error that says why real sites may not run it."""
     choice = f"Choose among {', '.join(ALLOWED)}."
     if name not in REGISTRY:
@@ -56,10 +56,10 @@ def kind_of(name: str) -> type[PrivateAlgorithm[Any]]:
     line = REGISTRY[name]
     if line.not_at_sites is not None:
         raise InputError(f"Expected an algorithm that real sites can run, got {name!r}: {line.not_at_sites}. {choice}")
-    return cast("type[PrivateAlgorithm[Any]]", line.kind)
+    return cast("type[PrivateMethod]", line.kind)
 
 
-def name_of(algorithm: PrivateAlgorithm[Any]) -> str:
+def name_of(algorithm: PrivateMethod) -> str:
     """How an algorithm is called in a table."""
     name = next((name for name in ALLOWED if type(algorithm) is kind_of(name)), None)
     if name is None:
@@ -70,7 +70,7 @@ def name_of(algorithm: PrivateAlgorithm[Any]) -> str:
     return name
 
 
-def check(algorithm: PrivateAlgorithm[Any]) -> None:
+def check(algorithm: PrivateMethod) -> None:
     """Refuse what would promise nothing, what is calibrated loosely, and what a site cannot compute alone."""
     name_of(algorithm)
     expect(math.isfinite(algorithm.epsilon), "a finite epsilon at real sites", epsilon=algorithm.epsilon)
@@ -87,14 +87,14 @@ def check(algorithm: PrivateAlgorithm[Any]) -> None:
             raise InputError(f"Expected {field.name}, which must be the same number at all sites, got none. Give it.")
 
 
-def diameter_of(algorithm: PrivateAlgorithm[Any]) -> float:
+def diameter_of(algorithm: PrivateMethod) -> float:
     """D, of an algorithm that was checked: public, and the same at all sites."""
     if not isinstance(algorithm, IPADMM | Stepping) or algorithm.diameter is None:
         raise InputError(f"Expected an algorithm with a diameter, got {type(algorithm).__name__}. Give its diameter.")
     return float(algorithm.diameter)
 
 
-def describe(algorithm: PrivateAlgorithm[Any]) -> dict[str, object]:
+def describe(algorithm: PrivateMethod) -> dict[str, object]:
     """All settings as a table, from which `settings.read` makes the same algorithm."""
     table: dict[str, object] = {"name": name_of(algorithm)} | _plain(algorithm)
     for piece in (algorithm.loss, algorithm.regulariser):
@@ -119,7 +119,7 @@ def _plain(piece: Any) -> dict[str, object]:
     return plain
 
 
-def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[str, Any]]:
+def _choose(table: dict[str, Any]) -> tuple[type[PrivateMethod], dict[str, Any]]:
     """The class that a table is of, and its settings. Without a batch, how it would be drawn is no setting."""
     name, given = settings.untag(table, "name")
     kind = kind_of(name)
@@ -130,4 +130,4 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateAlgorithm[Any]], dict[st
     return kind, given
 
 
-settings.choose(PrivateAlgorithm, _choose)
+settings.choose(PrivateMethod, _choose)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sottovoce import settings
-from sottovoce.algorithms import MaskedNewton, PrivateAlgorithm
+from sottovoce.algorithms import PrivateMethod
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
 from sottovoce.federation.agreement.exchange import MaskKey
@@ -47,7 +47,7 @@ class _File:
     edges: tuple[tuple[str, str], ...]
     sites: tuple[Member, ...]
     data: _Data
-    algorithm: PrivateAlgorithm[Any]
+    algorithm: PrivateMethod
     noise: _Noise
     lost_neighbour: LostNeighbour
     messages: _Messages | None = None  # masked words have no radius
@@ -84,8 +84,11 @@ def loads(text: str) -> Agreement:
         expect(entries <= most, f"at most {most} entries of {name}", entries=entries)
     file = settings.read(_File, table, "an agreement", full=True)
     radius = None if file.messages is None else file.messages.radius
-    masked = isinstance(file.algorithm, MaskedNewton)
-    expect(masked == (radius is None), "a radius of messages in full, and none with masked sums", radius=radius)
+    expect(
+        file.algorithm.way.masked == (radius is None),
+        "a radius of messages in full, and none with masked sums",
+        radius=radius,
+    )
     expect(radius is None or radius > 0, "a radius > 0", radius=radius)
     return Agreement(
         run=file.run,

@@ -15,10 +15,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self, final
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import SottovoceError, expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.site.events import Noticed
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.letters import NONCE_BYTES, About, Heard, Notice, Sighting, read_answer, read_notice
 from sottovoce.federation.site.mail import Answer, Mail
@@ -42,12 +42,7 @@ class Wait(NamedTuple):
 
 def most_notices(agreement: Agreement) -> int:
     """How many notices one site may put: one for every site that it may lose, questions, and some to say it waits."""
-    return (1 + spare_of(agreement)) * len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
-
-
-def spare_of(agreement: Agreement) -> int:
-    """How many sums may be made again."""
-    return agreement.algorithm.spare if isinstance(agreement.algorithm, MaskedNewton) else 0
+    return (1 + format_of(agreement).spare) * len(agreement.sites) + agreement.algorithm.rounds + 16 + MOST_QUESTIONS
 
 
 def most_answers(agreement: Agreement) -> int:
@@ -75,7 +70,7 @@ class Board:
         self._questions: dict[str, tuple[int, Notice]] = {}  # the last of each neighbour that is not answered
         self._waits: dict[str, Wait] = {}
         self._gone: set[str] = set()
-        self._masked = isinstance(a.algorithm, MaskedNewton)
+        self._decided_together = a.algorithm.way.one_model  # a vote counts when all who are left have cast it
         self._votes: dict[tuple[int, str], set[str]] = {}  # by round and voter
         self._told: set[tuple[int, str]] = set()  # of whom this process has said that it is gone, and since when
         self._news = asyncio.Event()
@@ -261,7 +256,7 @@ class Board:
             watcher.tell(Noticed(name, f"goes on without {about} since round {notice.round}"))
             if self._agreement.lost_neighbour.policy != "go-on":
                 return  # it may not do that, and whoever heeded it would be sent away by anyone
-            if self._masked:
+            if self._decided_together:
                 self._votes.setdefault((notice.round, name), set()).add(about)
             elif about == self._mail.site:
                 self._stop = left_behind(self._mail.site, name, notice.round)

@@ -1,7 +1,8 @@
 """A site's memory of one run: what it has said, and where it stands. One SQLite file with a write-ahead log.
 
     outbox      the message of a round, as bytes, and the state after its release: one commit, before anything is sent
-    checkpoint  the state after the last round whose messages were all taken in
+    checkpoint  where the site stands after the last round whose messages were all taken in
+    sums        masked sums that were opened, in order: all that the program of a run needs to be run again
     absent      neighbours that the site goes on without, and from which round
     vote        whom the site would make a masked sum without, which is not decided yet
     secret      the seed of this run, from which the keys of noise and masks come, until the run is over
@@ -35,7 +36,7 @@ from sottovoce.federation.site.commitment import SALT_BYTES
 from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
 from sottovoce.settings.disk import is_full, no_room, sync_folder
 
-FORMAT = 4  # 3 knew no votes; 2 held the noise key itself
+FORMAT = 5  # 4 held the state of masked sums; 3 knew no votes; 2 held the noise key itself
 # The next round, the one before it, and one to spare: a crash never needs an older one.
 KEPT = 3  # rounds of the outbox
 # Pages of the write-ahead log after which it is merged and begun anew. It then stays short, and syncing a write that
@@ -53,6 +54,7 @@ _TABLES = (
     "STRICT",
     "CREATE TABLE checkpoint (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, "
     "content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
+    "CREATE TABLE sums (round INTEGER PRIMARY KEY, content BLOB NOT NULL, digest TEXT NOT NULL) STRICT",
     "CREATE TABLE absent (site TEXT PRIMARY KEY, round INTEGER NOT NULL) STRICT",
     "CREATE TABLE vote (round INTEGER NOT NULL, site TEXT NOT NULL, PRIMARY KEY (round, site)) STRICT",
     "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), seed BLOB NOT NULL) STRICT",
@@ -79,10 +81,13 @@ class Said(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Where the site stands: the last round that was taken in, and a packed `Snapshot` after it."""
+    """Where the site stands: the last round that was taken in, a packed `Standing` after it, and the sum that the
+    round opened, if it opened one.
+    """
 
     round: int
     content: bytes
+    opened: bytes | None = None
 
 
 @final
@@ -182,6 +187,15 @@ class Journal:
         self._check(row[2], f"the checkpoint of round {row[0]}", row[1])
         return Checkpoint(row[0], row[1])
 
+    def sums(self) -> list[bytes]:
+        """All masked sums that were opened, in order."""
+        with self._reporting():
+            rows = self._connection.execute("SELECT round, content, digest FROM sums ORDER BY round").fetchall()
+        for k, content, digest in rows:
+            self._check(digest, f"the sum of round {k}", content)
+        waiting = self._waiting.opened if self._waiting is not None else None
+        return [content for _, content, _ in rows] + ([] if waiting is None else [waiting])
+
     def said(self, k: int) -> Said | None:
         """What was put into the outbox for round k, if it is still kept."""
         with self._reporting():
@@ -227,10 +241,12 @@ class Journal:
             row = k, message, state, _digest(message, state)
             self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?)", row)
 
-    def checkpoint(self, k: int, content: bytes) -> None:
-        """The site has taken in round k. This comes onto the disk with whatever is written next."""
+    def checkpoint(self, k: int, content: bytes, opened: bytes | None = None) -> None:
+        """The site has taken in round k, and `opened` a masked sum in it. This comes onto the disk with whatever is
+        written next.
+        """
         self._expect_next(k, "a checkpoint")
-        self._waiting, self._round = Checkpoint(k, content), k
+        self._waiting, self._round = Checkpoint(k, content, opened), k
 
     def vote(self, k: int, *sites: str) -> None:
         """Of the sum in round k: this site would make it again without these. It never takes that back."""
@@ -380,10 +396,14 @@ class Journal:
                 raise
         self._waiting = None
 
-    def _save(self, k: int, content: bytes) -> None:
-        """Replace the checkpoint, and forget messages that no crash can need any more. Within a transaction."""
+    def _save(self, k: int, content: bytes, opened: bytes | None) -> None:
+        """Replace the checkpoint, keep the sum, and forget messages that no crash can need any more. Within a
+        transaction.
+        """
         row = k, content, _digest(content)
         self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
+        if opened is not None:
+            self._connection.execute("INSERT INTO sums VALUES (?, ?, ?)", (k, opened, _digest(opened)))
         # The last one stays: where sums were given up before this site spoke, it may be older.
         self._connection.execute(
             "DELETE FROM outbox WHERE round <= ? AND round < (SELECT max(round) FROM outbox)", (k - KEPT,)

@@ -37,27 +37,29 @@ opens (docs/proofs/masked.md). What a sum costs that is made again was paid for 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from sottovoce.errors import SottovoceError
 from sottovoce.federation.site.absent import Policy, Silence
-from sottovoce.federation.site.board import Board, spare_of
+from sottovoce.federation.site.board import Board
 from sottovoce.federation.site.events import Waiting
 from sottovoce.federation.site.letters import Heading, Point, SumWords
 from sottovoce.federation.site.mail import Answer, Letter, Mail
-from sottovoce.federation.site.masks import Turn, masked_terms, members_digest
-from sottovoce.federation.site.seat import Seat
+from sottovoce.federation.site.masks import Turn, members_digest
 from sottovoce.federation.site.stops import ForkedError, LostNeighbourError
 from sottovoce.federation.site.witness import Witness, left_behind
 from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Slot
+
+if TYPE_CHECKING:
+    from sottovoce.federation.site.seat import Seat
 
 T = TypeVar("T")
 Hearing: TypeAlias = Callable[[Collection[str]], Awaitable[dict[str, Answer[T]]]]
 
 
-class Outcome(NamedTuple, Generic[T]):
+class Settled(NamedTuple, Generic[T]):
     """How a turn, or its first part, ended: with what was awaited, or with those whom it goes on without. What was said
     is that of others; if somebody was dropped, of those who are left, as far as it was heard.
     """
@@ -76,7 +78,7 @@ class Hands(NamedTuple, Generic[T]):
     dropped: Callable[[str], None]  # tells whoever watches
 
 
-def end_of_run(seat: Seat, witness: Witness) -> SumWords:
+def end_of_run(seat: "Seat", witness: Witness) -> SumWords:
     """What a site says, where the message behind the last sum would be: that it holds this sum, after just these words
     of everyone, and will not make it again. It is made of no row.
     """
@@ -87,7 +89,7 @@ def end_of_run(seat: Seat, witness: Witness) -> SumWords:
 
 
 async def confirm(
-    seat: Seat, witness: Witness, mail: Mail, board: Board, policy: Policy, hear: Hearing[Letter]
+    seat: "Seat", witness: Witness, mail: Mail, board: Board, policy: Policy, hear: Hearing[Letter]
 ) -> None:
     """Say that this site holds the run's last sum, and wait until u sites, itself among them, have said the same.
 
@@ -105,7 +107,7 @@ async def confirm(
         LostNeighbourError: too few have spoken.
     """
     t, clock, ours = seat.journal.round, asyncio.get_running_loop().time, end_of_run(seat, witness)
-    least = masked_terms(seat.agreement).members(len(seat.agreement.sites))
+    least = seat.agreement.analysis.members(len(seat.agreement.sites))
     # On the disk before it is said: a process that had forgotten it could vote to make the sum again.
     seat.journal.settle()
     place = mail.slot(t + 1, seat.site)
@@ -130,7 +132,7 @@ async def confirm(
             raise _not_confirmed(seat, {n for n, end in ends.items() if end != ours.heading}, set(late), same, least)
 
 
-def open_end(seat: Seat, mail: Mail, slot: Slot, data: bytes) -> Letter:
+def open_end(seat: "Seat", mail: Mail, slot: Slot, data: bytes) -> Letter:
     """What a site says behind the last sum, or `BadMessageError`; stops if it goes on without this one instead."""
     try:
         return mail.open_letter(slot, data)
@@ -142,7 +144,7 @@ def open_end(seat: Seat, mail: Mail, slot: Slot, data: bytes) -> Letter:
         raise
 
 
-def _not_confirmed(seat: Seat, parted: set[str], late: set[str], same: int, least: int) -> SottovoceError:
+def _not_confirmed(seat: "Seat", parted: set[str], late: set[str], same: int, least: int) -> SottovoceError:
     """Why a site that holds the last sum does not finish: some hold another, or too few have spoken."""
     expected = (
         f"Expected word from at least {least} sites that they hold the same last sum, in round={seat.journal.round}"
@@ -160,7 +162,7 @@ def _not_confirmed(seat: Seat, parted: set[str], late: set[str], same: int, leas
     )
 
 
-def answered(seat: Seat, t: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
+def answered(seat: "Seat", t: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
     """Whether a site may say its words of sum t though some have not answered what they last heard of it: where it may
     be gone on without them, and as many as a sum needs have answered.
 
@@ -169,17 +171,17 @@ def answered(seat: Seat, t: int, found: Collection[str], silences: Mapping[str, 
     only (docs/proofs/masked.md). So what may be missed is what the silent alone know of the site's books.
     """
     lost = seat.agreement.lost_neighbour
-    if not (seat.masked and seat.drops and t > (lost.go_on_after_round or 0)):
+    if not (seat.drops and t > (lost.go_on_after_round or 0)):
         return False
-    least = masked_terms(seat.agreement).members(len(seat.agreement.sites))
+    least = seat.agreement.analysis.members(len(seat.agreement.sites))
     # Without an attempt to spare, words that nobody can add up would be paid for.
-    enough = 1 + len(found) >= least and seat.turn(t).attempt < spare_of(seat.agreement)
+    enough = 1 + len(found) >= least and seat.turn(t).attempt < seat.agreement.analysis.spare
     return enough and all(silence.seconds >= lost.wait_seconds / 2 for silence in silences.values())
 
 
-def refuse_left_behind(seat: Seat, board: Board, t: int) -> None:
+def refuse_left_behind(seat: "Seat", board: Board, t: int) -> None:
     """Stop if the others have given up sum t, or the one before it, and go on without this site."""
-    least = masked_terms(seat.agreement).members(len(seat.agreement.sites))
+    least = seat.agreement.analysis.members(len(seat.agreement.sites))
     for k in (t - 1, t):
         members = frozenset(seat.members(k))
         for name in members - {seat.site}:
@@ -205,20 +207,20 @@ class Gathering(Generic[T]):
     """
 
     def __init__(
-        self, seat: Seat, t: int, mail: Mail, board: Board, policy: Policy, hands: Hands[T], seconds: float,
+        self, seat: "Seat", t: int, mail: Mail, board: Board, policy: Policy, hands: Hands[T], seconds: float,
         proposers: frozenset[str] | None = None,
     ) -> None:  # fmt: skip
         self.seat, self.t, self.mail, self.board, self.policy, self.hands = seat, t, mail, board, policy, hands
         self.seconds, self.site = seconds, seat.site
         self.members = frozenset(seat.members(t))  # U
-        self.least = masked_terms(seat.agreement).members(len(seat.agreement.sites))  # u
+        self.least = seat.agreement.analysis.members(len(seat.agreement.sites))  # u
         self.letters: dict[str, T] = {}
         self.proposers = proposers
         self.votes = seat.journal.votes(t)  # V, of this site
         self.complete = False  # somebody has completed the sum, and is followed
         self._silences: dict[str, Silence] = {}
 
-    async def settle(self) -> Outcome[T]:
+    async def settle(self) -> Settled[T]:
         """Listen until the turn ends, or stop."""
         for name in sorted(self.votes):
             await self.board.tell_vote(self.t, name)
@@ -233,7 +235,7 @@ class Gathering(Generic[T]):
         """Whom the site has decided to go on without; after a crash, the process before it."""
         return frozenset(name for name, k in self.seat.journal.absent.items() if k == self.t)
 
-    async def _settled(self) -> Outcome[T] | None:
+    async def _settled(self) -> Settled[T] | None:
         refuse_left_behind(self.seat, self.board, self.t)
         if not self._dropped and self.votes and not self.complete:
             await self._follow()
@@ -242,7 +244,7 @@ class Gathering(Generic[T]):
         dropped = self._dropped
         if dropped or (not self._awaited() and (self.proposers is not None or self.complete or not self.votes)):
             wanted = self.letters.keys() - dropped
-            return Outcome({name: self.letters[name] for name in self.seat.agreement.names if name in wanted}, dropped)
+            return Settled({name: self.letters[name] for name in self.seat.agreement.names if name in wanted}, dropped)
         return None
 
     def _all_agree(self) -> bool:
@@ -368,7 +370,7 @@ class Gathering(Generic[T]):
     def _refuse_too_few(self, late: frozenset[str]) -> None:
         """Stop if the sum may not be made again, or not with so few. What was learnt stands."""
         away, turn = self.votes | late, self.seat.turn(self.t)
-        spare, left = spare_of(self.seat.agreement), len(self.members - away)
+        spare, left = self.seat.agreement.analysis.spare, len(self.members - away)
         if left >= self.least and turn.attempt < spare:
             return
         limit = (

@@ -12,23 +12,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, NoReturn, TypeVar, final
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.errors import expect
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.events import Refused, ServerSilent, Watcher
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import (
     ANSWER_BYTES,
     NOTICE_BYTES,
     Point,
     SumWords,
     Words,
-    point_size,
     read_point,
-    read_sum,
-    read_words,
-    sum_size,
-    words_size,
 )
 from sottovoce.federation.site.stops import UsedTwiceError
 from sottovoce.federation.transport.transport import PutOutcome, PutResult, RefusedError, Transport, UnreachableError
@@ -85,36 +80,9 @@ class Letter(NamedTuple):
     data: bytes
 
 
-def spoken(agreement: Agreement) -> Kind:
-    """What the messages of a run's rounds are."""
-    return Kind.SUM if isinstance(agreement.algorithm, MaskedNewton) else Kind.MODEL
-
-
-def payload_size(agreement: Agreement, q: int) -> int:
-    """Bytes of the payload of a message of round q; of masked sums, of release q. Behind the last sum a message holds
-    no words.
-    """
-    sites, a = len(agreement.sites), agreement.algorithm
-    if isinstance(a, MaskedNewton):
-        return sum_size(sites, a.numbers(q, agreement.features) if q <= a.opened else 0)
-    return words_size(sites, agreement.model_size)
-
-
-def proposal_size(agreement: Agreement, q: int) -> int:
-    """Bytes of the payload of what a site proposes for release q; 0 where nobody proposes anything."""
-    a = agreement.algorithm
-    if not isinstance(a, MaskedNewton):
-        return 0
-    return point_size(len(agreement.sites), a.shared_numbers(q, agreement.features))
-
-
 def largest_message(agreement: Agreement) -> int:
     """Bytes of the largest message of a run."""
-    sites, a = len(agreement.sites), agreement.algorithm
-    if isinstance(a, MaskedNewton):
-        size = max(sum_size(sites, a.most_numbers(agreement.features)), proposal_size(agreement, 2))
-    else:
-        size = payload_size(agreement, 1)
+    size = format_of(agreement).largest
     return max(sealed_size(agreement.run, Slot(0, name), size) for name in agreement.names)
 
 
@@ -154,13 +122,13 @@ class Mail:
         self._key, self._transport, self._books, self._release = key, transport, books, release
         self._digest = agreement.digest()
         self._small = {Kind.NOTICE: NOTICE_BYTES, Kind.ANSWER: ANSWER_BYTES}
-        self._spoken = spoken(agreement)
+        self._format = format_of(agreement)
         self._told: Counter[Slot] = Counter()
         self._seen: set[bytes] = set()
 
     def slot(self, k: int, site: str) -> Slot:
         """The mailbox of a site's message of round k."""
-        return Slot(k, site, self._spoken)
+        return Slot(k, site, self._format.kind)
 
     # -- sealing and opening ------------------------------------------------------------------------------------------
 
@@ -175,13 +143,7 @@ class Mail:
 
     def open_letter(self, slot: Slot, data: bytes, release: int | None = None) -> Letter:
         """What a site said in a round, or `BadMessageError`. `release`: of what, if that is not for us to know."""
-        payload = self.unseal(slot, data, release)
-        a = self.agreement
-        words: Words | SumWords
-        if slot.kind is Kind.SUM:
-            words = read_sum(payload, slot.number, len(a.sites))
-        else:
-            words = read_words(payload, slot.number, len(a.sites), a.reach)
+        words = self._format.read(self.unseal(slot, data, release), slot.number)
         self._refuse_sending_away(slot.site, words)
         return Letter(words, data)
 
@@ -212,8 +174,8 @@ class Mail:
     def _envelope(self, slot: Slot, release: int | None = None) -> Envelope:
         """What every reader knows of the message in this mailbox before it comes."""
         q = self._release(slot.number) if release is None else release
-        sized = proposal_size if slot.kind is Kind.POINT else payload_size
-        length = self._small.get(slot.kind) or sized(self.agreement, q)
+        sized = self._format.proposal if slot.kind is Kind.POINT else self._format.payload
+        length = self._small.get(slot.kind) or sized(q)
         return Envelope(self.agreement.run, self._digest, slot, length)
 
     # -- delivering ---------------------------------------------------------------------------------------------------

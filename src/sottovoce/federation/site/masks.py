@@ -25,7 +25,6 @@ from typing import NamedTuple, NoReturn, final
 
 import numpy as np
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Array, Floats, Ints
 from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.federation.agreement.agreement import Agreement, Member
@@ -37,7 +36,7 @@ from sottovoce.noise.secure import GRID_BITS, Grid, on_grid, value_digest
 
 # No other use of these keys begins a label like this.
 _PAIR, _MASK, _NOISE, _ORDER = "sottovoce pair v1", "sottovoce mask", "sottovoce share", "sottovoce order of rows"
-_CONTEXT, _PARTING = "sottovoce context v2", "sottovoce parting v1"
+_CONTEXT, _PARTING = "sottovoce context v3", "sottovoce parting v1"
 LARGEST_SUM = 2**62  # grid steps, in size; a sum below it is read with the right sign
 _TAIL = 40  # standard deviations of a sum's noise that are never seen: their chance is below e^-800
 
@@ -157,7 +156,7 @@ def expect_turn(agreement: Agreement, site: str, context: Context, past: Past) -
     Formal guarantees: whatever a site is told, it speaks for at most `rounds` + `spare` different turns, and for each
     in one context that it is a part of, with at least u sites. Nothing here depends on rows.
     """
-    a, (q, attempt), u = masked_terms(agreement), context.turn, masked_terms(agreement).members(len(agreement.sites))
+    a, (q, attempt), u = agreement.analysis, context.turn, agreement.analysis.members(len(agreement.sites))
     _rule(context.agreement == agreement.digest(), "the agreement that was signed", agreement=context.agreement.hex())
     known = tuple(name for name in agreement.names if name in set(context.members))
     _rule(context.members == known, "sites of this agreement, each once and in its order", members=context.members[:9])
@@ -174,13 +173,6 @@ def _rule(kept: bool, expected: str, **came: object) -> None:
     if not kept:
         shown = ", ".join(f"{name}={value!r}" for name, value in came.items())
         raise PrivacyError(f"Expected {expected}, got {shown}. Nothing was said: ask the others what they heard.")
-
-
-def masked_terms(agreement: Agreement) -> MaskedNewton:
-    """The algorithm of an agreement on masked sums."""
-    if not isinstance(agreement.algorithm, MaskedNewton):
-        raise InputError(f"Expected an agreement on masked sums, got {type(agreement.algorithm).__name__}.")
-    return agreement.algorithm
 
 
 # -- the grid ---------------------------------------------------------------------------------------------------------
@@ -218,7 +210,7 @@ class Masks:
     """
 
     def __init__(self, agreement: Agreement, site: str, seed: Seed) -> None:
-        masked_terms(agreement)
+        _ = agreement.analysis  # refuses an agreement on anything else
         own = agreement.member(site)
         if own.mask_key is None or not seed.is_of(own.mask_key):
             raise InputError(

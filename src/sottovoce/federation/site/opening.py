@@ -6,11 +6,11 @@ and no run the room of another.
 
 from typing import NamedTuple, final
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR
-from sottovoce.federation.site.board import most_answers, most_notices, spare_of
+from sottovoce.federation.site.board import most_answers, most_notices
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.mail import largest_message, largest_notice
 from sottovoce.federation.transport.jetstream import Told, create_stream, stored_size, tell_nobody
 from sottovoce.federation.transport.subjects import inbox
@@ -29,11 +29,7 @@ class Room(NamedTuple):
 def room_for(agreement: Agreement) -> Room:
     """What the agreed run needs. Most of the small messages are never put: they are for sites that restart often."""
     a, sites = agreement, len(agreement.sites)
-    # One model a round and site, and for every sum that may be made again; and notices with their answers.
-    # One more says that a site holds the last sum.
-    # Of masked sums, as many again say where they are taken.
-    masked, rounds = isinstance(a.algorithm, MaskedNewton), a.algorithm.rounds + spare_of(a)
-    models, small = sites * (2 * rounds + 1 if masked else rounds), sites * most_notices(a) + most_answers(a)
+    models, small = sites * format_of(a).messages, sites * most_notices(a) + most_answers(a)
     size, longest = max(largest_message(a), largest_notice(a)), max(a.names, key=len)
     # The longest address that there can be: of an answer, with the largest number.
     place = Slot(MOST_NUMBER, longest, Kind.ANSWER, longest)

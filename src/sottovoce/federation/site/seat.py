@@ -9,32 +9,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
 from typing import final
 
 import numpy as np
 
-from sottovoce.algorithms import IPADMM, MaskedNewton
-from sottovoce.arrays import Array
-from sottovoce.errors import BudgetError, InputError, PrivacyError, expect
+from sottovoce.algorithms import PrivateAlgorithm
+from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.commitment import bind, commit, rows_digest, software
 from sottovoce.federation.site.events import Facts, Spending
 from sottovoce.federation.site.heads import Books, Heads
 from sottovoce.federation.site.journal import Commit, Journal, Owner
-from sottovoce.federation.site.masks import Masks, Parting, Turn, masked_terms, notices_digest
-from sottovoce.federation.site.snapshot import Snapshot
+from sottovoce.federation.site.masked_sums import MaskedSums
+from sottovoce.federation.site.masks import Turn, notices_digest
+from sottovoce.federation.site.own_noise import OwnNoise
+from sottovoce.federation.site.part import Part, Standing
 from sottovoce.federation.site.stops import DamagedError
-from sottovoce.federation.site.summing import Summing
-from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import digest_of
 from sottovoce.noise.secure import SecureNoise, require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy import Event
-from sottovoce.privacy.accounting.discrete import discretisation_divergence
-from sottovoce.privacy.books.ledger import Assumed, Cost, Ledger
+from sottovoce.privacy.books.ledger import Cost, Ledger
 from sottovoce.problem.sites import Sites
 
 
@@ -102,17 +98,9 @@ class Seat:
             )
         _ = self.oracle  # refuses rows that are not as agreed
         self.check_rows()
-        if self.masked:
-            expect(
-                self.noise is None, "masked sums with noise from the site's own seed", noise=type(self.noise).__name__
-            )
-            if not self.over:
-                _ = self.masks  # refuses another seed than that of the agreed mask key
         if self.noise is not None:
             require_secure(self.noise, for_tests=self.for_tests)
-        if self.drops and not self.masked:
-            # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
-            self.agreement.algorithm.without(self.start.state, self.start.said)
+        self.part.check()
 
     # -- what it computes with ----------------------------------------------------------------------------------------
 
@@ -121,23 +109,10 @@ class Seat:
         """The rows, bound to the agreed objective; refused unless they are as agreed."""
         return self.agreement.oracle_for(self.site, self.rows)
 
-    @property
-    def masked(self) -> bool:
-        """Whether only sums over all sites may be read."""
-        return isinstance(self.agreement.algorithm, MaskedNewton)
-
     @cached_property
-    def masks(self) -> Masks:
-        """The site's secrets in a run of masked sums, from the seed in its journal."""
-        return Masks(self.agreement, self.site, self.journal.seed)
-
-    @cached_property
-    def summing(self) -> Summing:
-        """Its part in masked sums."""
-        held = self.oracle
-        if self.agreement.algorithm.holds_out:
-            held = replace(held, order=self.masks.order(len(held.sites.labels)))
-        return Summing(self.agreement, held)
+    def part(self) -> Part:
+        """Its part in the run, by the way its sites speak."""
+        return MaskedSums(self) if self.agreement.algorithm.way.masked else OwnNoise(self)
 
     @cached_property
     def source(self) -> Noise:
@@ -147,7 +122,7 @@ class Seat:
     def _secure(self) -> SecureNoise:
         """The exact discrete noise of this run, from the key in its journal."""
         a = self.agreement.algorithm
-        batch = a.batch_size if isinstance(a, IPADMM) and a.batch_size is not None else 1
+        batch = a.batch.size if isinstance(a, PrivateAlgorithm) and a.batch is not None else 1
         rows = self.agreement.member(self.site).rows
         # The most that a gradient sums: rounding grows with it, and noise pays for that.
         terms = max(rows, batch)
@@ -177,14 +152,6 @@ class Seat:
         return self.agreement.lost_neighbour.policy == "go-on"
 
     @cached_property
-    def start(self) -> Snapshot:
-        """Where every site stands before round 1. It does not depend on rows."""
-        zeros = self.oracle.zeros(1)
-        edges = dict.fromkeys(self.neighbours, zeros) if self.drops and not self.masked else {}
-        witness = Witness.start(self.agreement)
-        return Snapshot(self.agreement.algorithm.start(self.oracle, 1), zeros, zeros, witness, edges)
-
-    @cached_property
     def neighbours(self) -> tuple[str, ...]:
         """The sites that it hears, as agreed, in order; also those that were dropped since."""
         return self.agreement.neighbours(self.site)
@@ -206,7 +173,7 @@ class Seat:
 
     def turn(self, t: int) -> Turn:
         """What the message with number t is for: a release, and how many sums were given up before it."""
-        attempt = sum(parting.number < t for parting in self._partings())
+        attempt = sum(parting.number < t for parting in self.part.partings())
         return Turn(t - attempt, attempt)
 
     def members(self, t: int) -> tuple[str, ...]:
@@ -215,26 +182,12 @@ class Seat:
 
     def notices(self, t: int) -> bytes:
         """What stands for all notices by which somebody was dropped before the message with number t."""
-        return notices_digest([parting for parting in self._partings() if parting.number < t])
-
-    def _partings(self) -> list[Parting]:
-        """All sums that were given up."""
-        if not self.masked:
-            return []
-        absent = self.journal.absent
-        return [
-            Parting(
-                t,
-                tuple(name for name in self.agreement.names if absent.get(name) == t),
-                tuple(name for name in self.agreement.names if self.takes_part(name, t)),
-            )
-            for t in sorted(set(absent.values()))
-        ]
+        return notices_digest([parting for parting in self.part.partings() if parting.number < t])
 
     @property
     def last_number(self) -> int:
         """Of the run's last message, if nobody else is lost."""
-        return self.agreement.algorithm.rounds + len(self._partings())
+        return self.agreement.algorithm.rounds + len(self.part.partings())
 
     @property
     def done(self) -> bool:
@@ -242,15 +195,9 @@ class Seat:
         return self.journal.round >= self.last_number
 
     @property
-    def confirms(self) -> bool:
-        """Whether others could have made the last sum again, so that a site must hear from them that they did not."""
-        first = self.agreement.lost_neighbour.go_on_after_round or 0
-        return self.masked and self.drops and self.last_number > first
-
-    @property
     def over(self) -> bool:
         """Whether the run is at its end: all rounds were taken in, and the last sum was confirmed if it must be."""
-        return self.done and (self.journal.wound_up or not self.confirms)
+        return self.done and (self.journal.wound_up or not self.part.confirms)
 
     # -- what it costs ------------------------------------------------------------------------------------------------
 
@@ -260,44 +207,8 @@ class Seat:
         return booked_as(self.agreement, self.site)
 
     def cost(self, k: int) -> Cost:
-        """What round k is booked as: against those who were assumed to collude, where only sums are read. Otherwise all
-        rounds cost the same, against everybody.
-        """
-        return self._cost_of_sum(self.turn(k).release) if self.masked else Cost(self.event, self.divergence)
-
-    def _cost_of_sum(self, q: int) -> Cost:
-        """What one sum of release q is booked as, however often it was made before."""
-        a, agreed, n = self.agreement, masked_terms(self.agreement), len(self.agreement.sites)
-        scale = 2.0**a.grid_bits * sqrt(agreed.honest(n))
-        divergence = discretisation_divergence(agreed.numbers(q, a.features), scale)
-        assumed = Assumed(agreed.colluders(n), agreed.members(n))
-        return Cost(agreed.cost(q, self.oracle, agreed.agreed(self.oracle)), divergence, assumed)
-
-    def _spare_costs(self) -> list[Cost]:
-        """What sums that may still be made again would cost, if they were the dearest."""
-        if not self.masked:
-            return []
-        agreed, n = masked_terms(self.agreement), len(self.agreement.sites)
-        sigmas, numbers = agreed.multipliers(n), range(1, agreed.opened + 1)
-        dearest = min(numbers, key=lambda q: sigmas[q - 1])
-        longest = max(numbers, key=lambda q: agreed.numbers(q, self.agreement.features))
-        each = self._cost_of_sum(dearest)._replace(divergence=self._cost_of_sum(longest).divergence)
-        return [each] * (agreed.spare - len(self._partings()))
-
-    @cached_property
-    def event(self) -> Event:
-        """What one round costs where every site adds noise of its own; all rounds then cost the same (`terms`)."""
-        return self.agreement.algorithm.cost(1, self.oracle)
-
-    @cached_property
-    def divergence(self) -> float:
-        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats. Of a person's
-        rows, at all of their sites.
-        """
-        a = self.agreement
-        secure = self.noise is None or isinstance(self.noise, SecureNoise)
-        draws = a.algorithm.draws_per_round * a.model_size * a.unit.sites
-        return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
+        """What the message with number k is booked as."""
+        return self.part.cost(self.turn(k).release)
 
     def spending(self) -> Spending:
         """The ledger as it is now: epsilon spent by all runs, the cap, what is left, and against whom it holds."""
@@ -324,7 +235,7 @@ class Seat:
         try:
             with damage_from_ledger():
                 costs = [self.cost(k) for k in range(1, self.last_number + 1)]
-                self.ledger.check_rounds(self.booked, costs + self._spare_costs(), unit=self.agreement.unit)
+                self.ledger.check_rounds(self.booked, costs + self.part.spare_costs(), unit=self.agreement.unit)
         except BudgetError as error:
             return error
         return None
@@ -337,7 +248,7 @@ class Seat:
             raise self.journal.moved
         last = self.journal.round
         bound = {r.round: r.message for r in self.ledger.reservations() if r.run == self.booked}
-        silent = {parting.number for parting in self._partings() if self.journal.said(parting.number) is None}
+        silent = {parting.number for parting in self.part.partings() if self.journal.said(parting.number) is None}
         # The journal is ahead: rounds were taken in that the ledger does not know. Of a sum that was given up before
         # this site spoke there is no message.
         unpaid = [k for k in range(1, last + 1) if k not in bound or (bound[k] is None and k not in silent)]
@@ -368,13 +279,10 @@ class Seat:
         with damage_from_ledger():
             self.ledger.bind_message(self.booked, k, digest(message))
 
-    def last_snapshot(self) -> Snapshot:
+    def standing(self) -> Standing:
         """Where the site stands after the last round that it finished: from the journal, or the start."""
         last = self.journal.last()
-        if last is None:
-            return self.start
-        left = {name: edge for name, edge in self.start.edges.items() if self.takes_part(name, last.round)}
-        return Snapshot.loads(last.content, replace(self.start, edges=left), self.agreement)
+        return self.part.start if last is None else self.part.load(last.content, last.round)
 
     def takes_part(self, name: str, k: int) -> bool:
         """Whether round k ended with this neighbour."""
@@ -384,11 +292,6 @@ class Seat:
 def digest(message: bytes) -> str:
     """The SHA-256 of a message in hexadecimal, as the ledger keeps it."""
     return digest_of(message).hex()
-
-
-def as_message(vector: Array) -> Array:
-    """(d,) as it travels, to the stack of one node and one run that algorithms work on."""
-    return vector.reshape(1, -1, 1)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ and nothing of another name, shape or type than expected is accepted.
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +18,8 @@ from safetensors.numpy import load, save
 
 from sottovoce.arrays import Array
 from sottovoce.federation.agreement.agreement import Agreement
+from sottovoce.federation.site.letters import norm_of
+from sottovoce.federation.site.part import Standing
 from sottovoce.federation.site.stops import DamagedError
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import DIGEST_BYTES
@@ -69,8 +71,8 @@ def unpack_state(data: bytes, like: Any) -> Any:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Snapshot:
-    """A site after a round.
+class Snapshot(Standing):
+    """A site after a round in which it spoke with noise of its own.
 
     Args:
         state: the algorithm's, after `absorb`.
@@ -86,6 +88,13 @@ class Snapshot:
     heard: Array
     witness: Witness
     edges: dict[str, Array] = field(default_factory=dict)
+
+    def with_witness(self, witness: Witness) -> "Snapshot":
+        return replace(self, witness=witness)
+
+    def size(self, senders: int) -> float | None:
+        """Of the mean of the site's own model and those that it heard."""
+        return norm_of((self.said + self.heard)[0, :, 0]) / senders
 
     def dumps(self) -> bytes:
         """As bytes: what it knows, behind its length, then the arrays."""

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.algorithms import MaskedNewton
 from sottovoce.arrays import Floats
 from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
@@ -38,10 +37,10 @@ def statement_of(agreement: Agreement, site: str) -> PrivacyStatement:
     """The privacy statement of the whole run for the rows of a site, with its discrete noise counted in delta."""
     promised = agreement.algorithm.statement(agreement.public_oracle(site))
     delta = nextafter(promised.delta + agreement.grid_delta, 1.0)
-    table = promised.observers
-    if isinstance(agreement.algorithm, MaskedNewton):
-        against = [partial(agreement.grid_delta_against, line.colluding) for line in table]
-        table = tuple(on_a_grid(line, promised.event, delta, added) for line, added in zip(table, against, strict=True))
+    table = tuple(
+        on_a_grid(line, promised.event, delta, partial(agreement.grid_delta_against, line.colluding))
+        for line in promised.observers
+    )
     return replace(promised, delta=delta, observers=table, notes=(*promised.notes, *_notes(agreement)))
 
 
@@ -94,7 +93,7 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], s
         "Absent": gone,
     }
     if stop is not None:
-        rounds = "sums" if isinstance(agreement.algorithm, MaskedNewton) else "rounds"
+        rounds = agreement.algorithm.way.exchanges
         about["Stopped"] = (
             f"after {stop.done} of {agreement.algorithm.rounds} {rounds}. The promise is that of the whole run"
         )
@@ -133,10 +132,12 @@ def evaluation_of(agreement: Agreement, model: Model, tallied: Tallied) -> Priva
 def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> dict[str, Any]:
     from sottovoce import __version__
 
-    if isinstance(agreement.algorithm, MaskedNewton):
-        origin = "computed from the sums over all sites, the same at each"
-    else:
-        origin = "mean of this site's last message and those of its neighbours"
+    one_model = agreement.algorithm.way.one_model
+    origin = (
+        "computed from the sums over all sites, the same at each"
+        if one_model
+        else "mean of this site's last message and those of its neighbours"
+    )
     return {
         "sottovoce": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

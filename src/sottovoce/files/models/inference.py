@@ -1,6 +1,6 @@
 """A table of coefficients with standard errors, in the units of the columns, as a model file keeps it.
 
-All of it is post-processing of what the run released (`sottovoce.algorithms.inference`): whoever may see the model may
+All of it is post-processing of what the run released (`sottovoce.sums.inference`): whoever may see the model may
 see the table. A coefficient that is not identified at the budget has a name and no numbers.
 """
 
@@ -15,11 +15,11 @@ from typing import Any, final
 import numpy as np
 from scipy import special
 
-from sottovoce.algorithms import MaskedNewton
-from sottovoce.algorithms.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
+from sottovoce.algorithms import PrivateMethod
 from sottovoce.algorithms.masked import KINDS
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
+from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
 
 LARGEST_LOG = 700.0  # of an odds ratio that can be written
 NUMBERS = ("estimate", "error", "low", "high", "z", "p", "ratio", "ratio_low", "ratio_high")
@@ -155,10 +155,10 @@ def tabulate(
 
 
 def inferred(
-    algorithm: MaskedNewton, evidence: Evidence, names: tuple[str, ...], contrasts: Floats,
+    algorithm: PrivateMethod, evidence: Evidence, names: tuple[str, ...], contrasts: Floats,
     notes: tuple[str, ...] = (), offset: float = 0.0,
 ) -> Inference:  # fmt: skip
-    """The table of one run of masked sums. `contrasts` turns what was learnt into what is named; `offset` is public,
+    """The table of one run. `contrasts` turns what was learnt into what is named; `offset` is public,
     and added to the intercept.
     """
     found, notes = infer(evidence, contrasts), (ERRORS, TAKEN_AT_ITS_WORD[algorithm.loss.name], *notes)
@@ -202,7 +202,7 @@ _TITLES = {"logistic": "Private logistic regression", "linear": "Private linear 
 
 
 def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
-    order = [*KINDS.values()]  # a file has lost it
+    order = [*KINDS]  # a file has lost it
     dealt = sorted(table.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
     parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
     known = len(table.lines) - len(table.unidentified)

@@ -1,27 +1,28 @@
-"""What algorithms on masked sums have in common: who may collude, how much noise a sum has, and what the sums cost.
+"""What an analysis is: a program of sums with its settings, who may collude, how much noise a sum has, and its price.
 
 Of n sites, c may collude, and every sum holds at least u. Every site adds noise of standard deviation
-sigma_k Delta_k / sqrt(u - c) to its share of exchange k, so that what c colluding sites do not know of the sum's noise
-is sigma_k Delta_k at least. Proofs: docs/proofs/masked.md.
+sigma_k Delta_k / sqrt(u - c) to its share of sum k, so that what c colluding sites do not know of the sum's noise is
+sigma_k Delta_k at least. Masks that cancel in the sum hide all else. Proofs: docs/proofs/masked.md.
 """
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from collections.abc import Sequence as Listing
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
-from sottovoce.algorithms.base import PrivateAlgorithm, State
+from sottovoce.algorithms.base import MASKED_SUMS, Network, Outputs, PrivateMethod, Round, View, Way
 from sottovoce.algorithms.rival import refuse_incomplete
-from sottovoce.arrays import Array
-from sottovoce.errors import PrivacyError, expect
+from sottovoce.errors import InputError, PrivacyError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event, Gaussian, NonPrivate, PrivacyStatement, Repeated, Sequence, epsilon
+from sottovoce.privacy.accounting.discrete import shared_delta
 from sottovoce.privacy.accounting.gaussian import mu_for
 from sottovoce.privacy.observers import (
     RELAY,
@@ -33,7 +34,12 @@ from sottovoce.privacy.observers import (
     shares_left,
     table_of,
 )
+from sottovoce.privacy.unit import Unit
 from sottovoce.problem.sites import Weights
+from sottovoce.sums.descent import Fit
+from sottovoce.sums.opening import Opener, Shares
+from sottovoce.sums.program import Known, Line, Program, Session
+from sottovoce.sums.questions import Gradient
 
 SHORTEST_BOUND = 1e-140  # on the norm of rows: second moments of much shorter ones would lose digits, or vanish
 # In a message: servers take 64 MiB, and its heading names up to a thousand sites.
@@ -43,8 +49,8 @@ MOST_STEPS = 2.0**52  # grid steps that a site's share may be large; beyond, it 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SummedAlgorithm(PrivateAlgorithm[State]):
-    """An algorithm that reads sums over all sites, and nothing else that a site says.
+class Analysis(PrivateMethod):
+    """A method that reads sums over all sites, and nothing else that a site says.
 
     Args:
         epsilon: of the total guarantee, against the relay and `colluding` sites together.
@@ -54,17 +60,16 @@ class SummedAlgorithm(PrivateAlgorithm[State]):
         least_sites: u, how many sites a sum must hold. None: all.
         spare: attempts that are paid for beforehand, to make a sum again without a site that was lost.
         worst_case_epsilon: what must hold against all other sites together. None: whatever follows.
-        total_rows: N, over all sites, where only some of them are held here. None: as many as are held.
     """
 
-    sums_only: ClassVar[bool] = True
+    way: ClassVar[Way] = MASKED_SUMS
+    view: ClassVar[View] = "sums"
 
     weights: Weights = "rows"
     colluding: int | None = None
     least_sites: int | None = None
     spare: int = 0
     worst_case_epsilon: float | None = None
-    total_rows: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,24 +78,59 @@ class SummedAlgorithm(PrivateAlgorithm[State]):
         expect(self.spare >= 0, "spare >= 0 attempts", spare=self.spare)
         worst = self.worst_case_epsilon
         expect(worst is None or 0 < worst < math.inf, "a finite worst_case_epsilon > 0", worst_case_epsilon=worst)
-        expect(self.total_rows is None or self.total_rows >= 1, "total_rows >= 1", total_rows=self.total_rows)
         expect(self.calibration == "exact", "calibration='exact' for masked sums", calibration=self.calibration)
         rows_count = self.weights == "rows"
         expect(rows_count, "weights='rows' for masked sums, which count every row the same", weights=self.weights)
 
-    @property
     @abstractmethod
-    def dealt(self) -> tuple[float, ...]:
-        """The part of the budget, mu^2, that every exchange takes. They add up to 1."""
+    def schedule(self, features: int) -> tuple[Line, ...]:
+        """All sums, in order: sizes, and parts of the budget, which add up to 1. Public before the first."""
 
     @abstractmethod
-    def most_numbers(self, features: int) -> int:
-        """How many numbers the largest message holds."""
+    def program(self, known: Known) -> Program[Fit]:
+        """The questions that are asked, one for each line of the schedule, and what is learnt from the sums."""
 
     @property
     def opened(self) -> int:
-        """Number of sums that are opened."""
+        """Number of sums; raises if it is unset."""
+        if self.rounds is None:
+            raise InputError(
+                "Expected a number of exchanges, got rounds=None, which follows from rows, features and sites. Give "
+                "rounds, or bind it first: bound_to(rows, features, sites)."
+            )
         return self.rounds
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """The part of the budget, mu^2, that every sum takes."""
+        return tuple(line.part for line in self.schedule(1))
+
+    def begin(self, n: int, features: int, data_norm: float, unit: Unit, runs: int = 1) -> Session[Fit]:
+        """The program before its first sum, for n sites."""
+        self.opened  # noqa: B018, raises if it is unset
+        noise = math.sqrt(n / self.honest(n))
+        changed = unit.changed * min(unit.sites, n)
+        known = Known(runs, features, data_norm, changed, tuple(noise * sigma for sigma in self.multipliers(n)))
+        return Session(self.program(known))
+
+    def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
+        """Ask and open, sum by sum."""
+        self.check(site)
+        counts = site.network.sites.counts.tolist()
+        expect(len(counts) == site.n, f"the rows of all {site.n} sites, to play all of them", sites=len(counts))
+        # Some rows may be held out, in an order that nobody knows and that is the same for the whole run.
+        site = replace(site, order=cache(partial(noise.order, site.sites.rows.offsets)))
+        opener = network.opener(Shares(self.multipliers(site.n), self.honest(site.n)), site, counts, noise, runs)
+        session = self.begin(site.n, site.sites.d, site.sites.data_norm, site.sites.unit, runs)
+        return self._play(session, opener, site.sites.n)
+
+    def _play(self, session: Session[Fit], opener: Opener, nodes: int) -> Iterator[Round]:
+        for k in range(1, self.opened + 1):
+            assert session.ask is not None  # the program asks as often as the schedule says
+            opened = opener.open(k, session.ask.question)
+            session.tell(opened)
+            fit: Fit = session.answer
+            yield Round(len(opened.value), partial(_outputs, fit, nodes), fit.evidence, fit.evaluation)
 
     @property
     def rows_only(self) -> str | None:
@@ -138,7 +178,7 @@ class SummedAlgorithm(PrivateAlgorithm[State]):
         if math.isinf(self.epsilon):
             return (0.0,) * self.opened
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
-        return calibrated(self.epsilon, self.delta, self.dealt, self.spare, worst)
+        return calibrated(self.epsilon, self.delta, self.parts, self.spare, worst)
 
     def sigmas(self, site: Oracle) -> tuple[float, ...]:
         """The same for the sites of a network."""
@@ -205,30 +245,53 @@ class SummedAlgorithm(PrivateAlgorithm[State]):
         )
         return (rests, simulated) if site.network.sites.n == n else (rests,)
 
-    # -- what is refused ------------------------------------------------------------------------------------------
+    @property
+    def split(self) -> dict[str, float]:
+        """The part of the budget, mu^2, that every kind of sum takes."""
+        found: dict[str, float] = {}
+        for line in self.schedule(1):
+            found[line.kind] = found.get(line.kind, 0.0) + line.part
+        return found
 
-    def _rows(self, site: Oracle) -> int:
-        """N: the rows that are learnt from."""
-        return int(site.network.sites.counts.sum()) if self.total_rows is None else self.total_rows
+    def unit_factor(self, unit: Unit, n: int) -> float:
+        """All of a person's rows are in one sum."""
+        return unit.changed * float(min(unit.sites, n))
+
+    def with_noise(self, factor: float) -> Self:
+        """All sums together are one Gaussian release of parameter mu, and their noise is as 1 / mu."""
+        mu = mu_for(self.epsilon, self.delta) / factor
+        return replace(self, epsilon=epsilon(Gaussian(1 / mu), self.delta))
+
+    def share_std(self, site: Oracle, rows: int) -> float:
+        """One of at least u - c shares that those who collude do not know. Its size follows the model, which is 0."""
+        sensitivity = float(Gradient(np.zeros((site.d, 1))).sensitivity(site, rows).item())
+        return self.multipliers(site.n)[min(1, self.opened - 1)] * sensitivity / math.sqrt(self.honest(site.n))
+
+    def promises(self, n: int) -> list[tuple[float, int]]:
+        """Epsilon against c sites and, if it was asked for, another against all others together."""
+        worst = self.worst_case_epsilon
+        return [(self.epsilon, self.colluders(n)), *([] if worst is None else [(worst, n - 1)])]
+
+    def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:
+        """Colluding sites know all but some shares of the noise, whose sum is then coarser."""
+        sizes = [line.numbers for line in self.schedule(features)]
+        # More than may collude can open sums of several groups, and a person may have rows in each.
+        apart = unit.sites if colluding > self.colluders(n) else 1
+        draws = (sum(sizes) + self.spare * max(sizes)) * apart
+        return shared_delta(draws, 2.0**bits, self.shares_left(n, colluding), epsilon)
+
+    # -- what is refused ------------------------------------------------------------------------------------------
 
     def check(self, site: Oracle) -> None:
         """Refuse what cannot be kept, before a row is touched."""
         refuse_incomplete(site, type(self).__name__)
         self.expect_sites(site.n)
-        bound, here = site.sites.data_norm, int(site.network.sites.counts.sum())
+        bound = site.sites.data_norm
         expect(
             SHORTEST_BOUND <= bound < math.inf, f"a bound on the norm of rows, {SHORTEST_BOUND:g} or more",
             "Declare it, and clip to it; rows may be in a larger unit", data_norm=bound,
         )  # fmt: skip
         self.expect_message(site.sites.d)
-        expect(
-            self.total_rows is not None or site.network.sites.n == site.n, "total_rows where only some sites are held",
-            "Give the number of all rows", sites_here=site.network.sites.n,
-        )  # fmt: skip
-        expect(
-            self.total_rows is None or self.total_rows >= here, f"total_rows >= {here}, held here", "Count all",
-            total_rows=self.total_rows,
-        )  # fmt: skip
         if math.isfinite(self.epsilon):
             self.expect_grid(site.n, int(site.network.m.max()))
 
@@ -236,9 +299,13 @@ class SummedAlgorithm(PrivateAlgorithm[State]):
         """Refuse numbers of sites with which nothing could be promised."""
         expect_members(n, self.colluders(n), self.members(n))
 
+    def expect_rows(self, counts: Listing[int]) -> None:
+        """Refuse sites with so many rows each, of which some sum would be over none."""
+        expect(min(counts) >= 1, "rows at every site", rows=min(counts))
+
     def expect_message(self, features: int) -> None:
         """Refuse messages that no wire takes."""
-        most = self.most_numbers(features)
+        most = max(line.numbers for line in self.schedule(features))
         expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
 
     def expect_grid(self, n: int, most_rows: int) -> None:
@@ -256,10 +323,10 @@ class SummedAlgorithm(PrivateAlgorithm[State]):
             )
 
 
-def normals(k: int, size: int, site: Oracle, noise: Noise) -> Array:
-    """So many standard normals of exchange k, for what is only seen summed over all sites: (1, size, runs)."""
-    parts = [noise.shared(k, r) for r in range(-(-size // site.d))]
-    return np.concatenate(parts, axis=1)[:, :size].astype(np.float64, copy=False)
+def _outputs(fit: Fit, nodes: int) -> Outputs:
+    """All nodes hold the same models: (nodes, d, runs)."""
+    average, last = (np.broadcast_to(model, (nodes, *model.shape)) for model in (fit.average, fit.last))
+    return Outputs(average, last)
 
 
 def releases(sigmas: Listing[float], dearest: float, spare: int) -> Event:
@@ -275,7 +342,7 @@ def releases(sigmas: Listing[float], dearest: float, spare: int) -> Event:
 
 @lru_cache(maxsize=256)
 def calibrated(
-    target: float, delta: float, dealt: tuple[float, ...], spare: int, worst: tuple[float, int] | None
+    target: float, delta: float, parts: tuple[float, ...], spare: int, worst: tuple[float, int] | None
 ) -> tuple[float, ...]:
     """Noise multipliers with which all exchanges and spare attempts stay within the target. `worst` is (epsilon, by how
     many times less noise, squared).
@@ -283,10 +350,10 @@ def calibrated(
     mu = mu_for(target, delta)
     if worst is not None:
         mu = min(mu, mu_for(worst[0], delta) / math.sqrt(worst[1]))
-    mu /= math.sqrt(1 + spare * max(dealt))
+    mu /= math.sqrt(1 + spare * max(parts))
     step = 2.0**-52
     while True:
-        sigmas = tuple((1 / (mu * np.sqrt(dealt))).tolist())
+        sigmas = tuple((1 / (mu * np.sqrt(parts))).tolist())
         # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
         made = releases(sigmas, min(sigmas), spare)
         enough = epsilon(made, delta) <= target

@@ -1,0 +1,385 @@
+"""A site that speaks in masked sums: it says masked words, and everyone goes on from the sum.
+
+What all sites compute is one program (`sottovoce.sums`), a function of the opened sums alone. So a site writes down no
+state but the list of these sums, and after a crash runs the program again on them. Where its next question is not the
+recorded one, up to rounding, it refuses; otherwise it goes on with the recorded bits.
+
+Before a sum, one of the sites says where it is taken, and the others take its bits (`prepare`). A sum that somebody is
+lost from is given up, and made again without it (`lost`).
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import sqrt
+from typing import cast, final
+
+import numpy as np
+
+from sottovoce.errors import InputError, SottovoceError, expect
+from sottovoce.federation.site import lost
+from sottovoce.federation.site.absent import Policy, Silence
+from sottovoce.federation.site.commitment import one_thread, protocol
+from sottovoce.federation.site.events import Dropped
+from sottovoce.federation.site.letters import Heading, Point, SumWords, norm_of
+from sottovoce.federation.site.mail import Answer, Letter
+from sottovoce.federation.site.masks import Context, Masks, Parting, Past
+from sottovoce.federation.site.part import Computed, Finished, Hearing, Outcome, Part, Process, Standing
+from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
+from sottovoce.federation.site.stops import DamagedError, ForkedError, SpoiledError
+from sottovoce.federation.site.summing import Summing, proposer
+from sottovoce.federation.site.witness import Witness
+from sottovoce.federation.transport.wire import DIGEST_BYTES, BadMessageError, Kind, Refusal, Slot
+from sottovoce.privacy.accounting.discrete import discretisation_divergence
+from sottovoce.privacy.books.ledger import Assumed, Cost
+from sottovoce.problem.problem import Answers
+from sottovoce.sums.descent import Fit
+from sottovoce.sums.program import HeldOut, LearntFrom, Opened, Question, Session
+from sottovoce.sums.questions import Gradient
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AfterSum(Standing):
+    """A site after a sum, or in the middle of one.
+
+    Args:
+        witness: what it knows of everyone's words.
+        session: the program. It is the same object in all standings of a process, and only ever goes on.
+        context: of the sum that is being made.
+        question: its question, with the bits that all sites have taken.
+        opened: the sum that was opened last, packed.
+        gradient: norm of the noisy gradient of the mean loss, if that is what was opened last.
+    """
+
+    witness: Witness
+    session: Session[Fit]
+    context: Context | None = None
+    question: Question | None = None
+    opened: bytes | None = None
+    gradient: float | None = None
+
+    def dumps(self) -> bytes:
+        return self.witness.dumps()
+
+    def with_witness(self, witness: Witness) -> "AfterSum":
+        return AfterSum(witness, self.session)
+
+    def size(self, senders: int) -> float | None:  # noqa: ARG002
+        return self.gradient
+
+
+@final
+class MaskedSums(Part):
+    """Masked words, of which everyone reads the sum."""
+
+    def check(self) -> None:
+        noise = self.seat.noise
+        expect(noise is None, "masked sums with noise from the site's own seed", noise=type(noise).__name__)
+        if not self.seat.over:
+            _ = self.masks  # refuses another seed than that of the agreed mask key
+
+    @cached_property
+    def masks(self) -> Masks:
+        """The site's secrets in this run, from the seed in its journal."""
+        return Masks(self.agreement, self.seat.site, self.journal.seed)
+
+    @cached_property
+    def summing(self) -> Summing:
+        """How it makes and reads sums. Rows are held out, if any are, in an order that follows from the seed."""
+        oracle = self.seat.oracle
+        return Summing(self.agreement, replace(oracle, order=lambda: self.masks.order(len(oracle.sites.labels))))
+
+    # -- where it stands ----------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> AfterSum:
+        return AfterSum(Witness.start(self.agreement), self.summing.begin())
+
+    def load(self, content: bytes, k: int) -> AfterSum:
+        sums, wanted = self.journal.sums(), self.seat.turn(k + 1).release - 1
+        if len(sums) != wanted:
+            raise DamagedError(
+                f"Expected {wanted} opened sums in the journal after round {k}, got {len(sums)}. Restore the journal."
+            )
+        with one_thread():
+            session = replay(self.summing, sums)
+        return AfterSum(Witness.loads(content, self.agreement), session)
+
+    first_model = 2  # the first sum is of second moments
+
+    # -- numbers and prices -------------------------------------------------------------------------------------------
+
+    def partings(self) -> list[Parting]:
+        absent, names = self.journal.absent, self.agreement.names
+        return [
+            Parting(
+                t,
+                tuple(name for name in names if absent.get(name) == t),
+                tuple(name for name in names if self.seat.takes_part(name, t)),
+            )
+            for t in sorted(set(absent.values()))
+        ]
+
+    @property
+    def confirms(self) -> bool:
+        """Others could have made the last sum again, if somebody may be dropped then."""
+        first = self.agreement.lost_neighbour.go_on_after_round or 0
+        return self.seat.drops and self.seat.last_number > first
+
+    def cost(self, q: int) -> Cost:
+        """The same however often the sum was made before; it holds against those who were assumed to collude."""
+        a, analysis, n = self.agreement, self.agreement.analysis, len(self.agreement.sites)
+        scale = 2.0**a.grid_bits * sqrt(analysis.honest(n))
+        divergence = discretisation_divergence(self.summing.schedule[q - 1].numbers, scale)
+        assumed = Assumed(analysis.colluders(n), analysis.members(n))
+        return Cost(analysis.cost(q, self.seat.oracle, analysis.agreed(self.seat.oracle)), divergence, assumed)
+
+    def spare_costs(self) -> list[Cost]:
+        """As if all of them were the dearest."""
+        analysis, n = self.agreement.analysis, len(self.agreement.sites)
+        sigmas, numbers = analysis.multipliers(n), range(1, analysis.opened + 1)
+        dearest = min(numbers, key=lambda q: sigmas[q - 1])
+        longest = max(numbers, key=lambda q: self.summing.schedule[q - 1].numbers)
+        each = self.cost(dearest)._replace(divergence=self.cost(longest).divergence)
+        return [each] * (analysis.spare - len(self.partings()))
+
+    # -- where a sum is taken -----------------------------------------------------------------------------------------
+
+    async def prepare(self, process: Process, k: int, before: Standing, policy: Policy) -> AfterSum | None:
+        """The context of sum k, as its proposer has signed it, and the question with its bits; None if the sum is given
+        up before this site has spoken. Before the first sum everyone proposes, so that all know that they fit together.
+        """
+        before = cast(AfterSum, before)
+        # Whoever was left behind says nothing more, not even what is in its outbox.
+        lost.refuse_left_behind(self.seat, process.board, k)
+        seat, site, members, mail = self.seat, self.seat.site, self.seat.members(k), process.mail
+        by, own = proposer(k, members), await asyncio.to_thread(self._own_point, k, before)
+        place = Slot(k, site, Kind.POINT)
+
+        async def propose() -> Point:
+            # What lies there already, a process before this one has said: it holds, whatever we would say now.
+            held = (await mail.put(place, mail.seal(place, own.to_bytes()))).held
+            try:
+                return self._checked(k, before, site, mail.open_point(place, held), own)
+            except BadMessageError:
+                mail.refuse_held(place, held)
+
+        def read(slot: Slot, data: bytes) -> Point:
+            return self._checked(k, before, slot.site, mail.open_point(slot, data), own)
+
+        ask = process.hearing(k, read, Kind.POINT)
+
+        async def hear(names: Collection[str]) -> dict[str, Answer[Point]]:
+            found = await ask(names)
+            if seat.drops and any(answer.content is None for answer in found.values()):
+                await propose()  # so that whoever is still in the turn before learns how it ended here
+            return found
+
+        awaited = frozenset(members) if k == 1 else frozenset((by,))
+        mine = {site: await propose()} if site in awaited else {}
+        outcome = await self._settle(process, k, policy, hear, awaited)
+        if outcome.dropped:
+            return None
+        taken_up = (mine | outcome.letters)[by].proposal
+        turn = seat.turn(k)
+        question = self.summing.adopt(turn.release, self._question(before), members, taken_up)
+        context = self.summing.context(turn, taken_up, members, seat.notices(k), before.witness.chain)
+        past = self._past(process)
+        if past.said == context.turn and past.context != context.digest():
+            raise ForkedError(
+                f"Expected the point at which this site has spoken in round={k}, got another that is signed by "
+                f"site={by!r}. It has signed two for one sum, and does not keep to the agreement. Nothing more was "
+                "said. Ask them."
+            )
+        return AfterSum(before.witness, before.session, context, question)
+
+    def _question(self, standing: AfterSum) -> Question:
+        """The program's next question."""
+        ask = standing.session.ask
+        assert ask is not None  # a run has as many rounds as its program has questions
+        return ask.question
+
+    def _own_point(self, k: int, before: AfterSum) -> Point:
+        """What this site would propose for sum k: from earlier sums alone."""
+        seat, members, turn = self.seat, self.seat.members(k), self.seat.turn(k)
+        with one_thread():
+            made = self.summing.propose(turn.release, self._question(before), members)
+        context = self.summing.context(turn, made, members, seat.notices(k), before.witness.chain)
+        heading = Heading.of(context)._replace(context=bytes(DIGEST_BYTES))
+        return Point(protocol(), before.witness.testimony, heading, made)
+
+    def _checked(self, k: int, before: AfterSum, name: str, came: Point, own: Point) -> Point:
+        """A proposal that may be taken. Any other stops the run, and names its sender. Where that can be gone on
+        without, or is this site itself, it is refused instead: `BadMessageError`.
+        """
+        seat = self.seat
+        try:
+            # First of all, and stopping everybody before the first sum: nothing is spent, and it is soon mended.
+            if came.version != own.version:
+                raise InputError(
+                    f"Expected {own.version} at all sites, as here, got {came.version} at site={name!r}. Nothing was "
+                    f"said in round={k}. What was proposed stays on the server: install the same version everywhere, "
+                    "and agree on a new run."
+                )
+            # A heading stands for all that was heard. Testimony only helps to say where two part: whoever lies in it
+            # alone sends nobody away, and whoever judges by it need not come to what others come to.
+            if came.heading != own.heading:
+                before.witness.check(self.agreement, seat.site, name, came.testimony)
+                _refuse_other(k, name, came.heading, own.heading, name)
+            try:
+                self.summing.adopt(seat.turn(k).release, self._question(before), seat.members(k), came.proposal)
+            except BadMessageError as error:
+                raise SpoiledError(
+                    f"Expected of site={name!r} in round={k} what follows from all sums before, up to rounding. "
+                    f"{error} It does not keep to the agreement, or its computer does not. Nothing was said for this "
+                    "sum, and what was learnt before it stands."
+                ) from error
+        except SottovoceError as error:
+            if name != seat.site and (not seat.drops or (k == 1 and isinstance(error, InputError))):
+                raise
+            raise BadMessageError(Refusal.OTHER_POINT, str(error)) from error
+        return came
+
+    # -- speaking -----------------------------------------------------------------------------------------------------
+
+    async def compute(self, process: Process, k: int, before: Standing) -> Computed:
+        before = cast(AfterSum, before)
+        context, question = before.context, before.question
+        assert context is not None and question is not None  # noqa: PT018, `prepare` came first
+        past = self._past(process)
+
+        def speak() -> SumWords:
+            with one_thread():
+                words = self.summing.words(context, question, self.masks, past)
+            return SumWords(words, Heading.of(context), self.seat.binding, before.witness.testimony)
+
+        said = await asyncio.to_thread(speak)
+        process.probe("computed", k)
+        return Computed(said.to_bytes(), b"", before)  # what follows changes with the sum alone
+
+    def resume(self, before: Standing, state: bytes) -> Standing:  # noqa: ARG002
+        return before
+
+    def _past(self, process: Process) -> Past:
+        """What this site last spoke for, as its outbox has it."""
+        last = self.journal.last_said()
+        said = self.journal.said(last)
+        if said is None:
+            return Past()
+        words = process.mail.open_letter(process.mail.slot(last, self.seat.site), said.message).words
+        heading = cast(SumWords, words).heading
+        return Past(heading.turn, heading.context)
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    async def collect(self, process: Process, k: int, read: Callable[[Slot, bytes], Letter], policy: Policy) -> Outcome:
+        """Everyone's words, which all who take part read, or give up together."""
+        outcome = await self._settle(process, k, policy, process.hearing(k, read, Kind.SUM))
+        return Outcome(outcome.letters, outcome.dropped)
+
+    async def _settle(
+        self, process: Process, k: int, policy: Policy, hear: Hearing[lost.T], proposers: frozenset[str] | None = None
+    ) -> lost.Settled[lost.T]:
+        async def ask(but: frozenset[str]) -> None:
+            if not process.asked:
+                await process.ask(k, policy, but)
+
+        def dropped(name: str) -> None:
+            process.probe("dropped", k)
+            process.watcher.tell(Dropped(k, name))
+
+        hands = lost.Hands(hear, ask, dropped)
+        return await lost.Gathering(
+            self.seat, k, process.mail, process.board, policy, hands, process.seconds, proposers
+        ).settle()
+
+    async def take_in(
+        self, k: int, before: Standing, own: Letter, letters: Mapping[str, Letter], witness: Witness
+    ) -> Standing:
+        """Open the sum; stops if somebody has masked something else than everyone here was told."""
+        before = cast(AfterSum, before)
+        context, question = before.context, before.question
+        assert context is not None and question is not None  # noqa: PT018
+        ours, by, said = Heading.of(context), proposer(k, context.members), {}
+        for name, letter in {self.seat.site: own, **letters}.items():
+            words = cast(SumWords, letter.words)
+            _refuse_other(k, name, words.heading, ours, by)
+            said[name] = words.words
+
+        def go_on() -> Opened:
+            with one_thread():  # so that a site that comes back computes the same
+                opened = self.summing.open(context, question, said)
+                before.session.tell(opened)
+                return opened
+
+        opened = await asyncio.to_thread(go_on)
+        inner = opened.question.inner if isinstance(opened.question, HeldOut | LearntFrom) else opened.question
+        gradient = norm_of(opened.mean[:, 0]) if isinstance(inner, Gradient) else None
+        return AfterSum(witness, before.session, opened=pack(opened), gradient=gradient)
+
+    async def confirm(self, process: Process, witness: Witness, policy: Policy) -> None:
+        def read(slot: Slot, data: bytes) -> Letter:
+            return lost.open_end(self.seat, process.mail, slot, data)
+
+        hear = process.hearing(self.journal.round + 1, read, Kind.SUM)
+        await lost.confirm(self.seat, witness, process.mail, process.board, policy, hear)
+
+    def answered(self, k: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:
+        return lost.answered(self.seat, k, found, silences)
+
+    # -- what it leaves -----------------------------------------------------------------------------------------------
+
+    def result(self, rounds: int, last: Standing) -> Finished:
+        """The model that everyone computes from the sums, and how good it is: no row is looked at."""
+        fit: Fit = cast(AfterSum, last).session.answer
+        model = np.asarray(fit.last[:, 0], dtype=np.float64)
+        tallied = None
+        if fit.evaluation is not None:
+            unit = Answers.of(self.agreement.encoding, self.agreement.algorithm.loss.outputs).scale
+            with one_thread():  # so that all sites find the same, bit by bit
+                tallied = fit.evaluation.tallied(unit)[0]
+        return Finished(model, model, rounds, self.journal.absent, fit, tallied)
+
+
+def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:
+    """Stop if somebody speaks in another context than this site; `by` has proposed it."""
+    try:
+        theirs.refuse_other(name, ours, by)
+    except BadMessageError as error:
+        raise ForkedError(f"Expected everyone to have heard the same until round={k}. {error}") from error
+
+
+# -- opened sums on the disk ------------------------------------------------------------------------------------------
+
+
+def pack(opened: Opened) -> bytes:
+    """An opened sum of one run, as bytes: its question's point, its value, the noise in it and its number of rows."""
+    point, value = opened.question.point[:, 0], opened.value[:, 0]
+    about = np.array([opened.std.item(), float(opened.rows)])
+    return pack_arrays({"point": point, "value": value, "about": about})
+
+
+def unpack(data: bytes, question: Question, numbers: int, summing: Summing) -> Opened:
+    """The opened sum of such a question; `DamagedError` if the bytes are not of one, up to rounding of its point."""
+    shapes = {"point": question.point[:, 0].shape, "value": (numbers,), "about": (2,)}
+    arrays = {name: array.astype(np.float64, copy=False) for name, array in unpack_arrays(data, shapes).items()}
+    try:
+        asked = summing.with_point(question, arrays["point"])
+    except BadMessageError as error:
+        raise DamagedError(
+            f"Expected in the journal the sum that the program asks for next. {error} The journal is another run's, or "
+            "was damaged: restore it."
+        ) from error
+    std, rows = arrays["about"].tolist()
+    return Opened(asked, arrays["value"][:, None], np.full((1, 1), std), int(rows))
+
+
+def replay(summing: Summing, sums: list[bytes]) -> Session[Fit]:
+    """The program after these sums."""
+    session = summing.begin()
+    for line, data in zip(summing.schedule, sums, strict=False):
+        assert session.ask is not None  # as many questions as lines
+        session.tell(unpack(data, session.ask.question, line.numbers, summing))
+    return session

@@ -1,0 +1,200 @@
+"""A site that speaks with noise of its own: it says a noisy model, hears its neighbours', and goes on from them."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, cast, final
+
+import numpy as np
+
+from sottovoce.algorithms import Algorithm
+from sottovoce.arrays import Array, Floats
+from sottovoce.errors import InputError, UnsupportedError
+from sottovoce.federation.site.absent import Policy, Silence
+from sottovoce.federation.site.commitment import one_thread
+from sottovoce.federation.site.events import Dropped
+from sottovoce.federation.site.letters import Words, norm_of
+from sottovoce.federation.site.mail import Letter
+from sottovoce.federation.site.masks import Parting
+from sottovoce.federation.site.part import Computed, Finished, Outcome, Part, Process, Standing
+from sottovoce.federation.site.snapshot import Snapshot, pack_state, unpack_state
+from sottovoce.federation.site.stops import DivergedError
+from sottovoce.federation.site.witness import Witness
+from sottovoce.federation.transport.wire import Slot
+from sottovoce.noise.secure import SecureNoise
+from sottovoce.oracle.plain import Oracle
+from sottovoce.privacy import Event
+from sottovoce.privacy.accounting.discrete import discretisation_divergence
+from sottovoce.privacy.books.ledger import Cost
+from sottovoce.problem.graphs import Inbox
+
+
+@final
+class OwnNoise(Part):
+    """Noisy models between neighbours."""
+
+    @cached_property
+    def algorithm(self) -> Algorithm[Any]:
+        """What every site does."""
+        algorithm = self.agreement.algorithm
+        if not isinstance(algorithm, Algorithm):
+            raise InputError(f"Expected an algorithm with noise of its own, got {type(algorithm).__name__}.")
+        return algorithm
+
+    def check(self) -> None:
+        if self.seat.drops:
+            # Refuses, before round 1, an algorithm that has not said how to go on without a neighbour.
+            self.algorithm.without(self.start.state, self.start.said)
+
+    @cached_property
+    def start(self) -> Snapshot:
+        zeros = self.seat.oracle.zeros(1)
+        edges = dict.fromkeys(self.seat.neighbours, zeros) if self.seat.drops else {}
+        witness = Witness.start(self.agreement)
+        return Snapshot(self.algorithm.start(self.seat.oracle, 1), zeros, zeros, witness, edges)
+
+    def load(self, content: bytes, k: int) -> Snapshot:
+        left = {name: edge for name, edge in self.start.edges.items() if self.seat.takes_part(name, k)}
+        return Snapshot.loads(content, replace(self.start, edges=left), self.agreement)
+
+    first_model = 1
+
+    # -- prices: all rounds cost the same, against everybody (`terms`) ------------------------------------------------
+
+    def partings(self) -> list[Parting]:
+        return []
+
+    confirms = False
+
+    def cost(self, q: int) -> Cost:  # noqa: ARG002
+        return Cost(self.event, self.divergence)
+
+    def spare_costs(self) -> list[Cost]:
+        return []
+
+    @cached_property
+    def event(self) -> Event:
+        """What one round costs."""
+        return self.algorithm.cost(1, self.seat.oracle)
+
+    @cached_property
+    def divergence(self) -> float:
+        """How far the real noise of one round is from what the event speaks of: a KL divergence, in nats. Of a person's
+        rows, at all of their sites.
+        """
+        a, noise = self.agreement, self.seat.noise
+        secure = noise is None or isinstance(noise, SecureNoise)
+        draws = self.algorithm.draws_per_round * a.model_size * a.unit.sites
+        return discretisation_divergence(draws, 2.0**a.grid_bits) if secure else 0.0
+
+    # -- one round ----------------------------------------------------------------------------------------------------
+
+    async def prepare(self, process: Process, k: int, before: Standing, policy: Policy) -> Standing:  # noqa: ARG002
+        return before
+
+    async def compute(self, process: Process, k: int, before: Standing) -> Computed:
+        before = cast(Snapshot, before)
+        noise, oracle = self.seat.noise_after(before.witness.chain), self._oracle(k - 1)
+
+        def release() -> tuple[Array, Any]:
+            with one_thread():
+                return self.algorithm.release(k, before.state, oracle, noise)
+
+        vector, state = await asyncio.to_thread(release)  # while a site computes, it goes on listening
+        process.probe("computed", k)
+        words = Words(np.ascontiguousarray(vector[0, :, 0]), self.seat.binding, before.witness.testimony)
+        # Judged on noisy numbers: that they are too large tells nothing more.
+        if not norm_of(words.vector) <= self.agreement.reach:
+            raise DivergedError(
+                f"Expected a model of norm at most {self.agreement.reach:g}, the agreed radius, got a noisy one that "
+                f"is longer in round={k}. The steps are too long: agree on a smaller diameter, or on a larger radius."
+            )
+        return Computed(words.to_bytes(), pack_state(state), replace(before, state=state))
+
+    def resume(self, before: Standing, state: bytes) -> Standing:
+        return replace(cast(Snapshot, before), state=unpack_state(state, self.start.state))
+
+    async def collect(self, process: Process, k: int, read: Callable[[Slot, bytes], Letter], policy: Policy) -> Outcome:
+        """Everyone's message, but for those that the site goes on without."""
+
+        async def drop(k: int, name: str) -> None:
+            if not process.asked:  # whoever is silent may have heard more of us, and later nobody would ask it
+                await process.ask(k, policy)
+            # Written down first: whoever was told that a site is gone can rely on it, also after a crash.
+            self.journal.drop(k, name)
+            process.probe("dropped", k)
+            process.watcher.tell(Dropped(k, name))
+            await policy.drop(k, name)
+
+        mail = process.mail
+        letters = await process.gather(
+            k, policy, lambda name, seconds: mail.hear(mail.slot(k, name), seconds, read), drop
+        )
+        return Outcome(letters, frozenset())
+
+    async def take_in(
+        self, k: int, before: Standing, own: Letter, letters: Mapping[str, Letter], witness: Witness
+    ) -> Standing:
+        """Take in a round, and undo the past of those who are absent from this round on."""
+        before = cast(Snapshot, before)
+        said, state = as_message(_vector(own)), before.state
+        heard = {name: as_message(_vector(letter)) for name, letter in letters.items()}
+        edges: dict[str, Array] = {}
+        for name, edge in before.edges.items():
+            if name in heard:
+                edges[name] = edge + (said - heard[name])
+            else:
+                state = self.algorithm.without(state, edge)
+        # In the order of the sites, as a simulation does.
+        total = np.zeros_like(said)
+        for name in self.seat.neighbours:
+            if name in heard:
+                total = total + heard[name]
+        after = self.algorithm.absorb(k, state, self._oracle(k), FromNeighbours(total))
+        return Snapshot(after, said, total, witness, edges)
+
+    async def confirm(self, process: Process, witness: Witness, policy: Policy) -> None:
+        pass
+
+    def answered(self, k: int, found: Collection[str], silences: Mapping[str, Silence]) -> bool:  # noqa: ARG002
+        return False
+
+    def result(self, rounds: int, last: Standing) -> Finished:
+        """The mean of the site's own last message and of those that it heard."""
+        last = cast(Snapshot, last)
+        left = sum(self.seat.takes_part(name, rounds) for name in self.seat.neighbours)
+        said, heard = (np.asarray(array[0, :, 0], dtype=np.float64) for array in (last.said, last.heard))
+        return Finished((said + heard) / (1 + left), said, rounds, self.journal.absent, last.state)
+
+    def _oracle(self, k: int) -> Oracle:
+        """For the neighbours that were left at the end of round k."""
+        left = sum(self.seat.takes_part(name, k) for name in self.seat.neighbours)
+        return self.seat.oracle if left == len(self.seat.neighbours) else self.seat.with_neighbours(left)
+
+
+def as_message(vector: Array) -> Array:
+    """(d,) as it travels, to the stack of one node and one run that algorithms work on."""
+    return vector.reshape(1, -1, 1)
+
+
+def _vector(letter: Letter) -> Floats:
+    """The noisy vector of a message that is not masked."""
+    return cast(Words, letter.words).vector
+
+
+@final
+class FromNeighbours(Inbox):
+    """Inbox that holds only the neighbours' sum."""
+
+    def __init__(self, total: Array) -> None:
+        self._total = total
+
+    def neighbours(self) -> Array:
+        return self._total
+
+    def everyone(self) -> Array:
+        raise UnsupportedError(
+            "Expected an algorithm that needs its neighbours' messages only, got one that asks for everyone's sum: a "
+            "site of this run does not hear it."
+        )
