@@ -56,9 +56,7 @@ def adult(folder):
 
 def many(server, folder, sites, features):
     """One run; how long it took, and whether all ended with one model."""
-    algorithm = sv.MaskedNewton(
-        rounds=ROUNDS, epsilon=1.0, delta=1e-5, colluding=1, least_sites=sites, total_rows=ROWS * sites
-    )
+    algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.0, delta=1e-5, colluding=1, least_sites=sites)
     names = tuple(f"site-{i}" for i in range(sites))
     with Federation(sv.graphs.complete(sites), (ROWS,) * sites, algorithm, d=features, names=names) as made:
         made.folder = folder

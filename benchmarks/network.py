@@ -125,7 +125,7 @@ class Synced(Signed):
 
     async def exchange(self, k, vector):
         message = self.seal(k, vector)
-        self.seat.journal.put(k, message, pack_state(self.seat.start.state))
+        self.seat.journal.put(k, message, pack_state(self.seat.part.start.state))
         await self.writer.deliver(Slot(k, "berlin"), message)
         heard = await self.hear(k)
         self.checkpoint(k, vector)
@@ -133,7 +133,7 @@ class Synced(Signed):
 
     def checkpoint(self, k, vector):
         own = vector.reshape(1, -1, 1)
-        self.seat.journal.checkpoint(k, Snapshot(self.seat.start.state, own, own, self.witness).dumps())
+        self.seat.journal.checkpoint(k, Snapshot(self.seat.part.start.state, own, own, self.witness).dumps())
 
 
 class Full(Synced):
@@ -153,7 +153,7 @@ class Full(Synced):
         at = self.lap("reserve", at)
         message = self.seal(k, vector)
         at = self.lap("sign", at)
-        seat.journal.put(k, message, pack_state(seat.start.state))
+        seat.journal.put(k, message, pack_state(seat.part.start.state))
         at = self.lap("outbox", at)
         seat.bind(k, message)
         at = self.lap("bind", at)

@@ -13,7 +13,7 @@ import pytest
 
 import sottovoce as sv
 from helpers import every
-from sottovoce.algorithms import ipadmm, registry, summed
+from sottovoce.algorithms import analysis, ipadmm, registry
 from sottovoce.algorithms.objective import ObjectivePerturbation
 from sottovoce.auditing import audit as auditing
 from sottovoce.auditing.subjects import everything, subject
@@ -184,8 +184,8 @@ def test_noise_that_is_set_for_more_than_was_asked_is_found_out(monkeypatch, nam
     """Its statement rises with it, so what is attacked is what was asked for."""
     room = sys.modules[registry.entry(name).kind.__module__]
     if name == "masked":
-        right = summed.calibrated
-        monkeypatch.setattr(summed, "calibrated", lambda *given: tuple(0.97 * sigma for sigma in right(*given)))
+        right = analysis.calibrated
+        monkeypatch.setattr(analysis, "calibrated", lambda *given: tuple(0.97 * sigma for sigma in right(*given)))
     else:
         kind = {"ipadmm": ipadmm}.get(name, room)
         monkeypatch.setattr(kind, "sigma_for", lambda e, d, steps, *more: 0.97 * sigma_for(e, d, steps, *more))
@@ -289,7 +289,7 @@ def test_masked_messages_add_up_to_what_the_simulation_opens():
         left[known] = np.var(noisy.seen[0], axis=0).mean()
     assert left[0] / left[2] == pytest.approx(3, rel=0.1)
     assert left[1] / left[2] == pytest.approx(2, rel=0.1)
-    unit = algorithm.sigmas(site)[0] * site.moments_sensitivity(15)
+    unit = algorithm.multipliers(3)[0] * site.moments_sensitivity(15)
     assert math.sqrt(left[1]) == pytest.approx(unit, rel=0.05)
 
 

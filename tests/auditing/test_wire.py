@@ -61,7 +61,7 @@ def test_real_sites_send_exactly_the_noise_that_they_claim(name):
 
 def masked(epsilon=1.5):
     """Three sites of which one may collude, and as many sums as a journal keeps."""
-    return sv.MaskedNewton(rounds=3, epsilon=epsilon, delta=1e-5, colluding=1, least_sites=3, total_rows=75, lam=0.01)
+    return sv.MaskedNewton(rounds=3, epsilon=epsilon, delta=1e-5, colluding=1, least_sites=3, lam=0.01)
 
 
 def test_masked_sums_of_real_sites_hold_exactly_the_noise_that_they_claim():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sottovoce as sv
+from helpers.sums import opened
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.errors import InputError, PrivacyLeakWarning
 from sottovoce.estimators import PrivateLinearRegression
@@ -84,10 +85,10 @@ def test_the_sum_carries_its_noise():
     algorithm, runs = LeastSquares(epsilon=1.0, delta=1e-5, colluding=1), 4000
     held = sv.Sites([np.full((4, 2), 0.5)] * 4, [np.zeros(4)] * 4)
     site = algorithm.oracle(held, sv.graphs.complete(4))
-    state = algorithm.start(site, runs)
-    message, _ = algorithm.release(1, state, site, SeededNoise(1, Shape(4, 2, runs)))
+    (heard,) = opened(algorithm, site, SeededNoise(1, Shape(4, 2, runs)), runs)
     unit = algorithm.sigma(site) * site.cross_moments_sensitivity(16) * math.sqrt(4 / 3)
-    left = (message - site.cross_moments()[None, :, None]) / unit
+    assert heard.std.item() == pytest.approx(unit)
+    left = (heard.value - site.cross_moments()[:, None]) / unit
     assert left.std() == pytest.approx(1, abs=0.02)
     assert abs(left.mean()) < 0.03
 

@@ -15,11 +15,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.sums import begun
 from sottovoce import IPADMM
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor, training
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
+from sottovoce.sums.program import Opened, same_question
 
 SEEDED = "ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning"
 ROWS, D, WHICH = 24, 4, 7
@@ -82,17 +84,19 @@ def dense(problem):
 def replayed(ours, theirs, algorithm, kind):
     """How far apart both sums of every exchange are, over what the noise is made for, on one transcript."""
     pair = [algorithm.oracle(problem.sites, problem.graph, kind) for problem in (ours, theirs)]
-    state, rng, ratios = algorithm.start(pair[0], 1), np.random.default_rng(0), []
-    for k in range(1, algorithm.rounds + 1):
-        sums, bounds = ([f(k, state, site) for site in pair] for f in (algorithm.exact, algorithm.sensitivity))
+    sessions, rng, ratios = [begun(algorithm, site) for site in pair], np.random.default_rng(0), []
+    for sigma in algorithm.multipliers(pair[0].n):
+        asked = [session.ask.question for session in sessions]
+        assert same_question(*asked)  # what is asked follows from what was said alone
+        rows = asked[0].over(pair[0].sites.counts.tolist())
+        sums, bounds = [asked[0].of(site, rows) for site in pair], [asked[0].sensitivity(site, rows) for site in pair]
         assert bounds[0] == bounds[1]  # noise is the same, whichever of the two rows is there
         ratios.append(float(np.linalg.norm(sums[0] - sums[1]) / bounds[0].item()))
-        noise = algorithm.sigmas(pair[0])[k - 1] * bounds[0] * rng.normal(size=sums[0].shape)
-        heard = ours.graph.exchange(sums[0] + noise)
-        states = [algorithm.absorb(k, state, site, heard) for site in pair]
-        for mine, other in zip(*states, strict=True):  # and so is all that follows from what was said
-            np.testing.assert_array_equal(mine, other)
-        state = states[0]
+        std = sigma * bounds[0]
+        heard = Opened(asked[0], sums[0] + std * rng.normal(size=sums[0].shape), std, rows)
+        for session in sessions:
+            session.tell(heard)
+        np.testing.assert_array_equal(sessions[0].answer.last, sessions[1].answer.last)
     return ratios
 
 

@@ -122,9 +122,7 @@ def test_eight_sites_and_the_server_are_killed_again_and_again():
 def test_eight_sites_of_masked_sums_and_the_server_are_killed_sixty_times():
     """One release each, ledgers equal, and the model of an undisturbed run, bit by bit."""
     rounds, sizes, rng = 20, (12, 9, 15, 8, 20, 11, 10, 17), random.Random(9)
-    algorithm = sv.MaskedNewton(
-        rounds=rounds, epsilon=1.5, delta=1e-5, colluding=2, least_sites=8, total_rows=sum(sizes)
-    )
+    algorithm = sv.MaskedNewton(rounds=rounds, epsilon=1.5, delta=1e-5, colluding=2, least_sites=8)
     deaths = deaths_at_points(rng, EIGHT, rounds, 5, EVERYWHERE)
     blows = [Blow(rng.randrange(1, rounds - 4), rng.choice(EIGHT), rng.uniform(0, 0.1)) for _ in range(10)]
     blows += [Blow(k, None, rng.uniform(0, 0.3)) for k in (2, 6, 9, 13, 15)]
@@ -152,9 +150,7 @@ def test_killed_while_a_masked_sum_is_made_again_without_a_lost_site():
     """wien dies for good; two others die when they have given the sum up, and when they have spoken for the next."""
     rounds, left = 6, FIVE[:4]
     sizes, agreed = (20, 30, 17, 12, 25), LostNeighbour(policy="go-on", wait_seconds=8.0, go_on_after_round=0)
-    algorithm = sv.MaskedNewton(
-        rounds=rounds, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4, spare=1, total_rows=sum(sizes)
-    )
+    algorithm = sv.MaskedNewton(rounds=rounds, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4, spare=1)
     deaths = {"wien": [("checkpointed", 2)], "berlin": [("dropped", 3), ("in outbox", 4)], "rome": [("absorbed", 3)]}
     with (
         Federation(sv.graphs.complete(5), sizes, algorithm, lost_neighbour=agreed) as federation,

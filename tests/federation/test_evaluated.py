@@ -2,21 +2,20 @@
 
 import asyncio
 from contextlib import ExitStack
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import sottovoce as sv
 from federation.test_masked_run import made, said_by
-from federation.test_summing import FIVE, GO_ON, SPARING, Sums, run
+from federation.test_summing import FIVE, GO_ON, SPARING, Sums, run, simulated
 from helpers.federations import masked_agreement
 from helpers.laws import assert_standard
 from helpers.network_worlds import MemoryWorld, play
 from helpers.site_runs import dies
-from sottovoce.federation.site.mail import largest_message, payload_size
+from sottovoce.federation.site.formats import format_of
+from sottovoce.federation.site.mail import largest_message
 from sottovoce.federation.site.runner import result_of
-from sottovoce.federation.site.summing import _Everyone
 from sottovoce.federation.transport.wire import Slot, sealed_size
 from sottovoce.files.models.from_site import evaluation_of, model_of, statement_of
 from sottovoce.privacy import Gaussian
@@ -30,38 +29,23 @@ from sottovoce.tally import PrivateEvaluation
 )
 def test_all_sites_read_the_evaluation_of_a_simulation_with_the_same_noise(terms):
     sums = run(Sums({"rounds": 5, "evaluate": 0.3, "epsilon": 20.0} | terms))
-    algorithm = replace(sums.agreement.algorithm, total_rows=None)
-    state = algorithm.start(oracle := algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5)), 1)
-    z = []
-    for q, noise in enumerate(sums.noise, 1):
-        if algorithm.kind(q) == "places":
-            # From here on from the sites' own model: rounding apart, it is the simulation's.
-            np.testing.assert_allclose(state.w, sums.state["rome"].w, rtol=1e-6, atol=1e-6)
-            state = state._replace(w=sums.state["rome"].w)
-        z.append(noise / (float(algorithm.share_std(q, state, oracle)) * np.sqrt(5)))
-        total = algorithm.exact(q, state, oracle) + noise.reshape(1, -1, 1)
-        state = algorithm.absorb(q, state, oracle, _Everyone(total))
-    assert_standard(np.concatenate(z))
-    (simulated,) = algorithm.evaluated(algorithm.rounds, state, oracle)
-    found = [
-        site.algorithm.evaluated(algorithm.rounds, sums.state[name], site.oracle) for name, site in sums.site.items()
-    ]
+    algorithm = sums.agreement.algorithm
+    session, z = simulated(sums, algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5)))
+    assert_standard(z)
+    (other_,) = session.answer.evaluation.tallied(1.0)
+    found = [sums.session[name].answer.evaluation.tallied(1.0) for name in FIVE]
     assert all(one == found[0] for one in found)
     own = found[0][0]
-    assert own.question.rows == simulated.question.rows == 352
+    assert own.question.rows == other_.question.rows == 352
     for name, figure in own.answer.figures.items():
-        other = simulated.answer.figures[name]
+        other = other_.answer.figures[name]
         np.testing.assert_allclose((figure.low, figure.high), (other.low, other.high), rtol=1e-6, atol=1e-6)
-    rows, w = np.concatenate(sums.features), own_weights(sums.state["rome"], algorithm.loss)
+    rows, w = np.concatenate(sums.features), sums.model()[:, 0].reshape(-1, algorithm.loss.outputs)
     decided, labels = rows @ w, np.concatenate(sums.labels)
     right = np.argmax(decided, axis=1) == labels if w.shape[1] > 1 else (decided[:, 0] >= 0) == (labels > 0)
     accuracy = own.answer.figures["accuracy"]
     assert accuracy.low <= right.mean() <= accuracy.high
     assert accuracy.high - accuracy.low < 0.5
-
-
-def own_weights(state, loss):
-    return state.w[0, :, 0].reshape(-1, loss.outputs)
 
 
 def test_a_site_that_is_lost_between_the_two_sums_is_in_neither_count_twice():
@@ -72,7 +56,7 @@ def test_a_site_that_is_lost_between_the_two_sums_is_in_neither_count_twice():
     sums.turn(5)
     left = tuple(name for name in FIVE if name != "oslo")
     sums.take(*sums.turn(5, attempt=1, members=left))
-    found = [sums.site[name].algorithm.evaluated(5, sums.state[name], sums.site[name].oracle)[0] for name in left]
+    found = [sums.session[name].answer.evaluation.tallied(1.0)[0] for name in left]
     assert all(one == found[0] for one in found)
     assert found[0].question.rows == 152
     assert sum(one.value for line in found[0].answer.confusion for one in line) == pytest.approx(152, abs=1)
@@ -81,7 +65,7 @@ def test_a_site_that_is_lost_between_the_two_sums_is_in_neither_count_twice():
 @pytest.mark.parametrize("terms", [{}, {"loss": sv.losses.Softmax(3)}, {"inference": True, "rounds": 6}])
 def test_the_server_has_room_for_its_largest_message(terms):
     a = masked_agreement(algorithm={"evaluate": 0.2} | terms)
-    sizes = [payload_size(a, q) for q in range(1, a.algorithm.rounds + 1)]
+    sizes = [format_of(a).payload(q) for q in range(1, a.algorithm.rounds + 1)]
     assert largest_message(a) == max(sealed_size(a.run, Slot(0, name), max(sizes)) for name in a.names)
     assert max(sizes) > 8 * 4000
 

@@ -31,9 +31,9 @@ from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.agreement.exchange import Seed
 from sottovoce.federation.agreement.identity import SigningKey
 from sottovoce.federation.site.caps import check_raises, claim, owner_path, raise_cap
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.heads import HANDED, Books, Heads, Sealing, catch_up, heard_path, keep_heard
 from sottovoce.federation.site.letters import read_sum
-from sottovoce.federation.site.mail import payload_size
 from sottovoce.federation.site.stops import BehindError, DamagedError, LostNeighbourError, UsedTwiceError
 from sottovoce.federation.transport.wire import (
     BOOKS_BYTES,
@@ -56,9 +56,7 @@ def made(way="own noise", rounds=ROUNDS, epsilon=1.5, **changes):
     if way == "own noise":
         algorithm = IPADMM(**(COMMON | {"rounds": rounds, "epsilon": epsilon}), local_steps=2)
     else:
-        algorithm = sv.MaskedNewton(
-            rounds=rounds, epsilon=epsilon, delta=1e-5, colluding=1, least_sites=3, total_rows=sum(SIZES)
-        )
+        algorithm = sv.MaskedNewton(rounds=rounds, epsilon=epsilon, delta=1e-5, colluding=1, least_sites=3)
     return Federation(sv.graphs.complete(3), SIZES, algorithm, lost_neighbour=STOP, **changes)
 
 
@@ -95,7 +93,7 @@ def under_masks(federation, world, name="berlin"):
     a, found = federation.agreement, {}
     for slot, data in world.sent:
         if (slot.site, slot.kind) == (name, Kind.SUM):
-            payload = unseal(data, Envelope(a.run, a.digest(), slot, payload_size(a, slot.number)),
+            payload = unseal(data, Envelope(a.run, a.digest(), slot, format_of(a).payload(slot.number)),
                              federation.keys[name].public)  # fmt: skip
             said = read_sum(payload, slot.number, len(a.sites))
             found.setdefault(said.heading.context, set()).add(said.words.tobytes())

@@ -291,7 +291,7 @@ def test_a_thousand_sites_are_told_from_where_on_one_may_be_cut_off():
 
 def federation(**terms):
     sizes = (12,) * 9
-    algorithm = MaskedNewton(rounds=3, epsilon=1.5, delta=1e-5, colluding=1, total_rows=sum(sizes), **terms)
+    algorithm = MaskedNewton(rounds=3, epsilon=1.5, delta=1e-5, colluding=1, **terms)
     lost = {"lost_neighbour": GO_ON} if algorithm.spare else {}
     return Federation(sv.graphs.complete(9), sizes, algorithm, names=NINE, **lost)
 

@@ -14,13 +14,15 @@ from sottovoce import models
 from sottovoce.cli.site.site import _keeping_what_was_learnt
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heading, Sighting, SumWords, read_notice, read_sum
-from sottovoce.federation.site.mail import Pace, payload_size
+from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.masks import members_digest
 from sottovoce.federation.site.runner import Finished, so_far
 from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError, UsedTwiceError
 from sottovoce.federation.transport.wire import BOOKS_BYTES, Envelope, Kind, Slot, seal, unseal
 from sottovoce.privacy import Gaussian, Sequence, epsilon
+from sottovoce.sums.questions import Gradient
 
 SIZES = (30, 200, 17, 80, 25)
 WAIT = 0.9  # seconds
@@ -29,8 +31,9 @@ PACE = Pace(slice=0.15, server=20.0)
 
 def made(rounds=4, sizes=SIZES, least=4, spare=2, wait=WAIT, first=0, **terms):
     n = len(sizes)
-    algorithm = sv.MaskedNewton(rounds=rounds, epsilon=1.5, delta=1e-5, colluding=1, least_sites=least, spare=spare,
-                                total_rows=sum(sizes), **terms)  # fmt: skip
+    algorithm = sv.MaskedNewton(
+        rounds=rounds, epsilon=1.5, delta=1e-5, colluding=1, least_sites=least, spare=spare, **terms
+    )
     lost = LostNeighbour(policy="go-on", wait_seconds=wait, go_on_after_round=first)
     names = FIVE if n == 5 else tuple(f"site-{i}" for i in range(n))
     return Federation(sv.graphs.complete(n), sizes, algorithm, names=names, lost_neighbour=lost)
@@ -106,7 +109,7 @@ def test_the_noise_is_fresh_and_the_sum_is_that_of_those_who_are_left():
 
         def words(k, name):
             (data,) = said(federation, world, name)[k]
-            place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), payload_size(a, 2))
+            place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), format_of(a).payload(2))
             return read_sum(unseal(data, place, a.member(name).public_key), k, 5)
 
         first, second = ({name: words(k, name) for name in FIVE[:4]} for k in (2, 3))
@@ -114,12 +117,13 @@ def test_the_noise_is_fresh_and_the_sum_is_that_of_those_who_are_left():
         assert {w.heading.turn for w in second.values()} == {(2, 1)}
         assert len({w.heading.members for w in (*first.values(), *second.values())}) == 2
         summing = Summing(a, a.public_oracle("rome"))
-        made_here = summing.proposal(2, summing.algorithm.start(summing.oracle, 1), FIVE[:4])
+        question = Gradient(np.zeros((5, 1)))
+        made_here = summing.propose(2, question, FIVE[:4])
         context = summing.context(second["rome"].heading.turn, made_here, FIVE[:4], second["rome"].heading.notices,
                                   second["rome"].heading.transcript)  # fmt: skip
         total = np.sum([w.words for w in second.values()], axis=0, dtype=np.uint64).view(np.int64) * context.grid
         rows = np.concatenate([federation.features[i] * federation.labels[i][:, None] for i in range(4)])
-        std = summing.algorithm.share_std(2, summing.algorithm.start(summing.oracle, 1), summing.oracle) * 2
+        std = made_here.grid.step * made_here.grid.scale * 2
         assert np.abs(total + rows.sum(axis=0) / 2).max() < 6 * std
         # Without wien's words the first attempt stays shut: what is there of it are uniform words.
         opened = np.sum([w.words for w in first.values()], axis=0, dtype=np.uint64).view(np.int64) * context.grid
@@ -452,7 +456,7 @@ def test_sites_that_were_told_different_words_of_the_last_sum_do_not_finish():
             if data is None or slot != slot4 or reader not in ("berlin", "oslo"):
                 return data
             if data not in made_up:
-                place = Envelope(a.run, a.digest(), slot, payload_size(a, 4))
+                place = Envelope(a.run, a.digest(), slot, format_of(a).payload(4))
                 words = read_sum(unseal(data, place, a.member("wien").public_key), 4, 5)
                 other = words._replace(words=words.words + np.uint64(1))
                 made_up[data] = seal(place, other.to_bytes(), federation.keys["wien"], bytes(BOOKS_BYTES))
@@ -471,8 +475,10 @@ def test_one_member_does_not_have_a_site_dropped_that_nobody_voted_for():
         left = tuple(name for name in FIVE if name != "paris")
         heading = Heading(2, 1, members_digest(left), bytes(32), bytes(32), bytes(32))
         told = tuple(Sighting(1, bytes(32), name == "paris", name == "paris") for name in FIVE)
-        words = SumWords(np.zeros(a.algorithm.numbers(2, a.features), dtype=np.uint64), heading, bytes(32), told)
-        place = Envelope(a.run, a.digest(), slot3, payload_size(a, 2))
+        words = SumWords(
+            np.zeros(a.algorithm.schedule(a.features)[1].numbers, dtype=np.uint64), heading, bytes(32), told
+        )
+        place = Envelope(a.run, a.digest(), slot3, format_of(a).payload(2))
         lie = seal(place, words.to_bytes(), federation.keys["oslo"], bytes(BOOKS_BYTES))
 
         def shows(_reader, slot, data):

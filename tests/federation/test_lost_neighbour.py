@@ -362,7 +362,7 @@ def test_costs_do_not_depend_on_neighbours():
         with Federation(GRAPH, SIZES, algorithm, lost_neighbour=go_on()) as federation, ExitStack() as stack:
             seat = federation.seat("oslo", stack)
             fewer = seat.with_neighbours(1)
-            assert algorithm.cost(1, fewer) == seat.event
+            assert algorithm.cost(1, fewer) == seat.cost(1).event
             assert algorithm.sigma(fewer) == algorithm.sigma(seat.oracle)
             np.testing.assert_array_equal(fewer.sensitivity(), seat.oracle.sensitivity())
             assert (fewer.lam, fewer.fewest_rows) == (seat.oracle.lam, seat.oracle.fewest_rows)

@@ -15,8 +15,9 @@ from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour, new_run
 from sottovoce.federation.site.events import Refused, Watcher
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import NOTICE_BYTES, About, Heard, Notice, read_notice, read_sum
-from sottovoce.federation.site.mail import Pace, payload_size
+from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import Finished
 from sottovoce.federation.site.seat import digest
 from sottovoce.federation.site.stops import ForkedError, LeftBehindError, LostNeighbourError, SpoiledError
@@ -30,8 +31,7 @@ ROUNDS = 4
 
 def many(n, least, spare, wait):
     """n sites, of which so many may be lost."""
-    algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.5, delta=1e-5, colluding=1, least_sites=least, spare=spare,
-                                total_rows=20 * n)  # fmt: skip
+    algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.5, delta=1e-5, colluding=1, least_sites=least, spare=spare)
     lost = LostNeighbour(policy="go-on", wait_seconds=wait, go_on_after_round=0)
     names = tuple(f"site-{i}" for i in range(n))
     return Federation(sv.graphs.complete(n), (20,) * n, algorithm, names=names, lost_neighbour=lost)
@@ -40,7 +40,7 @@ def many(n, least, spare, wait):
 def made(policy="stop", wait=WAIT):
     lossy = policy == "go-on"
     algorithm = sv.MaskedNewton(rounds=ROUNDS, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4 if lossy else 5,
-                                spare=2 if lossy else 0, total_rows=sum(SIZES))  # fmt: skip
+                                spare=2 if lossy else 0)  # fmt: skip
     lost = LostNeighbour(policy=policy, wait_seconds=wait, go_on_after_round=0 if lossy else None)
     return Federation(sv.graphs.complete(5), SIZES, algorithm, lost_neighbour=lost)
 
@@ -59,7 +59,7 @@ class Refusals(Watcher):
 def opened(a, name, k, data):
     """What a message for a sum holds, whichever release it is for."""
     for release in range(k, max(k - 5, 0), -1):
-        place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), payload_size(a, release))
+        place = Envelope(a.run, a.digest(), Slot(k, name, Kind.SUM), format_of(a).payload(release))
         try:
             return place, read_sum(unseal(data, place, a.member(name).public_key), k, len(a.sites))
         except BadMessageError:

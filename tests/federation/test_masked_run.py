@@ -22,8 +22,9 @@ from sottovoce.errors import BudgetError, InputError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import ANSWER_BYTES, Heading, read_answer, read_sum
-from sottovoce.federation.site.mail import Mail, Pace, payload_size
+from sottovoce.federation.site.mail import Mail, Pace
 from sottovoce.federation.site.masks import Masks, Past, Turn
 from sottovoce.federation.site.runner import POINTS, result_of, run_site
 from sottovoce.federation.site.stops import ForkedError, SpoiledError, UsedTwiceError
@@ -31,6 +32,7 @@ from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal, unseal
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.privacy import Gaussian, Sequence, epsilon
+from sottovoce.sums.questions import Gradient, Moments
 from sottovoce.tally import PrivateEvaluation
 
 SIZES = (30, 200, 17, 80, 25)
@@ -38,7 +40,7 @@ SIZES = (30, 200, 17, 80, 25)
 
 def made(rounds=4, sizes=SIZES, lost=None, **terms):
     common = {"rounds": rounds, "epsilon": 1.5, "delta": 1e-5, "colluding": 1, "least_sites": len(sizes)}
-    algorithm = sv.MaskedNewton(**(common | {"total_rows": sum(sizes)} | terms))
+    algorithm = sv.MaskedNewton(**(common | terms))
     changes = {} if lost is None else {"lost_neighbour": lost}
     return Federation(sv.graphs.complete(len(sizes)), sizes, algorithm, **changes)
 
@@ -112,16 +114,14 @@ def test_other_settings_too(terms):
 def test_many_sites_and_wide_tables(n, d, numbers):
     """All end with one model; the first messages hold so many numbers."""
     sizes = (4,) * n
-    algorithm = sv.MaskedNewton(
-        rounds=3, epsilon=1.5, delta=1e-5, colluding=1, least_sites=n, total_rows=sum(sizes), max_grad_norm=1.0
-    )
+    algorithm = sv.MaskedNewton(rounds=3, epsilon=1.5, delta=1e-5, colluding=1, least_sites=n, max_grad_norm=1.0)
     names = tuple(f"site-{i}" for i in range(n))
     with Federation(sv.graphs.complete(n), sizes, algorithm, d=d, names=names) as federation:
         world = MemoryWorld()
         ends = play(federation.finish(world))
         assert len(models(ends)) == 1
         assert ends[names[0]].model.shape == (d,)
-        assert algorithm.numbers(1, d) == numbers
+        assert algorithm.schedule(d)[0].numbers == numbers
         assert len(said_by(federation, world, names[0])[1]) > 8 * numbers
 
 
@@ -135,21 +135,18 @@ def test_the_sums_that_are_opened_are_those_of_the_rows(federation):
     summing = Summing(a, a.public_oracle("rome"))
     words = {}
     for name in FIVE:
-        place = Envelope(a.run, a.digest(), Slot(1, name, Kind.SUM), payload_size(a, 1))
+        place = Envelope(a.run, a.digest(), Slot(1, name, Kind.SUM), format_of(a).payload(1))
         payload = unseal(said_by(federation, world, name)[1], place, a.member(name).public_key)
         words[name] = read_sum(payload, 1, 5)
-    state = summing.algorithm.start(summing.oracle, 1)
-    nobody = hashlib.sha256(b"").digest()
-    context = summing.context(
-        words["rome"].heading.turn, summing.proposal(1, state, FIVE), FIVE, nobody, a.digest()
-    )  # fmt: skip
+    nobody, proposal = hashlib.sha256(b"").digest(), summing.propose(1, Moments(), FIVE)
+    context = summing.context(words["rome"].heading.turn, proposal, FIVE, nobody, a.digest())
     for name in FIVE:
         words[name].heading.refuse_other(name, Heading.of(context), "berlin")
     total = np.sum([w.words for w in words.values()], axis=0, dtype=np.uint64).view(np.int64) * context.grid
     rows = np.concatenate(federation.features)
     i, j = np.triu_indices(5)
     exact = (rows.T @ rows)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
-    std = summing.algorithm.share_std(1, state, summing.oracle) * np.sqrt(5)
+    std = proposal.grid.step * proposal.grid.scale * np.sqrt(5)
     assert np.abs(total - exact).max() < 6 * std
     assert np.abs(words["rome"].words.view(np.int64) * context.grid).max() > 1e6 * std
 
@@ -279,7 +276,7 @@ def forged(federation, name, k, change):
     def shows(reader, slot, data):
         if data is None or (slot.site, slot.number, slot.kind) != (name, k, Kind.SUM) or reader == name:
             return data
-        place = Envelope(a.run, a.digest(), slot, payload_size(a, k))
+        place = Envelope(a.run, a.digest(), slot, format_of(a).payload(k))
         came = read_sum(unseal(data, place, a.member(name).public_key), k, len(a.sites))
         return seal(place, change(came, reader).to_bytes(), federation.keys[name])
 
@@ -326,14 +323,13 @@ def test_a_copied_seed_with_other_rows_behind_it_says_nothing(federation):
 def test_what_would_be_said_under_one_mask_shows_the_difference(federation):
     """Why: with the same seed and context, and other rows, all masks cancel in the difference."""
     a = federation.agreement
-    state = a.algorithm.start(a.public_oracle("berlin"), 1)
-    said = []
+    question, said = Gradient(np.zeros((5, 1))), []
     for sign in (1, -1):
         rows = sv.Sites([federation.features[0]], [sign * federation.labels[0]])
         summing = Summing(a, a.oracle_for("berlin", rows))
-        context = summing.context(Turn(2, 0), summing.proposal(2, state, FIVE), FIVE, bytes(32), bytes(32))
-        said.append(summing.words(context, state, Masks(a, "berlin", federation.seeds["berlin"]), Past()))
-    std = a.algorithm.share_std(2, state, summing.oracle)
+        context = summing.context(Turn(2, 0), summing.propose(2, question, FIVE), FIVE, bytes(32), bytes(32))
+        said.append(summing.words(context, question, Masks(a, "berlin", federation.seeds["berlin"]), Past()))
+    std = context.grid * context.scale
     difference = (said[0] - said[1]).view(np.int64) * context.grid
     rows = federation.features[0] * federation.labels[0][:, None]
     np.testing.assert_allclose(difference, -rows.sum(axis=0), atol=8 * std)
@@ -378,7 +374,7 @@ def test_a_run_that_does_not_fit_is_refused_before_its_first_sum():
 
 def test_noise_from_elsewhere_is_refused(federation):
     with ExitStack() as stack, pytest.raises(InputError, match="noise from the site's own seed"):
-        federation.seat("berlin", stack, federation.normals())
+        federation.seat("berlin", stack, lambda _: np.zeros((1, 5, 1, 5)))
 
 
 def test_the_seed_is_gone_when_the_run_is_over(federation):
@@ -401,7 +397,7 @@ def test_more_epsilon_means_a_model_nearer_to_the_optimum():
         def risk(w):
             return float(np.mean(np.logaddexp(0, -labels * (rows @ w))))
 
-        free = replace(federation.algorithm, epsilon=np.inf, total_rows=None, rounds=40)
+        free = replace(federation.algorithm, epsilon=np.inf, rounds=40)
         best = sv.simulate(free, federation.sites(), sv.graphs.complete(3), seed=0).consensus[0]
         assert risk(model) < risk(best) + 0.02
         assert risk(best) < risk(0 * best) - 0.005
@@ -482,7 +478,7 @@ def test_the_commands_lead_to_one_signed_model_and_the_seeds_are_gone(typed, cap
     capsys.readouterr()
     assert main(["federation", "show", str(place / "federation.toml")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Evaluation: the last two of 6 sums say how good the model is" in shown
-    assert "take 30 % of the budget" in shown
+    assert "and then two that say how good the last of them is" in shown
+    assert "30 % for the evaluation" in shown
     secret = (place / "copy").read_bytes()
     assert not any(secret in file.read_bytes() for file in (place / "berlin-state").rglob("*") if file.is_file())

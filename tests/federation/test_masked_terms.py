@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, masked_members, members
 from helpers.site_runs import FIVE
-from sottovoce.algorithms.summed import MOST_NUMBERS
+from sottovoce.algorithms.analysis import MOST_NUMBERS
 from sottovoce.cli import main
 from sottovoce.cli.federation import federation_app
 from sottovoce.errors import InputError, PrivacyError, SottovoceError
@@ -41,19 +41,19 @@ def test_a_file_holds_all_of_it():
     assert toml_file.loads(text) == a
     assert toml_file.loads(text).digest() == a.digest()
     assert "[messages]" not in text
-    for line in ("colluding = 1", "least_sites = 4", "spare = 2", "worst_case_epsilon = 4.0", "total_rows = 125"):
+    for line in ("colluding = 1", "least_sites = 4", "spare = 2", "worst_case_epsilon = 4.0"):
         assert line in text
 
 
 def test_everything_that_the_promise_rests_on_changes_the_digest():
     a = masked_agreement(FIVE_SITES, algorithm=SPARING, run="ab" * 16, lost_neighbour=GO_ON)
     values = {
-        "rounds": 5, "rho": 0.1, "lam": 0.2, "loss": sv.losses.SmoothedHinge(), "max_grad_norm": 1.0, "epsilon": 2.0,
+        "rounds": 5, "lam": 0.2, "loss": sv.losses.SmoothedHinge(), "max_grad_norm": 1.0, "epsilon": 2.0,
         "delta": 1e-6, "colluding": 2, "spare": 3, "worst_case_epsilon": 3.0, "inference": True,
         "evaluate": 0.1,
     }  # fmt: skip
     # Held-out rows: tests/algorithms/test_held_out.py.
-    fixed = {"regulariser", "calibration", "weights", "least_sites", "total_rows", "hold_out", "total_held"}
+    fixed = {"regulariser", "calibration", "weights", "least_sites", "hold_out"}
     assert set(values) | fixed == {f.name for f in fields(sv.MaskedNewton)}
     variants = [replace(a, algorithm=replace(a.algorithm, **{key: value})) for key, value in values.items()]
     digests = {a.digest(), *(variant.digest() for variant in variants)}
@@ -81,8 +81,6 @@ def test_how_many_sites_a_sum_must_hold_changes_the_digest(seven):
     [
         ({"colluding": None}, {}, "Expected colluding, which must be the same number at all sites"),
         ({"least_sites": None}, {}, "Expected least_sites, which must be"),
-        ({"total_rows": None}, {}, "Expected total_rows, which must be"),
-        ({"total_rows": 76}, {}, "total_rows=75, the sum of all sites' rows, got total_rows=76"),
         ({"epsilon": inf}, {}, "a finite epsilon at real sites"),
         ({"colluding": 0}, {}, "colluding >= 1 at real sites, got colluding=0"),
         ({"loss": sv.losses.Softmax(40)}, {"features": 10**6}, "at most 8380416 numbers in a message"),
@@ -159,8 +157,7 @@ def test_the_statement_of_a_site_is_that_of_a_simulation_of_all(site):
     a = masked_agreement(FIVE_SITES, algorithm=SPARING, lost_neighbour=GO_ON)
     said = a.algorithm.statement(a.public_oracle(site))
     whole = sv.Sites([np.zeros((m.rows, 5)) for m in a.sites], [np.ones(m.rows) for m in a.sites])
-    every = replace(a.algorithm, total_rows=None)
-    simulated = every.statement(every.oracle(whole, sv.graphs.complete(5)))
+    simulated = a.algorithm.statement(a.algorithm.oracle(whole, sv.graphs.complete(5)))
     assert said.observers == simulated.observers
     assert (said.epsilon, said.sigma, said.event) == (simulated.epsilon, simulated.sigma, simulated.event)
     assert said.epsilon <= 1.5
@@ -262,7 +259,7 @@ def test_from_keys_to_a_table_of_observers_and_signatures(place):
     run("new", "--algorithm", "masked", "--colluding", "1", *sites_given(), *ARRAYS)
     a = toml_file.load(place / "federation.toml")
     assert (a.algorithm.colluding, a.algorithm.least_sites, a.algorithm.spare) == (1, 4, 0)
-    assert (a.algorithm.total_rows, len(a.edges)) == (1200, 6)
+    assert (sum(site.rows for site in a.sites), len(a.edges)) == (1200, 6)
     told = run("show", "federation.toml")
     table = a.algorithm.statement(a.public_oracle("rome")).observers
     shown = dict(re.findall(r"^ +(\d+) +([\d.]+) *$", told, re.MULTILINE))

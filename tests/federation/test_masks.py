@@ -19,7 +19,6 @@ from helpers.laws import NEVER
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed, hkdf
-from sottovoce.federation.site import masks as module
 from sottovoce.federation.site.letters import Heading, Sighting, SumWords, read_sum, sum_size
 from sottovoce.federation.site.masks import (
     Context,
@@ -504,7 +503,7 @@ def test_the_recipe_of_a_mask_is_the_published_one():
             pairs[one.name, two.name] = keyed(pair_key(secret, a.digest(), one, two))(label).take(7)
     paris = pairs["paris", "rome"] - pairs["berlin", "paris"]
     np.testing.assert_array_equal(sites["paris"]._mask(ctx), paris)
-    assert isinstance(module.masked_terms(a), sv.MaskedNewton)
+    assert isinstance(a.analysis, sv.MaskedNewton)
 
 
 # -- as bytes ---------------------------------------------------------------------------------------------------------

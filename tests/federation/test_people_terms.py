@@ -19,6 +19,7 @@ from sottovoce.files.schema import Schema
 from sottovoce.privacy import ROW, BudgetAccountant, Gaussian, Unit
 from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.problem.people import DROPPED
+from sottovoce.sums.questions import Moments
 
 SCHEMA = """
 [label]
@@ -58,10 +59,9 @@ def test_noise_and_statement_are_for_people():
     assert mine.sensitivity() == pytest.approx(3 * plain.sensitivity())
     assert told.sigma > 1.3 * rows.algorithm.statement(plain).sigma
     sums = masked_agreement(**PEOPLE)
-    state = sums.algorithm.start(sums.public_oracle("berlin"), 1)
     without = masked_agreement(features=3)
-    assert sums.algorithm.sensitivity(1, state, sums.public_oracle("berlin")) == pytest.approx(
-        6 * without.algorithm.sensitivity(1, state, without.public_oracle("berlin"))
+    assert Moments().sensitivity(sums.public_oracle("berlin"), 75) == pytest.approx(
+        6 * Moments().sensitivity(without.public_oracle("berlin"), 75)
     )
 
 
@@ -69,10 +69,9 @@ def test_noise_and_statement_are_for_people():
 def test_a_masked_sum_pays_for_rounding_at_every_site_of_a_person(at):
     a = masked_agreement(**PEOPLE | {"sites_per_person": at})
     summing, sigma, n = Summing(a, a.public_oracle("berlin")), a.algorithm.multipliers(len(a.sites))[0], len(a.sites)
-    state = a.algorithm.start(summing.oracle, 1)
-    grid = summing._grid(1, state, a.names)
-    moved = a.algorithm.sensitivity(1, state, summing.oracle).item()
-    rounded = max(2, at) * grid.step * sqrt(a.algorithm.numbers(1, a.features))
+    grid = summing._grid(1, Moments(), a.names)
+    moved = Moments().sensitivity(summing.oracle, sum(site.rows for site in a.sites)).item()
+    rounded = max(2, at) * grid.step * sqrt(a.algorithm.schedule(a.features)[0].numbers)
     assert grid.scale * grid.step * sqrt(a.algorithm.honest(n)) >= sigma * (moved + rounded)
 
 

@@ -11,12 +11,14 @@ from helpers.network_worlds import LyingWorld, MemoryWorld, play
 from helpers.site_runs import FIVE, Backup, Died, Federation, dies, dying
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.agreement import LostNeighbour
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import read_point, read_sum
-from sottovoce.federation.site.mail import Pace, payload_size, proposal_size
+from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.masks import Past, Turn
 from sottovoce.federation.site.stops import ForkedError, SpoiledError, UsedTwiceError
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal, unseal
+from sottovoce.sums.questions import Gradient
 
 SIZES = (30, 200, 17, 80, 25)
 STOP, GO_ON = (
@@ -28,21 +30,19 @@ BRISK = Pace(slice=0.3, server=5.0)
 
 def made(lost=STOP, rounds=4, **terms):
     given = {"rounds": rounds, "epsilon": 1.5, "delta": 1e-5, "colluding": 1, "least_sites": 4 if terms else 5}
-    algorithm = sv.MaskedNewton(**(given | {"total_rows": sum(SIZES)} | terms))
+    algorithm = sv.MaskedNewton(**(given | terms))
     return Federation(sv.graphs.complete(5), SIZES, algorithm, lost_neighbour=lost)
 
 
 def rounding(size):
-    """`Summing.absorbed` where no two processors round alike: every number is off by up to `size` of it."""
-    absorbed, seen = Summing.absorbed, {}
+    """`Summing.open` where no two processors round alike: every number is off by up to `size` of it."""
+    read, seen = Summing.open, {}
 
-    def off(self, context, state, said):
-        after = absorbed(self, context, state, said)
+    def off(self, context, question, said):
+        opened = read(self, context, question, said)
         i = seen.setdefault(id(self), len(seen))
         r = np.random.default_rng((i, context.turn.release))
-        return after._replace(
-            **{name: x * (1 + r.uniform(-size, size, size=x.shape)) for name, x in after._asdict().items()}
-        )
+        return opened._replace(value=opened.value * (1 + r.uniform(-size, size, size=opened.value.shape)))
 
     return off
 
@@ -50,7 +50,7 @@ def rounding(size):
 def opened(federation, slot, data):
     """What a site has proposed."""
     a = federation.agreement
-    place = Envelope(a.run, a.digest(), slot, proposal_size(a, slot.number))
+    place = Envelope(a.run, a.digest(), slot, format_of(a).proposal(slot.number))
     return place, read_point(unseal(data, place, a.member(slot.site).public_key), slot.number, len(a.sites))
 
 
@@ -79,7 +79,7 @@ def pointing(federation, name, k, change):
 
 
 def shifted(by):
-    return lambda proposal: proposal._replace(shared=proposal.shared + by)
+    return lambda proposal: proposal._replace(point=proposal.point + by)
 
 
 def words_of(federation, world, name):
@@ -93,7 +93,7 @@ def words_of(federation, world, name):
 
 @pytest.mark.parametrize("terms", [{}, {"inference": True, "rounds": 7}, {"evaluate": 0.3, "rounds": 6}])
 def test_sites_that_round_differently_end_with_one_model_up_to_rounding(monkeypatch, terms):
-    monkeypatch.setattr(Summing, "absorbed", rounding(1e-14))
+    monkeypatch.setattr(Summing, "open", rounding(1e-14))
     with made(**terms, least_sites=5) as federation:
         ends = play(federation.finish(MemoryWorld()))
         models = [end.model for end in ends.values()]
@@ -111,7 +111,7 @@ def test_a_proposal_is_made_of_public_numbers_and_signed_by_its_turn():
         for slot, data in world.sent:
             if slot.kind is Kind.POINT:
                 _, point = opened(federation, slot, data)
-                assert len(point.proposal.shared) == (0 if slot.number == 1 else 10)
+                assert len(point.proposal.point) == (0 if slot.number == 1 else 5)
 
 
 def test_a_version_that_differs_stops_everybody_before_the_first_sum():
@@ -167,7 +167,7 @@ def test_where_sites_may_be_dropped_a_bad_proposer_wastes_one_sum():
         lambda point: point._replace(heading=point.heading._replace(transcript=bytes(32))),
         lambda point: point._replace(heading=point.heading._replace(release=2, attempt=1)),
         lambda point: point._replace(heading=point.heading._replace(context=b"x" * 32)),
-        lambda point: point._replace(proposal=point.proposal._replace(shared=np.full(10, 1e308))),
+        lambda point: point._replace(proposal=point.proposal._replace(point=np.full(5, 1e308))),
     ],
     ids=["version", "transcript", "turn", "context", "overflow"],
 )
@@ -278,7 +278,7 @@ def test_a_proposer_that_signs_two_points_opens_nothing_and_is_named():
         a, said = federation.agreement, {}
         for name in FIVE:
             (data,) = words_of(federation, world, name)[3]
-            place = Envelope(a.run, a.digest(), Slot(3, name, Kind.SUM), payload_size(a, 3))
+            place = Envelope(a.run, a.digest(), Slot(3, name, Kind.SUM), format_of(a).payload(3))
             said[name] = read_sum(unseal(data, place, a.member(name).public_key), 3, 5)
         assert len({words.heading.context for words in said.values()}) == 2
         total = np.sum([words.words for words in said.values()], axis=0, dtype=np.uint64).view(np.int64)
@@ -340,13 +340,13 @@ def test_words_at_two_points_share_no_mask_and_no_noise():
     """If all else fails, and a site that was put back answers both: what it says at one tells nothing of the other."""
     with made() as federation, ExitStack() as stack:
         seat = federation.seat("berlin", stack)
-        summing, past = seat.summing, Past()
-        state = summing.algorithm.start(summing.oracle, 1)
+        summing, masks, past = seat.part.summing, seat.part.masks, Past()
+        question = Gradient(np.zeros((5, 1)))
         said = []
         for by in (0.0, 1e-12):
-            point = shifted(by)(summing.proposal(2, state, FIVE))
-            taken = summing.adopted(2, state, FIVE, point)
+            point = shifted(by)(summing.propose(2, question, FIVE))
+            taken = summing.adopt(2, question, FIVE, point)
             context = summing.context(Turn(2, 0), point, FIVE, bytes(32), bytes(32))
-            said.append(summing.words(context, taken, seat.masks, past))
+            said.append(summing.words(context, taken, masks, past))
         apart = (said[0] - said[1]).view(np.int64)
         assert np.abs(apart).min() > 2**50  # noise of both shares together is 2^32

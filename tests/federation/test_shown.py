@@ -10,6 +10,7 @@ from helpers.network_worlds import LyingWorld, play
 from helpers.site_runs import Federation, dying
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.events import MASKED, OWN_NOISE, RoundDone, Watcher
+from sottovoce.federation.site.snapshot import unpack_arrays
 from sottovoce.federation.transport.wire import Kind, digest_of
 
 SIZES = (30, 200, 17, 80, 25)
@@ -38,16 +39,19 @@ def run(federation):
 
 
 def test_with_masked_sums_all_sites_tell_the_same():
-    algorithm = sv.MaskedNewton(rounds=4, epsilon=1.5, delta=1e-5, colluding=1, least_sites=5, total_rows=sum(SIZES))
+    algorithm = sv.MaskedNewton(rounds=4, epsilon=1.5, delta=1e-5, colluding=1, least_sites=5)
     with Federation(sv.graphs.complete(5), SIZES, algorithm) as federation:
-        notes, ends, _ = run(federation)
+        notes, _, _ = run(federation)
+        with federation.journal("berlin") as journal:
+            shapes = {"point": (5,), "value": (5,), "about": (2,)}
+            gradients = [unpack_arrays(data, shapes)["value"] for data in journal.sums()[1:]]
     told = [note.taken for note in notes.values()]
     assert all(other == told[0] for other in told)
     assert {taken.way for taken in told[0].values()} == {MASKED}
     assert [taken.size is None for taken in told[0].values()] == [True, False, False, False]
     assert len({taken.transcript for taken in told[0].values()}) == 4
-    last = ends["berlin"].state.gradient
-    assert told[0][4].size == pytest.approx(float(np.linalg.norm(last)), rel=1e-12)
+    sizes = [float(np.linalg.norm(gradient / sum(SIZES))) for gradient in gradients]
+    assert [taken.size for taken in told[0].values()][1:] == pytest.approx(sizes, rel=1e-12)
     assert set(told[0][1].heard) == set(federation.names)
 
 
@@ -73,8 +77,7 @@ def test_with_noise_of_its_own_two_sites_tell_the_same_of_a_third():
 
 def test_of_a_sum_that_was_given_up_or_holds_no_gradient_no_size_is_told():
     """wien is lost in the second of five sums, of which the fourth holds a Hessian."""
-    algorithm = sv.MaskedNewton(rounds=5, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4, spare=1, inference=True,
-                                total_rows=sum(SIZES))  # fmt: skip
+    algorithm = sv.MaskedNewton(rounds=5, epsilon=1.5, delta=1e-5, colluding=1, least_sites=4, spare=1, inference=True)
     lost = LostNeighbour(policy="go-on", wait_seconds=0.9, go_on_after_round=0)
     with Federation(sv.graphs.complete(5), SIZES, algorithm, lost_neighbour=lost) as federation:
         note, world = Notes(), LyingWorld()
@@ -88,7 +91,8 @@ def test_of_a_sum_that_was_given_up_or_holds_no_gradient_no_size_is_told():
 
         ends = play(scene())
     assert ends[3].rounds == 5, ends
-    assert [algorithm.kind(q) for q in range(1, 6)] == ["moments", "gradient", "gradient", "hessian", "last gradient"]
+    kinds = [line.kind for line in algorithm.schedule(5)]
+    assert kinds == ["second moments", "descent", "descent", "Hessian", "last gradient"]
     assert {k: taken.size is None for k, taken in note.taken.items()} == {
         1: True, 2: True, 3: False, 4: False, 5: True, 6: False,
     }  # fmt: skip

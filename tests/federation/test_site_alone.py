@@ -7,7 +7,7 @@ import sottovoce as sv
 from helpers.federations import ALGORITHMS, COMMON, NAMES, SIZES, SOFTMAX, agreement
 from helpers.problems import lists
 from sottovoce.errors import InputError
-from sottovoce.federation.site.runner import FromNeighbours
+from sottovoce.federation.site.own_noise import FromNeighbours
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.problem.losses import Softmax
 

@@ -16,8 +16,9 @@ from sottovoce.cli.site.site import _keeping_what_was_learnt, _write
 from sottovoce.errors import BudgetError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site import stops
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import read_sum
-from sottovoce.federation.site.mail import Pace, payload_size
+from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import result_of, so_far
 from sottovoce.federation.transport.transport import RefusedError, UnreachableError
 from sottovoce.federation.transport.wire import Envelope, Kind, seal, unseal
@@ -29,7 +30,7 @@ SIZES = (30, 200, 17, 80, 25)
 
 @pytest.fixture
 def masked():
-    algorithm = sv.MaskedNewton(rounds=4, epsilon=1.5, delta=1e-5, colluding=1, least_sites=5, total_rows=sum(SIZES))
+    algorithm = sv.MaskedNewton(rounds=4, epsilon=1.5, delta=1e-5, colluding=1, least_sites=5)
     with Federation(sv.graphs.complete(5), SIZES, algorithm, lost_neighbour=STOP) as federation:
         yield federation
 
@@ -64,7 +65,7 @@ def test_a_garbage_vector_in_the_last_sum_leaves_the_model_of_those_before(maske
     def shows(reader, slot, data):
         if data is None or (slot.site, slot.number, slot.kind) != ("wien", 4, Kind.SUM) or reader == "wien":
             return data
-        place = Envelope(a.run, a.digest(), slot, payload_size(a, 4))
+        place = Envelope(a.run, a.digest(), slot, format_of(a).payload(4))
         came = read_sum(unseal(data, place, a.member("wien").public_key), 4, 5)
         garbage = np.random.default_rng(5).integers(0, 2**64, len(came.words), dtype=np.uint64)
         return seal(place, came._replace(words=garbage).to_bytes(), masked.keys["wien"])

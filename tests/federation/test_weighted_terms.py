@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from federation.test_summing import SIZES, D, Sums, assert_same, run
+from federation.test_summing import SIZES, D, Sums, assert_same, run, simulated
 from helpers.federations import agreement, masked_agreement
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
@@ -20,7 +20,6 @@ from sottovoce.cli.site import files
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site.commitment import rows_digest
-from sottovoce.federation.site.summing import _Everyone
 from sottovoce.files.models.from_site import model_of, statement_of
 from sottovoce.files.schema import Schema
 from sottovoce.problem.factors import Factors
@@ -53,17 +52,15 @@ def test_all_sites_end_with_the_model_of_a_simulation_with_the_same_noise(counts
     terms |= {"rounds": 7} if counts else {}
     sums = Sums(terms, factors=own, schema=COUNTS if counts else CLASSES)
     run(sums)
-    assert_same(sums.state.values())
-    algorithm = replace(sums.agreement.algorithm, total_rows=None)
+    assert_same(sums.session.values())
+    algorithm = sums.agreement.algorithm
     oracle = algorithm.oracle(sv.Sites(sums.features, sums.labels, factors=own), sv.graphs.complete(5))
     alike = algorithm.oracle(sv.Sites(sums.features, sums.labels, factors=factors(1, counts)), sv.graphs.complete(5))
-    for held, same in ((oracle, True), (alike, False)):
-        state = algorithm.start(held, 1)
-        for q, noise in enumerate(sums.noise, 1):
-            total = algorithm.exact(q, state, held) + noise.reshape(1, -1, 1)
-            state = algorithm.absorb(q, state, held, _Everyone(total))
-        assert np.allclose(state.w, sums.state["rome"].w, rtol=1e-6, atol=1e-6) == same
-    model = model_of(sums.agreement, "rome", sums.state["rome"].w[0, :, 0], {})
+    session, _ = simulated(sums, oracle)
+    np.testing.assert_allclose(session.answer.last, sums.model(), rtol=1e-6, atol=1e-6)
+    with pytest.raises(AssertionError):
+        simulated(sums, alike)  # it asks elsewhere
+    model = model_of(sums.agreement, "rome", sums.model()[:, 0], {})
     assert model.exposed == counts
 
 
@@ -117,7 +114,7 @@ def test_a_site_is_bound_to_its_weights():
 
 
 def test_standard_errors_are_not_agreed_on_with_weights():
-    with pytest.raises(InputError, match=r"count alike with inference, got weight.column='w'.*Leave inference or"):
+    with pytest.raises(InputError, match=r"count alike with inference, got weights=True.*leave inference or the"):
         masked_agreement(schema=CLASSES, features=D, algorithm={"inference": True, "rounds": 6})
 
 
@@ -150,7 +147,7 @@ def test_by_the_commands_that_people_type(tmp_path, monkeypatch, capsys):
         assert main(["federation", "show", "federation.toml"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "Exposures: column 'e'" in shown
-        assert "one of every 4 rows of each site, 36 in all" in shown
+        assert "one of every 4 rows of each site, chosen at random" in shown
         assert main(["federation", "certificates", "federation.toml", "--host=127.0.0.1"]) == 0
         assert main(["federation", "server-config", "federation.toml", "--host=127.0.0.1", f"--port={port}"]) == 0
         programs.start("server", [processes.server_program(), "--config", "nats.conf"], tmp_path / "server.log")

@@ -14,6 +14,8 @@ import sottovoce as sv
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.rival import Rival
 from sottovoce.errors import InputError
+from sottovoce.noise.sources import SeededNoise, Shape
+from sottovoce.simulation.exchange import Local
 
 # -- algorithms -------------------------------------------------------------------------------------------------------
 
@@ -83,10 +85,10 @@ def has_printed_gaussian_noise(algorithm):
 @cache
 def needs_complete_graph(kind):
     """Whether nodes must hear everyone: it then says so of a path of three."""
-    algorithm = kind(rounds=2)
-    site = algorithm.oracle(sv.Sites([np.zeros((1, 1))] * 3, [np.ones(1)] * 3), sv.graphs.path(3))
+    algorithm, path = kind(rounds=2), sv.graphs.path(3)
+    site = algorithm.oracle(sv.Sites([np.zeros((1, 1))] * 3, [np.ones(1)] * 3), path)
     try:
-        algorithm.start(site, 1)
+        algorithm.play(site, 1, Local(path.exchange), SeededNoise(0, Shape(3, 1, 1)))
     except InputError as error:
         if "a complete graph for" not in str(error):
             raise

@@ -79,10 +79,7 @@ def masked_agreement(sites=None, *, algorithm=None, **changes):
     """Everyone with everyone, five features, masked sums against one colluding site; with some fields changed."""
     chosen = masked_members()[2] if sites is None else sites
     names = [site.name for site in chosen]
-    settings = {
-        "rounds": 4, "epsilon": 1.5, "delta": 1e-5, "colluding": 1, "least_sites": len(names),
-        "total_rows": sum(site.rows for site in chosen),
-    }  # fmt: skip
+    settings = {"rounds": 4, "epsilon": 1.5, "delta": 1e-5, "colluding": 1, "least_sites": len(names)}
     edges = tuple((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
     made = sv.MaskedNewton(**(settings | (algorithm or {})))
     return agreement(chosen, **({"edges": edges, "algorithm": made} | changes))

@@ -146,7 +146,8 @@ def life(folder, case, site, nursery):
         fate = Fate(folder, site, case["plan"].get(site, []))
         fate.watch_heads()
         end = asyncio.run(guarded())
-        state = {f"state.{name}": array for name, array in end.state._asdict().items()}
+        fields = end.state._asdict()
+        state = {f"state.{name}": array for name, array in fields.items() if isinstance(array, np.ndarray)}
         absent = json.dumps(end.absent)
         np.savez(folder / f"{site}.end.npz", model=end.model, own=end.own, absent=absent, **state)
     except SottovoceError as error:

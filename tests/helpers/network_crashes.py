@@ -27,8 +27,8 @@ from sottovoce.cli.exit_codes import LEFT_BEHIND
 from sottovoce.federation.agreement import certificates, toml_file
 from sottovoce.federation.agreement.certificates import TLSFiles
 from sottovoce.federation.agreement.identity import OPERATOR, write_secret
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.journal import Journal
-from sottovoce.federation.site.mail import spoken
 from sottovoce.federation.site.opening import room_for
 from sottovoce.federation.site.seat import committing, digest, owner_of
 from sottovoce.federation.transport.connection import Pushes, Server
@@ -114,7 +114,7 @@ class Scene:
         self.federation, self.folder, self.agreement = federation, folder, federation.agreement
         lay_out(federation, folder)
         self.server = RealServer(folder, self.agreement)
-        self.room, self.kind = room_for(self.agreement), spoken(self.agreement)
+        self.room, self.kind = room_for(self.agreement), format_of(self.agreement).kind
 
     def __enter__(self):
         self.server.start()

@@ -15,9 +15,10 @@ import sottovoce as sv
 from helpers.federations import agreement, masked_members, members
 from helpers.problems import lists
 from sottovoce.federation.site.commitment import SALT_BYTES, commit
+from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.heads import Heads
 from sottovoce.federation.site.journal import Journal
-from sottovoce.federation.site.mail import Pace, payload_size
+from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.runner import run_site
 from sottovoce.federation.site.seat import Seat, committing, owner_of
 from sottovoce.federation.transport.wire import BadMessageError, Envelope, Kind, unseal
@@ -93,7 +94,7 @@ class Federation:
     def is_end(self, slot, data):
         """Whether a message says, behind the last sum, that its sender holds it: signed, and with no words."""
         a = self.agreement
-        place = Envelope(a.run, a.digest(), slot, payload_size(a, a.algorithm.opened + 1))
+        place = Envelope(a.run, a.digest(), slot, format_of(a).payload(a.algorithm.opened + 1))
         try:
             unseal(data, place, a.member(slot.site).public_key)
         except BadMessageError:

@@ -106,7 +106,7 @@ def test_the_guarantee_is_that_of_the_agreement_of_these_logs_and_of_no_other():
 
 def test_terms_are_read_off_an_agreement(tmp_path):
     _, _, sites = masked_members(("berlin", "oslo", "paris"), (30, 40, 50))
-    algorithm = sv.MaskedNewton(rounds=3, epsilon=1.5, delta=1e-5, colluding=1, least_sites=3, total_rows=120)
+    algorithm = sv.MaskedNewton(rounds=3, epsilon=1.5, delta=1e-5, colluding=1, least_sites=3)
     made = agreement(sites, edges=EDGES, algorithm=algorithm)
     toml_file.save(made, tmp_path / "federation.toml")
     terms = read_terms(tmp_path / "federation.toml")

@@ -154,7 +154,8 @@ def _of_sums(a: Analysis, here: Oracle, there: Oracle, seen: Floats, opened: Flo
         question = session.ask.question
         rows = question.over(counts)
         known = np.sum([question.of(alone, rows) for alone in honest], axis=0)
-        found.append(Residual(kept - known, question.of(there, rows) - question.of(here, rows)))
+        moved = question.of(there, rows) - question.of(here, rows)  # of second moments the same in all runs
+        found.append(Residual(kept - known, np.broadcast_to(moved, kept.shape)))
         std = sigma * question.sensitivity(here, rows) * (here.n / a.honest(here.n)) ** 0.5
         session.tell(Opened(question, total, std, rows))
     return found
