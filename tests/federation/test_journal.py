@@ -19,7 +19,7 @@ from hypothesis.extra.numpy import arrays
 from helpers.federations import agreement
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.site import journal as module
-from sottovoce.federation.site.journal import Journal, Owner
+from sottovoce.federation.site.journal import Checkpoint, Journal, Owner
 from sottovoce.federation.site.letters import Sighting
 from sottovoce.federation.site.snapshot import Snapshot, pack_arrays, pack_state, unpack_arrays, unpack_state
 from sottovoce.federation.site.stops import DamagedError, UsedTwiceError
@@ -48,11 +48,11 @@ def test_what_was_written_is_there_after_reopening(path):
         journal.put(2, b"next", b"middle")
         journal.drop(2, "rome")
     with Journal.open(path, OWNER, COMMIT) as journal:
-        assert journal.last() == (1, b"after")
+        assert journal.last() == Checkpoint(1, b"after")
         assert journal.said(2) == (b"next", b"middle")
         assert journal.absent == {"rome": 2}
         journal.checkpoint(2, b"later")
-        assert (journal.round, journal.last()) == (2, (2, b"later"))
+        assert (journal.round, journal.last()) == (2, Checkpoint(2, b"later"))
 
 
 def left_by_a_crash(path, folder):
@@ -68,7 +68,7 @@ def test_a_checkpoint_comes_onto_the_disk_with_whatever_is_written_next(path, tm
     with Journal.open(path, OWNER, COMMIT) as journal:
         journal.put(1, b"message", b"state")
         journal.checkpoint(1, b"after")
-        assert (journal.round, journal.last()) == (1, (1, b"after"))
+        assert (journal.round, journal.last()) == (1, Checkpoint(1, b"after"))
         assert left_by_a_crash(path, tmp_path / "one") == (0, [1], {})
         journal.put(2, b"next", b"middle")
         assert left_by_a_crash(path, tmp_path / "two") == (1, [1, 2], {})
@@ -82,7 +82,22 @@ def test_a_checkpoint_comes_onto_the_disk_with_whatever_is_written_next(path, tm
         journal.put(4, b"more", b"middle")
         journal.checkpoint(4, b"very end")
     with Journal.open(path, OWNER, COMMIT) as journal:
-        assert journal.last() == (4, b"very end")
+        assert journal.last() == Checkpoint(4, b"very end")
+
+
+def test_opened_sums_are_there_in_order_and_come_onto_the_disk_with_their_checkpoint(path, tmp_path):
+    with Journal.open(path, OWNER, COMMIT) as journal:
+        for k, opened in enumerate((b"first", None, b"second"), 1):  # the sum of round 2 was given up
+            journal.put(k, b"message", b"")
+            journal.checkpoint(k, b"known", opened)
+        assert journal.sums() == [b"first", b"second"]
+        (tmp_path / "one").mkdir()
+        for file in path.parent.glob(f"{path.name}*"):
+            shutil.copy(file, tmp_path / "one")
+        with Journal.open(tmp_path / "one" / path.name, OWNER, COMMIT) as crashed:
+            assert (crashed.round, crashed.sums()) == (2, [b"first"])
+    with Journal.open(path, OWNER, COMMIT) as journal:
+        assert (journal.round, journal.sums()) == (3, [b"first", b"second"])
 
 
 def test_every_commit_is_synced(path):
@@ -98,11 +113,11 @@ def test_a_failed_write_loses_no_checkpoint(path):
         journal._connection.execute("PRAGMA query_only = 1")
         with pytest.raises(DamagedError, match="readonly"):
             journal.put(2, b"next", b"middle")
-        assert journal.last() == (1, b"after")
+        assert journal.last() == Checkpoint(1, b"after")
         journal._connection.execute("PRAGMA query_only = 0")
         journal.put(2, b"next", b"middle")
     with Journal.open(path, OWNER, COMMIT) as journal:
-        assert (journal.last(), journal.said(2)) == ((1, b"after"), (b"next", b"middle"))
+        assert (journal.last(), journal.said(2)) == (Checkpoint(1, b"after"), (b"next", b"middle"))
 
 
 def test_only_the_last_rounds_are_kept(path):
@@ -188,6 +203,8 @@ def changed(path, statement):
         ("UPDATE outbox SET message = x'00'", "the outbox of round 1 was changed"),
         ("UPDATE outbox SET state = x'00'", "the outbox of round 1 was changed"),
         ("UPDATE checkpoint SET content = x'00'", "the checkpoint of round 0 was changed"),
+        ("UPDATE sums SET content = x'00'", "the sum of round 0 was changed"),
+        ("UPDATE sums SET round = 5", "the sum of round 5 was changed"),
         ("UPDATE outbox SET round = 7", "round 7 is in the outbox, and the checkpoint is of round 0"),
         ("DROP TABLE absent", "other tables"),
         ("CREATE TABLE more (x)", "other tables"),
@@ -201,6 +218,8 @@ def test_changes_are_noticed(path, statement, message):
         journal._connection.execute(
             "INSERT INTO checkpoint VALUES (1, 0, x'01', ?)", (module._digest(b"\x01"),)
         )  # fmt: skip
+        digest = module._digest(b"0", b"\x02")
+        journal._connection.execute("INSERT INTO sums VALUES (0, x'02', ?)", (digest,))
     changed(path, statement)
     with pytest.raises(DamagedError, match=message):
         Journal.open(path, OWNER, COMMIT)
@@ -208,12 +227,12 @@ def test_changes_are_noticed(path, statement, message):
 
 def test_broken_bytes_are_noticed(path):
     with Journal.open(path, OWNER, COMMIT) as journal:
-        journal.put(1, os.urandom(50_000), b"s")
+        journal.put(1, message := os.urandom(50_000), b"s")
     content = bytearray(path.read_bytes())
     path.write_bytes(b"not a database, but long enough to be looked at" * 100)
     with pytest.raises(DamagedError, match="not a database"):
         Journal.open(path, OWNER, COMMIT)
-    content[40_000] ^= 1
+    content[content.index(message[20_000:20_010])] ^= 1
     path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"round 1 was changed|broken"):
         Journal.open(path, OWNER, COMMIT)

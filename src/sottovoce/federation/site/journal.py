@@ -192,7 +192,7 @@ class Journal:
         with self._reporting():
             rows = self._connection.execute("SELECT round, content, digest FROM sums ORDER BY round").fetchall()
         for k, content, digest in rows:
-            self._check(digest, f"the sum of round {k}", content)
+            self._check(digest, f"the sum of round {k}", b"%d" % k, content)
         waiting = self._waiting.opened if self._waiting is not None else None
         return [content for _, content, _ in rows] + ([] if waiting is None else [waiting])
 
@@ -348,6 +348,7 @@ class Journal:
         if secret is not None and len(secret[0]) != SEED_BYTES:
             self._damaged("the seed was changed")
         self._seed = None if secret is None else Seed(secret[0])
+        self.sums()
         for (k,) in c.execute("SELECT round FROM outbox").fetchall():
             self.said(k)
             if k > self._round + 1:
@@ -403,7 +404,7 @@ class Journal:
         row = k, content, _digest(content)
         self._connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", row)
         if opened is not None:
-            self._connection.execute("INSERT INTO sums VALUES (?, ?, ?)", (k, opened, _digest(opened)))
+            self._connection.execute("INSERT INTO sums VALUES (?, ?, ?)", (k, opened, _digest(b"%d" % k, opened)))
         # The last one stays: where sums were given up before this site spoke, it may be older.
         self._connection.execute(
             "DELETE FROM outbox WHERE round <= ? AND round < (SELECT max(round) FROM outbox)", (k - KEPT,)
