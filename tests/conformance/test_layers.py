@@ -26,6 +26,7 @@ LAYERS = [
     ("files.datasets", "problem.sites", "problem.evaluation", "problem.figures", "oracle.argmin"),
     ("problem.problem",),
     ("oracle", "tally"),
+    ("sums",),
     ("algorithms",),
     ("simulation",),
     ("federation",),
@@ -67,6 +68,12 @@ def test_imports_point_left_only():
             left = place(name)
             allowed = left is None or LEVEL[left] <= LEVEL[place(own)]
             assert allowed, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_design_page_has_the_same_layers():
+    page = (Path(__file__).parents[2] / "docs" / "design.md").read_text(encoding="utf-8")
+    shown = page.split("```text\n")[1].split("\n```")[0]
+    assert [tuple(line.split(", ")) for line in shown.splitlines()] == LAYERS
 
 
 def test_no_module_needs_itself():
