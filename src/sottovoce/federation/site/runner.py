@@ -3,7 +3,7 @@
     reserve in the ledger - compute - outbox - bind the message in the ledger - publish
         - collect the neighbours' messages - absorb - checkpoint
 
-Of masked sums, before all of this, one site says where the sum is taken, and the others take its bits (`_agree`).
+Of masked sums, before all of this, one site says where the sum is taken, and the others take its bits (`Part.prepare`).
 
 What comes before a dash is on the disk before what comes after it begins; only a checkpoint waits for the next outbox,
 which it is written with. After a crash the last checkpoint is loaded. If the outbox holds the next round, the very same
@@ -13,7 +13,7 @@ out is what came out before, if it ever did.
 
 A copy of the state folder that is put back, or a second one, does not know what was said since. So before a process
 says anything that is not in its outbox, it looks into its own mailbox: what is there, it can only say again. Where
-there is nothing, it asks its neighbours what they last heard of it, and waits for their signed answers (`_ask`). A
+there is nothing, it asks its neighbours what they last heard of it, and waits for their signed answers (`ask`). A
 server that has forgotten our words, or hides them, can then only stop us. With their answers comes what this site has
 told them of its books (`heads`), in this run and in others: what its ledger lacks of that must be booked first.
 
