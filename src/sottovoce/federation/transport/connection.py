@@ -115,11 +115,6 @@ def plain(text: object) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:300])
 
 
-def room_of(largest: int) -> int:
-    """The largest thing that a server may send, where messages are so large."""
-    return max(largest, _ANSWER) + _HEADERS
-
-
 @final
 class Connection(asyncio.Protocol):
     """One dialled connection, and the questions that wait for an answer on it. Make it with `dial`."""
@@ -127,7 +122,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server, pushes: Pushes, largest: int) -> None:
         loop = asyncio.get_running_loop()
         self._server, self._pushes = server, pushes
-        self._frames = Frames(room_of(largest))
+        self._frames = Frames(max(largest, _ANSWER) + _HEADERS)
         self._most_unsent = 2 * largest + MOST_UNSENT
         # Nobody else can guess where answers are awaited.
         self._inbox = f"{server.inbox_prefix}.{token_hex(8)}"
@@ -183,22 +178,17 @@ class Connection(asyncio.Protocol):
         # Before it is sent: the answer may come within the same turn of the loop.
         self._waiting[number] = (subject, answer)
         try:
-            self._publish(subject, f"{self._inbox}.{number}", headers, data)
+            verb, sizes = "PUB", str(len(data))
+            if headers:  # the second size counts them too, as NATS wants it
+                verb, sizes = "HPUB", f"{len(headers)} {size}"
+            line = f"{verb} {subject} {self._inbox}.{number} {sizes}\r\n"
+            self._write(b"".join((line.encode(), headers, data, b"\r\n")))
             came = await answer
         finally:
             del self._waiting[number]
         if isinstance(came, Exception):
             raise came
         return came
-
-    def _publish(self, subject: str, reply: str, headers: bytes, data: bytes) -> None:
-        """Write one message, with the subject on which its answer is awaited."""
-        if headers:
-            # The second size counts the headers too, as NATS wants it.
-            line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(data)}"
-        else:
-            line = f"PUB {subject} {reply} {len(data)}"
-        self._write(b"".join((line.encode(), b"\r\n", headers, data, b"\r\n")))
 
     def _write(self, data: bytes) -> None:
         """Hand bytes to the socket. Whoever does not read what it is sent is dropped, before its backlog fills the
@@ -366,24 +356,18 @@ def _payload_limit(text: bytes) -> int:
 
 def _explain(server: Server, error: Exception) -> Exception:
     """What went wrong with a connection, as one of our errors: refused for good, or silent for now."""
-    broken_off = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
-    if isinstance(error, ssl.SSLError) and not broken_off:
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return SilenceError("it breaks off the TLS connection")
+    if isinstance(error, ssl.SSLError):
         return RefusedError(
             f"Expected a TLS connection to message server {server} on which both sides accept each other's "
             f"certificate, got: {plain(error)}. Check the authority, the certificates, and handshake_first on the "
             "server."
         )
-    return SilenceError(_in_words(error))
-
-
-def _in_words(error: Exception) -> str:
-    """What the system says, without the numbers around it."""
-    if isinstance(error, ssl.SSLError):  # its numbers are not the system's
-        return "it breaks off the TLS connection"
     if isinstance(error, socket.gaierror):
-        return f"its name is not known: {plain(error.strerror).lower()}"
-    # asyncio puts the errors of several addresses into one text.
+        return SilenceError(f"its name is not known: {plain(error.strerror).lower()}")
+    # What the system says, without the numbers around it; asyncio puts the errors of several addresses into one text.
     numbers = {error.errno} if isinstance(error, OSError) and error.errno else set()
     numbers |= {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
     known = sorted(os.strerror(number).lower() for number in numbers if number in errno.errorcode)
-    return ", ".join(known) or plain(error) or type(error).__name__
+    return SilenceError(", ".join(known) or plain(error) or type(error).__name__)

@@ -104,7 +104,8 @@ class Frames:
     def _line(self) -> Frame | _Head | None:
         """The next line, read; None until it has ended. Its length is checked before and after its end has come."""
         end = self._held.find(_END, self._searched)
-        if max(end, len(self._held) - 1 if end < 0 else 0) > LONGEST_LINE:
+        # Without its end, the last byte may be the first half of it.
+        if (end if end >= 0 else len(self._held) - 1) > LONGEST_LINE:
             raise FrameError(f"a line of more than {LONGEST_LINE} bytes")
         if end < 0:
             # One byte back: the end of a line may have come in two halves.

@@ -83,8 +83,8 @@ async def create_stream(
     wanted = _stream_config(run_id, max_message_size, max_messages, max_bytes, replicas)
     deadline = now() + timeout
     # For one question only: it is closed below, whatever happens.
-    link = Link(Server(url, tls, inbox_prefix), Pushes((), _ignore, lambda: None), max_message_size)
-    link.told = _until(deadline, told)
+    pushes = Pushes((), lambda _: None, lambda: None)
+    link = Link(Server(url, tls, inbox_prefix), pushes, max_message_size, _until(deadline, told))
     try:
         subject = f"$JS.API.STREAM.CREATE.{stream_name(run_id)}"
         answer = await link.request(subject, deadline, _read_answer, json.dumps(wanted).encode())
@@ -132,11 +132,6 @@ def _stream_config(run_id: str, size: int, messages: int, total: int, replicas: 
 def _until(deadline: float, told: Told) -> Callable[[str | None], None]:
     """Tell how many seconds are left until the deadline along with the words."""
     return lambda words: told(words, max(deadline - now(), 0.0))
-
-
-def _ignore(message: Message) -> None:
-    """For a link that listens to nothing."""
-    del message
 
 
 def _headers(run_id: str) -> bytes:
@@ -279,8 +274,8 @@ class JetStreamTransport(Transport):
                 case [_, _, token, name]:
                     arrivals.add(token, name, message.data)
 
-        link = Link(Server(url, tls, inbox(site)), Pushes(pushes, heard, arrivals.restart), max_message_size)
-        link.told = _until(deadline, told)
+        listening = Pushes(pushes, heard, arrivals.restart)
+        link = Link(Server(url, tls, inbox(site)), listening, max_message_size, _until(deadline, told))
         transport = cls(link, arrivals, run_id, max_message_size)
         try:
             # No round has this number, so its mailbox is empty for ever: the question only shows that we may ask.

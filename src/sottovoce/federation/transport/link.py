@@ -34,11 +34,6 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _unheard(words: str | None) -> None:
-    """For a link whose troubles nobody wants to hear of."""
-    del words
-
-
 class _CutShortError(SilenceError):
     """The deadline came before the attempt ended: this says little about the server."""
 
@@ -63,12 +58,11 @@ class Link:
         server: where to, and how.
         pushes: what to listen to.
         largest: in bytes, of the messages of this run. The server may send nothing that is much larger.
+        told: is called with a few words whenever there is no answer, and with None once there is. May be replaced.
     """
 
-    def __init__(self, server: Server, pushes: Pushes, largest: int) -> None:
-        self.server, self._pushes, self._largest = server, pushes, largest
-        # Called with a few words whenever there is no answer, and with None once there is. May be replaced.
-        self.told: Callable[[str | None], None] = _unheard
+    def __init__(self, server: Server, pushes: Pushes, largest: int, told: Callable[[str | None], None]) -> None:
+        self.server, self._pushes, self._largest, self.told = server, pushes, largest, told
         self._connection: Connection | None = None
         # Tasks return errors instead of raising them: nobody may be there to hear.
         self._dialling: asyncio.Task[Connection | Exception] | None = None
@@ -165,32 +159,30 @@ class Link:
 
     async def _attempt(self, question: _Question) -> Message | Exception:
         """Dial if need be, and ask once. Errors are returned, since nobody may be there to hear them raised."""
-        connection: Connection | None = None
-        patience = self._ask_patience
+        connection = await self._connect()
+        if isinstance(connection, Exception):
+            return connection
+        patience, began = self._ask_patience, now()
         try:
-            connection = await self._connect()
-            patience = self._ask_patience
             async with asyncio.timeout(patience):
-                began = now()
                 answer = await connection.ask(*question)
-                self.way = now() - began
-                return answer
         # A connection that does not answer is thrown away: it may be dead on the way without either end knowing.
         except TimeoutError:
             self._ask_patience = max(self._ask_patience, min(2 * patience, LONGEST_PATIENCE))
             silence = SilenceError(f"silence for {patience:.3g} s")
-            if connection is not None:
-                connection.drop(silence)
+            connection.drop(silence)
             return silence
         except (SilenceError, TransportError) as error:
             return error
+        self.way = now() - began
+        return answer
 
     def _live(self) -> Connection | None:
         """The connection, if there is one that works."""
         return self._connection if self._connection is not None and self._connection.alive else None
 
-    async def _connect(self) -> Connection:
-        """A connection that works: the one there is, or the one that is being dialled."""
+    async def _connect(self) -> Connection | Exception:
+        """A connection that works: the one there is, or the one that is being dialled. Else why there is none."""
         if (live := self._live()) is not None:
             return live
         if self._dialling is None or self._dialling.done():
@@ -198,12 +190,7 @@ class Link:
         # Several attempts wait for it, and none of them may cancel it.
         dialling = self._dialling
         await asyncio.wait([dialling])
-        if dialling.cancelled():
-            raise SilenceError("the connection was closed")
-        came = dialling.result()
-        if isinstance(came, Exception):
-            raise came
-        return came
+        return SilenceError("the connection was closed") if dialling.cancelled() else dialling.result()
 
     async def _dial(self) -> Connection | Exception:
         """Throw the old connection away, rest, and dial once."""
