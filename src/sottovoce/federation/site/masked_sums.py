@@ -107,7 +107,9 @@ class MaskedSums(Part):
             session = replay(self.summing, sums)
         return AfterSum(Witness.loads(content, self.agreement), session)
 
-    first_model = 2  # the first sum is of second moments
+    def has_model(self, last: Standing) -> bool:
+        fit: Fit = cast(AfterSum, last).session.answer
+        return bool(fit.last.any())  # sums that come before a model, such as second moments, leave it at zero
 
     # -- numbers and prices -------------------------------------------------------------------------------------------
 

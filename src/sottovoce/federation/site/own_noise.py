@@ -58,7 +58,8 @@ class OwnNoise(Part):
         left = {name: edge for name, edge in self.start.edges.items() if self.seat.takes_part(name, k)}
         return Snapshot.loads(content, replace(self.start, edges=left), self.agreement)
 
-    first_model = 1
+    def has_model(self, last: Standing) -> bool:
+        return bool(cast(Snapshot, last).said.any())
 
     # -- prices: all rounds cost the same, against everybody (`terms`) ------------------------------------------------
 

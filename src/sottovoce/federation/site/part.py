@@ -143,10 +143,9 @@ class Part(ABC):
     def load(self, content: bytes, k: int) -> Standing:
         """Where the site stands after round k, from the content of a checkpoint; `DamagedError` for other bytes."""
 
-    @property
     @abstractmethod
-    def first_model(self) -> int:
-        """The number of the first round after which there is a model."""
+    def has_model(self, last: Standing) -> bool:
+        """True if what was heard until then makes a model."""
 
     # -- numbers and prices -------------------------------------------------------------------------------------------
 

@@ -78,8 +78,8 @@ def so_far(seat: Seat) -> Finished | None:
     """What a run has shown until now, at a site that has stopped; None before there is a model. It is made of messages
     that were paid for.
     """
-    done = seat.turn(seat.journal.round + 1).release - 1
-    return _result(seat, seat.standing()) if done >= seat.part.first_model else None
+    last = seat.standing()
+    return _result(seat, last) if seat.part.has_model(last) else None
 
 
 def not_asked(names: Iterable[str]) -> str:
