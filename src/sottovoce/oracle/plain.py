@@ -199,7 +199,7 @@ class Oracle:
         """B / (n omega_i), the divisor of the sum over a batch: (nodes, 1, 1)."""
         return size / self.importance
 
-    @property
+    @cached_property
     def c1(self) -> float:
         """Bound on the norm of one record's gradient: the loss's Lipschitz constant, or the clipping norm."""
         bound = self.loss.lipschitz(self.sites.data_norm)

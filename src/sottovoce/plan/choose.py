@@ -14,7 +14,7 @@ neighbouring cases get neighbouring settings.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -110,7 +110,7 @@ class Task:
     def n(self) -> int:
         return len(self.sizes)
 
-    @property
+    @cached_property
     def c1(self) -> float:
         """Bound on the norm of one record's gradient."""
         bound = self.loss.lipschitz(self.data_norm)
@@ -132,10 +132,15 @@ class Task:
         return self.lam * self.regulariser.l2
 
     @property
+    def batch_size(self) -> int | None:
+        """Rows of a stochastic gradient; None for all rows."""
+        size: int | None = self.fixed.get("batch_size")
+        return size
+
+    @property
     def most_steps(self) -> int:
         """Number of steps that WORK allows for, at least 1."""
-        batch = self.fixed.get("batch_size")
-        rows = sum(self.sizes) if batch is None else self.n * batch
+        rows = sum(self.sizes) if self.batch_size is None else self.n * self.batch_size
         return max(1, int(WORK / (rows * entries(self.d) * self.loss.outputs)))
 
     @cached_property
@@ -162,36 +167,43 @@ class Task:
         """1 / sum_i (omega_i^2 / m_i): a mean over so many rows is as well known as the weighted one over all."""
         return float(1 / np.sum((self.importance / self.n) ** 2 / np.asarray(self.sizes)))
 
-    def variances(self, steps: int, batch_size: int | None) -> Floats:
-        """Variance of the noise on one coordinate of every node's gradient, (n,)."""
+    @cached_property
+    def variances(self) -> Callable[[int], Floats]:
+        """Variance of the noise on one coordinate of every node's gradient, (n,), for so many steps.
+
+        Found once for a number of steps: many settings that are tried have the same.
+        """
+        return cache(self._variances)
+
+    def _variances(self, steps: int) -> Floats:
         if math.isinf(self.epsilon):
             return np.zeros(self.n)
-        if batch_size is None:
+        if self.batch_size is None:
             # A person at several sites is in the messages of all of them, with as many rows at each.
             seen = steps * min(self.unit.sites, self.n)
             sigma = sigma_for(self.epsilon, self.delta, seen, self.fixed.get("calibration", "exact"))
             m = np.asarray(self.sizes, dtype=np.float64) / self.unit.changed
         else:
             # Sampled steps take a second to account for: done once, for other counts the square root is close enough.
-            sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), batch_size)
+            sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), self.batch_size)
             sigma = sigma_for(self.epsilon, self.delta, SOME_STEPS, "exact", sampling) * math.sqrt(steps / SOME_STEPS)
-            m = np.full(self.n, float(batch_size))
+            m = np.full(self.n, float(self.batch_size))
         return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
 
-    def variance(self, steps: int, batch_size: int | None) -> float:
+    def variance(self, steps: int) -> float:
         """Mean of `variances` over nodes, which for the weighted mean of all gradients is n times its variance."""
-        return float(np.mean(self.variances(steps, batch_size)))
+        return float(np.mean(self.variances(steps)))
 
-    def scale(self, steps: int, batch_size: int | None, slope: float = 0.0) -> float:
+    def scale(self, steps: int, slope: float = 0.0) -> float:
         """G of the network: the root mean square norm of a noisy gradient. `slope` is the regulariser's part of it.
 
         Nodes that keep together move as one whose eta is the mean of theirs, so where sites weigh differently it is the
         mean of theirs (`sottovoce.algorithms.diameter.common_scale`).
         """
         if np.all(self.importance == 1):
-            return math.sqrt((self.c1 + slope) ** 2 + self.coordinates * self.variance(steps, batch_size))
+            return math.sqrt((self.c1 + slope) ** 2 + self.coordinates * self.variance(steps))
         steepest = self.c1 * self.importance + slope
-        return float(np.mean(np.sqrt(steepest**2 + self.coordinates * self.variances(steps, batch_size))))
+        return float(np.mean(np.sqrt(steepest**2 + self.coordinates * self.variances(steps))))
 
 
 def entries(d: int) -> float:
@@ -225,7 +237,6 @@ class Foreteller:
 
     def __init__(self, task: Task, problems: Sequence[Surrogate]) -> None:
         self.task, self.problems = task, problems
-        self.batch_size: int | None = task.fixed.get("batch_size")
         self.schedule: Schedule = task.fixed.get("schedule", "monotone")
         self.curvature = float(np.mean([np.max(problem.curvatures) for problem in problems])) or 1.0
         self.steepest = float(max(np.max(problem.curvatures) for problem in problems))
@@ -234,7 +245,7 @@ class Foreteller:
     def scale(self, steps: int, diameter: float) -> float:
         """G, the norm of a noisy gradient with the regulariser's slope, as the algorithm computes it."""
         slope = self.task.lam * self.task.regulariser.lipschitz(diameter, self.task.coordinates)
-        return self.task.scale(steps, self.batch_size, slope)
+        return self.task.scale(steps, slope)
 
     def eta(self, s: Setting) -> Floats:
         """eta of every step, in order: (rounds * local_steps,)."""
@@ -266,31 +277,32 @@ class Foreteller:
         eigenvector of curvature h the sample knows w* up to a variance of 1 / (h N), N the effective rows (as for a
         likelihood), of which the run learns as much as it does of w* itself.
         """
-        found = list[float]()
+        found, eta = list[float](), self.eta(s)
         for problem in self.problems:
-            excess = self._score(s, problem) + UNSEEN * problem.best
+            excess = self._score(s, eta, problem) + UNSEEN * problem.best
             if sampled:
-                bias, optimum = self._moments(s, problem, 0.0).bias[:-1], np.maximum(np.abs(problem.optimum), 1e-12)
+                bias = self._moments(s, eta, problem, 0.0).bias[:-1]
+                optimum = np.maximum(np.abs(problem.optimum), 1e-12)
                 learnt = np.clip(1 + bias / optimum, 0.0, 1.0)
                 excess += float(np.sum(problem.size * learnt**2)) / (2 * self.task.effective_rows)
             found.append(excess)
         return math.exp(float(np.mean(np.log(np.maximum(found, 1e-12))))) if np.isfinite(found).all() else math.inf
 
-    def _moments(self, s: Setting, problem: Surrogate, steep: float) -> Moments:
+    def _moments(self, s: Setting, eta: Floats, problem: Surrogate, steep: float) -> Moments:
         """Moments of the problem's modes, and of a last one of curvature `steep` that is only watched."""
         task = self.task
         return moments(
             curvatures=np.append(problem.curvatures, steep), size=np.append(problem.size, 0.0),
             optimum=np.append(problem.optimum, 0.0),
             laplacian=task.spectrum.values, multiplicity=task.spectrum.multiplicity, degree=task.degree,
-            nodes=task.n, rounds=s.rounds, local_steps=s.local_steps, rho=s.rho, eta=self.eta(s),
-            variance=task.variance(s.rounds * s.local_steps, self.batch_size), blur=problem.blur,
+            nodes=task.n, rounds=s.rounds, local_steps=s.local_steps, rho=s.rho, eta=eta,
+            variance=task.variance(s.rounds * s.local_steps), blur=problem.blur,
         )  # fmt: skip
 
-    def _score(self, s: Setting, problem: Surrogate) -> float:
+    def _score(self, s: Setting, eta: Floats, problem: Surrogate) -> float:
         bound = self.task.loss.smoothness(self.task.loss_norm) or 0.0
         steep = max(STEEPER * self.steepest, STEEPEST * bound)
-        found = self._moments(s, problem, steep)
+        found = self._moments(s, eta, problem, steep)
         weights = problem.curvatures * problem.size / 2
         with np.errstate(all="ignore"):
             squares = (found.bias**2 + NOISE_COUNTS * found.variance)[:-1]
@@ -344,7 +356,7 @@ def choose_weights(
 def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Setting:
     """The setting where a walk begins: steps about as long as the curvature allows, and `pull` in curvatures."""
     curvature, task, steps = teller.curvature, teller.task, rounds * local_steps
-    scale = task.scale(steps, teller.batch_size)
+    scale = task.scale(steps)
     # Alone, nobody pulls, so it is the diameter that a walk begins with which differs.
     held = 4 * curvature * (pull if task.degree == 0 else 1.0)
     diameter = task.fixed.get("diameter", math.sqrt(2 * steps) * scale / held)

@@ -49,10 +49,7 @@ def sigma_for(
         `accounting.epsilon` of the run with the result is at most `epsilon`, for every calibration. "exact" without
         sampling is the smallest such sigma up to about 1e-12, with sampling up to 1e-6 of what the bound allows.
     """
-    _expect_target(epsilon, delta)
-    expect(steps >= 1 and steps == int(steps), "steps to be a whole number >= 1", steps=steps)
-    expect(calibration in CALIBRATIONS, f"calibration to be one of {CALIBRATIONS}", calibration=calibration)
-    return _sigma_for(float(epsilon), float(delta), int(steps), calibration, sampling)
+    return _sigma_for(epsilon, delta, steps, calibration, sampling)
 
 
 def steps_for(epsilon: float, delta: float, sigma: float, sampling: Sampling | None = None) -> int:
@@ -106,7 +103,11 @@ def pure_noise_for(event_of: Callable[[float], Event], epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibration, sampling: Sampling | None) -> float:
-    """`sigma_for` for checked arguments. A printed formula is put before the accountant before anyone may use it."""
+    """`sigma_for`, where arguments are checked and sigma is found once: every round of a run asks for it again."""
+    _expect_target(epsilon, delta)
+    expect(steps >= 1 and steps == int(steps), "steps to be a whole number >= 1", steps=steps)
+    expect(calibration in CALIBRATIONS, f"calibration to be one of {CALIBRATIONS}", calibration=calibration)
+    epsilon, delta, steps = float(epsilon), float(delta), int(steps)
     if calibration == "exact":
         return _exact(epsilon, delta, steps, sampling)
     if sampling is not None:
