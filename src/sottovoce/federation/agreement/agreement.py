@@ -335,6 +335,11 @@ class Agreement:
 
     def digest(self) -> bytes:
         """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:
+        # Asked for several times a round, and it takes longer the more sites there are.
         return hashlib.sha256(b"sottovoce agreement\0" + canonical(self.to_dict())).digest()
 
 
