@@ -47,7 +47,7 @@ class Plan:
     colluding: int | None = None
     progress: Progress | None = None
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """The planned settings by name, as `IPADMM` takes them; what was fixed is among them."""
         algorithm = self.algorithm()

@@ -16,7 +16,7 @@ from sottovoce.oracle.plain import refuse_single
 from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.problem import graphs, losses, partition, regularisers
 from sottovoce.problem.graphs import Graph
-from sottovoce.problem.losses import Logistic, Loss, Poisson, Softmax, WeightedLogistic
+from sottovoce.problem.losses import Logistic, Poisson, Softmax, WeightedLogistic
 from sottovoce.problem.partition import Partition
 from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
@@ -66,23 +66,21 @@ def check(config: "TrainConfig") -> None:
     partition_of(config)
     if config.network is not None:
         Network.read(config.network)
-    algorithm_of(config, None)
+    _ = config.method  # refuses what the algorithm refuses
 
 
-def algorithm_of(config: "TrainConfig", loss: Loss | None) -> Method:
+def method_of(config: "TrainConfig") -> Method:
     """The algorithm, with its own defaults wherever nothing was given."""
     line = registry.entry(config.algorithm)
     own = given(config, "", [f.name for f in fields(config) if f.name in _HANDED_ON])
     registry.expect_own(config.algorithm, own)
-    pieces: dict[str, Any] = {} if loss is None else {"loss": loss}
-    if config.regulariser is not None:
-        pieces["regulariser"] = regularisers.by_name(config.regulariser)
-    return line.kind(**{**line.settings, **own}, **pieces)
+    pieces = {} if config.regulariser is None else {"regulariser": regularisers.by_name(config.regulariser)}
+    return line.kind(**{**line.settings, **own, **pieces})
 
 
 def defaults(config: "TrainConfig", algorithm: Method | None) -> dict[str, Any]:
     """The default of every setting that was not given, by name."""
-    algorithm = algorithm_of(config, None) if algorithm is None else algorithm
+    algorithm = config.method if algorithm is None else algorithm
     own = {f.name for f in fields(algorithm)} & {f.name for f in fields(config)} & _HANDED_ON
     if config.batch_size is None:
         own.discard("sampling")  # without a batch nothing is drawn

@@ -7,7 +7,7 @@ is in `choices`, which is imported when a configuration is made; the objects tha
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from sottovoce import settings
@@ -147,6 +147,13 @@ class TrainConfig:
 
         check(self)
 
+    @cached_property
+    def method(self) -> "Method":
+        """The algorithm with these settings, before anything is known of the rows; made once."""
+        from sottovoce.studies.choices import method_of
+
+        return method_of(self)
+
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> "TrainConfig":
         """Read settings that may be spelt with - or _. Unknown ones are refused by name."""
@@ -171,6 +178,7 @@ class TrainConfig:
 
         made = copy(self)  # what is filled in is an algorithm's own, and checked there: it need not be again
         vars(made).update({k: v for k, v in defaults(self, algorithm).items() if getattr(self, k) is None})
+        vars(made).pop("method", None)  # that of the settings before
         return made
 
     def to_toml(self) -> str:

@@ -42,7 +42,7 @@ from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
 from sottovoce.simulation.mpi import joined
 from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum, same_optimum
-from sottovoce.studies.choices import NODES, PLANNED, algorithm_of, graph_of, partition_of
+from sottovoce.studies.choices import NODES, PLANNED, graph_of, partition_of
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
 from sottovoce.tally import PrivateEvaluation
@@ -135,12 +135,14 @@ def bind(
     problem = _problem(config, tell) if problem is None else problem
     if explain is not None:
         explain(_shape(problem))
-    algorithm = algorithm_of(config, problem.answers.loss(config.loss, config.positive_weight))
+    loss, algorithm = problem.answers.loss(config.loss, config.positive_weight), config.method
+    follows: dict[str, Any] = {} if loss in (None, algorithm.loss) else {"loss": loss}
     if problem.private and config.delta is None and isinstance(algorithm, PrivateMethod):
         rows = int(problem.sites.counts.sum())
-        algorithm = replace(algorithm, delta=default_delta(rows))
+        follows["delta"] = default_delta(rows)
         if explain is not None:
-            explain(f"delta = {algorithm.delta:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
+            explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
+    algorithm = replace(algorithm, **follows) if follows else algorithm
     bound = _planned(config, algorithm, problem, tell, explain) if planned else algorithm
     bound = bound.bound_to(*problem.shape)
     if isinstance(bound, PrivateMethod) and len(bound.split) > 2 and tell is not None:
@@ -206,11 +208,12 @@ def _planned(
             delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
             data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
         )  # fmt: skip
+    made = found.algorithm()
     if explain is not None:
-        explain("Planned: " + ", ".join(f"{name} = {found.settings[name]}" for name in open_) + ".")
+        explain("Planned: " + ", ".join(f"{name} = {getattr(made, name)}" for name in open_) + ".")
         for note in found.notes:
             explain(note)
-    return found.algorithm()
+    return made
 
 
 @contextmanager
