@@ -1,12 +1,17 @@
 import math
 import tomllib
 from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 from sottovoce import ADMM, IPADMM
+from sottovoce.algorithms.registry import REGISTRY
+from sottovoce.cli.draft import Draft
 from sottovoce.errors import InputError
+from sottovoce.federation.agreement.terms import ALLOWED
 from sottovoce.plan import plan
+from sottovoce.settings.options import AlgorithmOptions
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.run import bind
 
@@ -40,6 +45,27 @@ def test_nothing_of_the_algorithms_is_repeated():
     ours = {f.name for f in fields(TrainConfig)} - {"sampling", "loss", "regulariser"}
     for name in ours & {f.name for f in fields(IPADMM)}:
         assert getattr(resolved, name) == getattr(algorithm, name)
+
+
+def kind(hint):
+    """The type that a setting is read as, whether it may be None or not; a name of a loss or the like is text."""
+    found = next((part for part in get_args(hint) if part is not type(None)), hint) if not literal(hint) else hint
+    return found if found in (int, float, bool) else str
+
+
+def literal(hint):
+    return get_origin(hint) is Literal
+
+
+def test_every_option_is_a_setting_of_an_algorithm_by_name_and_type():
+    hints, options = get_type_hints(TrainConfig), {f.name for f in fields(AlgorithmOptions)} - {"algorithm"}
+    kinds = {name: get_type_hints(line.kind) for name, line in REGISTRY.items()}
+    for own in kinds.values():
+        for name in own.keys() & hints.keys():
+            assert kind(hints[name]) is kind(own[name])
+    assert options <= {name for at in ALLOWED for name in kinds[at]}
+    draft = get_type_hints(Draft)
+    assert all(kind(draft[name]) is kind(hints[name]) for name in options)
 
 
 def test_what_is_not_given_is_planned_and_what_is_given_stays():

@@ -11,7 +11,7 @@ import typer
 
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
 from sottovoce.errors import InputError, expect
-from sottovoce.studies.config import option
+from sottovoce.settings.options import option
 
 if TYPE_CHECKING:
     from sottovoce.privacy import Calibration, Event, Sampling, Scheme, Unit

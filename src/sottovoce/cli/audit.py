@@ -12,7 +12,7 @@ import typer
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
 from sottovoce.cli.output import Stopped, console, note, plain, print_json, progress, say, table
 from sottovoce.errors import InputError, expect
-from sottovoce.studies.config import option
+from sottovoce.settings.options import option
 
 if TYPE_CHECKING:
     from sottovoce.algorithms.base import View
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sottovoce.simulation.devices import DeviceName, Precision
 
 _WHAT, _WHO, _HOW = "What is attacked", "Who looks on", "How"
-_OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling")
+_OWN = ("epsilon", "delta", "rounds", "local_steps", "rho", "lam", "diameter", "sensitivity", "batch_size", "sampling",
+        "colluding")  # fmt: skip
 _OF_ALL = {"epsilon", "sites", "rows", "view", "runs", "confidence", "noise", "device", "dtype", "seed"}  # with --all
 REFUTED = 1  # the exit code of a claim that is refuted
 
@@ -142,8 +143,6 @@ def _one(q: Question, quiet: bool) -> "Audit":
     from sottovoce.auditing.subjects import subject
 
     own = {name: value for name in _OWN if (value := getattr(q, name)) is not None}
-    if q.colluding is not None:
-        own["colluding"] = q.colluding
     return _audited(str(q.algorithm), subject(str(q.algorithm), own, form=q.form, loss=q.loss), q, quiet)
 
 

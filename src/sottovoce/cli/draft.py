@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
-from sottovoce.studies.config import option
+from sottovoce.settings.options import PRIVACY, AlgorithmOptions, option
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import PrivateMethod
@@ -16,19 +16,16 @@ if TYPE_CHECKING:
     from sottovoce.problem.losses import Loss
 
 MASKED = "masked"
-_WHO, _DATA, _PRIVACY, _HOW, _LOST = "Who", "Data", "Privacy", "Algorithm", "When a neighbour falls silent"
-_SETTINGS = (
-    "rounds", "local_steps", "rho", "diameter", "weights", "schedule", "batch_size", "sampling", "radius",
-    "colluding", "least_sites", "spare", "worst_case_epsilon", "evaluate", "hold_out",
-)  # fmt: skip
+_WHO, _DATA, _LOST = "Who", "Data", "When a neighbour falls silent"
 # What is fixed before anything is planned.
 _PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
+_SETTINGS = tuple(f.name for f in fields(AlgorithmOptions) if f.name not in (*_PROMISED, "algorithm"))
 _NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
-    """Wishes for an agreement; None is what was not given."""
+class _Members:
+    """Who speaks with whom, and of which rows."""
 
     name: str | None = option(None, _WHO, "Name of the federation, for people.")
     graph: str | None = option(None, _WHO, "Who hears whom, by the name of a graph. Or use --edge.")
@@ -37,51 +34,16 @@ class Draft:
     features: int | None = option(None, _DATA, "Columns of a site's matrix, where sites bring arrays.")
     data_norm: float | None = option(None, _DATA, "Bound on the norm of every row, where sites bring arrays.")
 
-    epsilon: float | None = option(None, _PRIVACY, "Total budget of every site, over all rounds.")
-    delta: float | None = option(None, _PRIVACY, "Chance of failure that the guarantee allows for.")
-    max_grad_norm: float | None = option(None, _PRIVACY, "Clip every record's gradient to this norm.")
+
+@dataclass(frozen=True, kw_only=True)
+class Draft(AlgorithmOptions, _Members):
+    """Wishes for an agreement; None is what was not given."""
+
     sites_per_person: int | None = option(
-        None, _PRIVACY, "Where the schema names people: the most sites that a person has rows at."
+        None, PRIVACY, "Where the schema names people: the most sites that a person has rows at."
     )
-    grid_bits: int | None = option(None, _PRIVACY, "How fine the noise's grid is.")
-    message_radius: float | None = option(
-        None, _PRIVACY, "Largest norm of a message. Left out: 100 times the diameter."
-    )
-
-    colluding: int | None = option(None, _PRIVACY, "Of masked sums: sites that may tell each other and the relay all.")
-    least_sites: int | None = option(None, _PRIVACY, "Of masked sums: sites that a sum must hold. Left out: all.")
-    spare: int | None = option(None, _PRIVACY, "Of masked sums: attempts paid for beforehand, if sites are lost.")
-    worst_case_epsilon: float | None = option(
-        None, _PRIVACY, "Of masked sums: what must hold against all other sites together. Left out: what follows."
-    )
-    evaluate: float | None = option(
-        None, _PRIVACY, "Of masked sums: the share of the budget, such as 0.1, for an evaluation of the model."
-    )
-    hold_out: int | None = option(
-        None,
-        _PRIVACY,
-        "With --evaluate: one of so many rows, chosen secretly, is evaluated on, not learnt from.",
-    )
-
-    algorithm: str | None = option(
-        None,
-        _HOW,
-        "What every site does: ipadmm, dpadmm, ryu-kim, dp-dsgd or masked.",
-    )
-    rounds: int | None = option(None, _HOW, "Rounds of exchange. Left out: planned.")
-    local_steps: int | None = option(None, _HOW, "Noisy steps per round. Left out: planned.")
-    rho: float | None = option(None, _HOW, "Penalty of ADMM. Left out: planned.")
-    diameter: float | None = option(None, _HOW, "Diameter of the set of models. Left out: planned.")
-    lam: float | None = option(None, _HOW, "Weight of the regulariser beside the mean loss.")
-    weights: str | None = option(
-        None, _HOW, "How much a site counts, by its rows: equal, rows or squared. Left out: planned."
-    )
-    loss: str | None = option(None, _HOW, "Loss of one row. Left out: what the schema's label asks for.")
-    regulariser: str | None = option(None, _HOW, "Penalty on the model.")
-    schedule: str | None = option(None, _HOW, "How the steps shrink.")
-    batch_size: int | None = option(None, _HOW, "Rows of a stochastic gradient. Left out: all rows.")
-    sampling: str | None = option(None, _HOW, "How a batch is drawn.")
-    radius: float | None = option(None, _HOW, "Project models onto this ball. Left out: no projection.")
+    grid_bits: int | None = option(None, PRIVACY, "How fine the noise's grid is.")
+    message_radius: float | None = option(None, PRIVACY, "Largest norm of a message. Left out: 100 times the diameter.")
 
     policy: str | None = option(None, _LOST, "wait, stop or go-on.")
     wait_seconds: float | None = option(None, _LOST, "How long a neighbour may be silent.")

@@ -6,35 +6,24 @@ is in `choices`, which is imported when a configuration is made; the objects tha
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect
 from sottovoce.settings import toml
+from sottovoce.settings.options import ALGORITHM, PRIVACY, AlgorithmOptions, option
 
 if TYPE_CHECKING:
     from sottovoce.algorithms import Method
 
-T = TypeVar("T")
-
 NOT_IN_A_FILE = ("config", "out", "budget", "beside", "yardstick", "force", "json", "quiet", "verbose")
 
 
-def option(default: T, panel: str, text: str) -> T:
-    """A field that knows its help text and the panel of the help page that it is shown in."""
-    made: T = field(default=default, metadata={"panel": panel, "help": text})
-    return made
-
-
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """The settings of one training experiment.
-
-    None is a setting that was not given: the algorithm's own default then holds, which is written down nowhere else.
-    Every value is checked when the object is made.
-    """
+class Source:
+    """Which rows are learnt from, and at which sites they are."""
 
     dataset: str = option("adult", "Data", "Data set to learn from.")
     split: str = option("all", "Data", "Rows to learn from. 'official' also scores the models on the test rows.")
@@ -65,62 +54,41 @@ class TrainConfig:
     graph_probability: float | None = option(None, "Network", "Chance of an edge, for erdos-renyi.")
     graph_rewire: float | None = option(None, "Network", "Chance that an edge is rewired, for small-world.")
 
-    epsilon: float | None = option(None, "Privacy", "Total budget over all rounds; inf adds no noise.")
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(AlgorithmOptions, Source):
+    """The settings of one training experiment.
+
+    None is a setting that was not given: the algorithm's own default then holds, which is written down nowhere else.
+    Every value is checked when the object is made.
+    """
+
+    # What these mean where one process holds all rows.
+    epsilon: float | None = option(None, PRIVACY, "Total budget over all rounds; inf adds no noise.")
     delta: float | None = option(
-        None, "Privacy", "Chance of failure that the guarantee allows for. Left out, with a file: at most 1/(100 rows)."
+        None, PRIVACY, "Chance of failure that the guarantee allows for. Left out, with a file: at most 1/(100 rows)."
     )
-    calibration: str | None = option(None, "Privacy", "How the noise follows from epsilon and delta.")
-    max_grad_norm: float | None = option(None, "Privacy", "Clip every record's gradient to this norm.")
-    sensitivity: str | None = option(
-        None, "Privacy", "What noise is for: the worst model (plain), or the model at hand (tight)."
-    )
-
     colluding: int | None = option(
-        None, "Privacy", "Of masked sums: sites that may tell each other all. Left out: fewer than half, at least one."
+        None, PRIVACY, "Of masked sums: sites that may tell each other all. Left out: fewer than half, at least one."
     )
-    least_sites: int | None = option(None, "Privacy", "Of masked sums: sites that a sum must hold. Left out: all.")
-    spare: int | None = option(None, "Privacy", "Of masked sums: attempts paid for beforehand, if sites are lost.")
-    worst_case_epsilon: float | None = option(
-        None, "Privacy", "Of masked sums: what must hold against all other sites together. Left out: what follows."
-    )
-
-    inference: bool | None = option(
-        None,
-        "Privacy",
-        "Of masked sums: standard errors of coefficients. They take a part of the budget.",
-    )
-    evaluate: float | None = option(
-        None, "Privacy", "Of masked sums: the share of the budget, such as 0.1, for a private evaluation of the model."
-    )
-    hold_out: int | None = option(
-        None,
-        "Privacy",
-        "With --evaluate: one of so many rows, chosen secretly, is evaluated on, not learnt from.",
-    )
-
-    algorithm: str = option("ipadmm", "Algorithm", "What every node does.")
-    form: str | None = option(None, "Algorithm", "Of a rival: its own published noise and total, or a fair one.")
-    rounds: int | None = option(None, "Algorithm", "Rounds of exchange, t. Left out: planned.")
-    local_steps: int | None = option(None, "Algorithm", "Noisy steps per round, l. Left out: planned.")
-    rho: float | None = option(None, "Algorithm", "Penalty of ADMM. Left out: planned.")
-    lam: float | None = option(None, "Algorithm", "Weight of the regulariser beside the mean loss.")
+    algorithm: str = option("ipadmm", ALGORITHM, "What every node does.")
     weights: str | None = option(
-        None,
-        "Algorithm",
-        "How sites count: equal, or by rows or squared rows. Left out, with a file: planned.",
+        None, ALGORITHM, "How sites count: equal, or by rows or squared rows. Left out, with a file: planned."
     )
-    loss: str | None = option(None, "Algorithm", "Loss of one row.")
+    loss: str | None = option(None, ALGORITHM, "Loss of one row.")
+
+    # What real sites cannot agree on.
+    calibration: str | None = option(None, PRIVACY, "How the noise follows from epsilon and delta.")
+    sensitivity: str | None = option(
+        None, PRIVACY, "What noise is for: the worst model (plain), or the model at hand (tight)."
+    )
+    inference: bool | None = option(
+        None, PRIVACY, "Of masked sums: standard errors of coefficients. They take a part of the budget."
+    )
+    form: str | None = option(None, ALGORITHM, "Of a rival: its own published noise and total, or a fair one.")
     positive_weight: float | None = option(
-        None, "Algorithm", "Rows of the positive class count so many times: a public number, for a class that is rare."
+        None, ALGORITHM, "Rows of the positive class count so many times: a public number, for a class that is rare."
     )
-    regulariser: str | None = option(None, "Algorithm", "Penalty on the model.")
-    diameter: float | None = option(
-        None, "Algorithm", "Diameter of the set of models; scales the steps. Left out: planned."
-    )
-    schedule: str | None = option(None, "Algorithm", "How the steps shrink.")
-    batch_size: int | None = option(None, "Algorithm", "Rows of a stochastic gradient. Left out: all rows.")
-    sampling: str | None = option(None, "Algorithm", "How a batch is drawn.")
-    radius: float | None = option(None, "Algorithm", "Project models onto this ball. Left out: no projection.")
 
     runs: int | None = option(None, "Simulation", "Independent runs, to average over. With a file: one; all count.")
     seed: int | None = option(None, "Simulation", "Of partition, graph and simulated noise. With a file it is refused.")
