@@ -22,7 +22,7 @@ printed one when l > 1.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Self, TypeAlias, final
+from typing import Literal, NamedTuple, Self, TypeAlias, final, get_args
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from sottovoce.privacy.observers import RELAY, Observer
 from sottovoce.problem.graphs import Inbox
 
 Schedule: TypeAlias = Literal["paper", "monotone", "constant"]
-SCHEDULES: tuple[Schedule, ...] = ("paper", "monotone", "constant")
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 
 class State(NamedTuple):

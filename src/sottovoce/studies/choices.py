@@ -3,22 +3,17 @@
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from sottovoce.algorithms import Method, registry
-from sottovoce.algorithms.ipadmm import SCHEDULES
-from sottovoce.algorithms.rival import FORMS
 from sottovoce.errors import InputError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.schema.form import FileForm, spelt
-from sottovoce.oracle.kernels.spread import SENSITIVITIES
 from sottovoce.oracle.plain import refuse_single
-from sottovoce.privacy import CALIBRATIONS, Scheme
 from sottovoce.problem import graphs, losses, partition, regularisers
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Poisson, Softmax, WeightedLogistic
 from sottovoce.problem.partition import Partition
-from sottovoce.problem.sites import WEIGHTS
 from sottovoce.settings import check_choice
 from sottovoce.simulation.devices import DeviceName, Precision
 from sottovoce.simulation.engine import refuse_seed
@@ -28,21 +23,22 @@ from sottovoce.simulation.network import Network
 if TYPE_CHECKING:
     from sottovoce.studies.config import TrainConfig
 
-CHOICES: dict[str, tuple[str, ...]] = {
+# Of an algorithm's own settings, the type of the field says which names there are.
+_NAMED = {
+    name: get_args(hint)
+    for line in registry.REGISTRY.values()
+    for name, hint in get_type_hints(line.kind).items()
+    if get_origin(hint) is Literal
+}
+CHOICES: dict[str, tuple[str, ...]] = _NAMED | {
     "dataset": tuple(BY_NAME),
     "split": ("all", "official"),
     "unreviewed": ("refuse", "accept"),
     "algorithm": tuple(registry.REGISTRY),
-    "form": FORMS,
     "graph": graphs.NAMES,
     "partition": ("even", "dirichlet", "column"),  # the others need a list, one entry per node
     "loss": (*losses.NAMES, Softmax.name, Poisson.name),
     "regulariser": regularisers.NAMES,
-    "calibration": CALIBRATIONS,
-    "schedule": SCHEDULES,
-    "sensitivity": SENSITIVITIES,
-    "weights": WEIGHTS,
-    "sampling": get_args(Scheme),
     "device": get_args(DeviceName),
     "dtype": get_args(Precision),
     "engine": get_args(EngineName),
@@ -58,7 +54,7 @@ _HANDED_ON = {f.name for line in registry.REGISTRY.values() for f in fields(line
 def check(config: "TrainConfig") -> None:
     """Refuse names that are not known, and settings that nothing would use."""
     for name, known in CHOICES.items():
-        if getattr(config, name) is not None:
+        if getattr(config, name, None) is not None:  # not every setting has an option
             check_choice(name, getattr(config, name), known)
     _check_source(config)
     if config.partition == "column" and config.partition_column is None:
