@@ -1,13 +1,17 @@
 """One room for all settings: what is read, how mistakes are told, and what is written."""
 
+import json
 import math
 import subprocess
 import sys
 import tomllib
 from abc import ABC
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +53,47 @@ class Drawing:
 
 
 settings.tagged(Shape, "kind", {"disc": Disc, "box": Box})
+
+
+class Side(IntEnum):
+    LEFT = 3
+
+
+class Point(NamedTuple):
+    x: float
+    on: Side
+
+
+@dataclass(frozen=True)
+class Code:
+    text: str
+
+    def __str__(self):
+        return f"code {self.text}"
+
+
+@dataclass(frozen=True)
+class Note:
+    first: int
+    second: int | None
+    third: float
+    secret: object = None
+
+    @property
+    def total(self):
+        return self.first + self.third
+
+    def loud(self):
+        return f"{self.first}!"
+
+
+class Longer(Note):
+    pass
+
+
+settings.made_by(Code, lambda text: Code(text.removeprefix("code ")))
+settings.written(Box, ...)
+settings.written(Note, "loud", "third", "first", "second", "total", absent=(None,))
 WHOLE = {
     "title": "Both",
     "shapes": [{"kind": "disc", "radius": 2}, {"kind": "box", "sides": [1, -0.0]}],
@@ -167,6 +212,43 @@ PLAIN = st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False
 @given(PLAIN | st.lists(PLAIN, max_size=30) | st.dictionaries(st.sampled_from("abc"), PLAIN, min_size=1))
 def test_what_is_written_is_read_back(value):
     assert tomllib.loads("\n".join(toml.pairs({"key": value, "none": None}))) == {"key": value}
+
+
+def test_what_is_written_is_read_again():
+    made = read(WHOLE)
+    written = settings.plain(made)
+    assert written == WHOLE | {"shapes": [WHOLE["shapes"][0], {"kind": "box", "sides": [1.0, 0.0], "name": "box"}]}
+    assert list(written) == ["title", "shapes", "copies", "colour", "zoom", "width", "frame", "extra"]
+    assert [list(shape) for shape in written["shapes"]] == [["kind", "radius"], ["kind", "sides", "name"]]
+    assert read(json.loads(json.dumps(written, allow_nan=False))) == made
+    assert settings.typed("code", settings.plain(Code("x")), Code) == Code("x")
+
+
+def test_plain_data_is_what_json_can_hold():
+    point = Point(math.inf, Side.LEFT)
+    assert settings.plain(point) == {"x": None, "on": "LEFT"}
+    numbers = [np.float64(0.1), np.int64(3), np.bool_(True), np.array([[1.5, math.nan]]), np.float32(0.5)]
+    assert settings.plain({1: (numbers, Path("a/b"))}) == {"1": [[0.1, 3, True, [[1.5, None]], 0.5], "a/b"]}
+    assert [type(one) for one in settings.plain(numbers)] == [float, int, bool, list, float]
+
+
+def test_keys_are_written_as_declared_also_of_what_is_derived():
+    for kind in (Note, Longer):
+        assert list(settings.plain(kind(1, None, 0.5, object())).items()) == [
+            ("loud", "1!"), ("third", 0.5), ("first", 1), ("total", 1.5),
+        ]  # fmt: skip
+
+
+def test_what_nobody_could_read_is_not_written():
+    class Wheel(Disc):
+        """Of the family, and not in its list."""
+
+    class Crate(Box):
+        """Nor is this, though a form is declared for what it is derived from."""
+
+    for value in (Wheel(2.0), Crate((1.0, 2.0)), object(), b"bytes", {1, 2}, [object()], Note(1, object(), 2.0)):
+        with pytest.raises(TypeError, match="Expected a value that can be written as plain data"):
+            settings.plain(value)
 
 
 def test_what_cannot_be_seen_is_written_so_that_it_can():

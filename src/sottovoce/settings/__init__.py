@@ -1,20 +1,24 @@
-"""Settings, read once: tables of plain data, from TOML or JSON, become dataclasses by their type hints.
+"""Settings and results as plain data, as TOML and JSON have it: dataclasses are read by their type hints (`read`) and
+written by their fields (`plain`).
 
-Strictly: no key that is unknown, none that is missing, no text where a number belongs, no truth for a whole number. A
-whole number will do where a number is expected. What is wrong is named by its place in the file, as in
+Reading is strict: no key that is unknown, none that is missing, no text where a number belongs, no truth for a whole
+number. A whole number will do where a number is expected. What is wrong is named by its place in the file, as in
 columns.age.bounds[2], and what is misspelt comes with a suggestion.
 
-cattrs walks the classes and knows the way to a mistake; it is imported with the first table that is read. TOML text is
-read and written in `toml`. Which algorithm a name stands for is in `sottovoce.algorithms.registry`.
+cattrs walks the classes that are read and knows the way to a mistake; it is imported with the first table that is read.
+It writes nothing: it knows no derived values, no order but that of the fields, and passes on what it does not know.
+TOML text is read and written in `toml`. Which algorithm a name stands for is in `sottovoce.algorithms.registry`.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from enum import Enum
 from functools import cache
+from pathlib import Path
 from reprlib import Repr
-from types import NoneType, UnionType
+from types import EllipsisType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from sottovoce.errors import InputError
@@ -26,15 +30,18 @@ T = TypeVar("T")
 Table: TypeAlias = Mapping[str, object]
 Chooser: TypeAlias = Callable[[dict[str, Any]], tuple[type[Any], dict[str, Any]]]
 Hook: TypeAlias = Callable[[Any, Any], Any]
+Form: TypeAlias = Callable[[Any], object]
 
 # Where a value is, is known only on the way back from a mistake. Until then these stand for it in the message: the
 # path, the name alone, and what the table there should hold.
 _PATH, _NAME, _WHAT = "\0path", "\0name", "\0what"
 _CHOOSERS: dict[type[Any], Chooser] = {}
 _MAKERS: dict[type[Any], Callable[[str], Any]] = {}
+_TAGS: dict[type[Any] | None, tuple[str, dict[type[Any], str]]] = {}
+_FORMS: dict[type[Any], Form] = {}
 
 
-# -- what there is to read --------------------------------------------------------------------------------------------
+# -- what there is to read and to write -------------------------------------------------------------------------------
 
 
 def choose(base: type[Any], chooser: Chooser) -> None:
@@ -44,7 +51,10 @@ def choose(base: type[Any], chooser: Chooser) -> None:
 
 
 def tagged(base: type[Any], tag: str, kinds: Mapping[str, type[Any]]) -> None:
-    """Where a `base` is wanted, read the class that the key `tag` names. No other name is ever looked up."""
+    """Where a `base` is wanted, read the class that the key `tag` names. No other name is ever looked up. Where one is
+    written, the tag comes first.
+    """
+    _TAGS[base] = tag, {kind: name for name, kind in kinds.items()}
 
     def chooser(table: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
         name, rest = untag(table, tag)
@@ -64,9 +74,33 @@ def untag(table: dict[str, Any], tag: str) -> tuple[str, dict[str, Any]]:
 
 
 def made_by(kind: type[Any], make: Callable[[str], Any]) -> None:
-    """Where a `kind` is wanted, a file has text, and `make` reads it."""
+    """Where a `kind` is wanted, a file has text: what `str` writes, and `make` reads."""
     _MAKERS[kind] = make
     _converter.cache_clear()
+
+
+def written(kind: type[Any], *keys: "str | EllipsisType", absent: tuple[object, ...] = ()) -> None:
+    """Write a `kind` with these keys, in this order.
+
+    Args:
+        kind: a class; what is derived from it is written alike.
+        keys: names of fields, of properties, or of methods without arguments; ... stands for all fields not named.
+        absent: None, True, False: a key with such a value is left out.
+    """
+
+    def form(value: Any) -> object:
+        rest = [name for name in _fields(value) if name not in keys]
+        names = [name for key in keys for name in (rest if isinstance(key, EllipsisType) else [key])]
+        found = ((name, getattr(value, name)) for name in names)
+        table = ((name, plain(one() if callable(one) else one)) for name, one in found)
+        return {name: one for name, one in table if all(one is not none for none in absent)}
+
+    written_as(kind, form)
+
+
+def written_as(kind: type[Any], form: Form) -> None:
+    """Write a `kind`, and what is derived from it, as what `form` makes of it."""
+    _FORMS[kind] = form
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -129,6 +163,52 @@ def brief(value: object) -> str:
 
 def _nearest(name: object, known: Collection[Any]) -> str | None:
     return next(iter(get_close_matches(str(name)[:80].lower(), list(map(str, known)), n=1)), None)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def plain(value: object) -> Any:
+    """The value as plain data: dict, list, str, int, float, bool and None, which JSON can hold.
+
+    A dataclass or named tuple is a table of its fields, unless `tagged`, `made_by`, `written` or `written_as` say
+    otherwise of its class. An array is a list, a member of an enumeration its name, a path its text. What is infinite
+    or not a number is None. Anything else is refused.
+    """
+    match value:
+        case Enum():
+            return value.name
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+    kind = type(value)
+    form = next((_FORMS[base] for base in kind.__mro__ if base in _FORMS), None)
+    # Of a family of classes, only those that can be read again are written.
+    family = next((base for base in kind.__mro__ if base in _CHOOSERS), None)
+    tag, names = _TAGS.get(family, ("", {kind: ""}))
+    readable = kind in names and (form is not None or tag != "" or family is None)
+    if kind in _MAKERS:
+        return str(value)
+    if readable and (form is not None or is_dataclass(kind) or hasattr(kind, "_fields")):
+        table = plain({name: getattr(value, name) for name in _fields(value)} if form is None else form(value))
+        return table if tag == "" or tag in table else {tag: names[kind], **table}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    import numpy as np  # not needed for settings, and slow to import
+
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    raise TypeError(f"Expected a value that can be written as plain data, got {brief(value)}.")
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    """Names of the fields of a dataclass or named tuple."""
+    return tuple(f.name for f in fields(value)) if is_dataclass(value) else value._fields
 
 
 # -- by cattrs --------------------------------------------------------------------------------------------------------
