@@ -55,6 +55,8 @@ _LAW = (
     "tests/algorithms/test_rival_noise_law.py::"
     "test_a_release_carries_the_declared_noise_and_two_thirds_would_be_found_out"
 )
+_MASKED = "tests/algorithms/test_masked_privacy.py"
+_RELEASES = "tests/auditing/test_releases.py::test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed"
 _DEVICES = "tests/conformance/test_devices.py"
 _SOFTMAX = "tests/losses/test_softmax_devices.py"
 # fmt: off
@@ -356,35 +358,35 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an exchange of masked sums is free",
-        "algorithms/summed.py",
+        "algorithms/analysis.py",
         "Repeated(Gaussian(sigma), times) if place or times > 1 else",
         "Repeated(Gaussian(sigma), max(times - 1, 1)) if place or times > 1 else",
         "tests/conformance/test_stated_noise.py::test_every_round_is_in_the_event[masked]",
     ),
     Mutant(
         "shares are counted and not their variance",
-        "algorithms/summed.py",
+        "algorithms/analysis.py",
         "return math.sqrt(self.shares_left(n, colluding) / self.honest(n))",
         "return self.shares_left(n, colluding) / self.honest(n)",
         "tests/algorithms/test_masked_privacy.py::test_an_observer_s_event_is_the_agreed_one_with_less_noise",
     ),
     Mutant(
         "shares of the noise are for all, not for the honest",
-        "algorithms/summed.py",
+        "algorithms/analysis.py",
         "return self.members(n) - self.colluders(n)",
         "return self.members(n)",
-        f"{_LAW}[masked]",
+        f"{_MASKED}::test_the_sum_carries_the_noise_of_all_shares[4-1]",
     ),
     Mutant(
         "shares of those who collude are counted",
-        "algorithms/masked.py",
-        "sums = sums + math.sqrt(site.network.sites.n / self.honest(site.n)) * unit * drawn",
-        "sums = sums + math.sqrt(site.network.sites.n / site.n) * unit * drawn",
-        f"{_LAW}[masked]",
+        "sums/opening.py",
+        "held = math.sqrt(self.site.network.sites.n / self.shares.honest)",
+        "held = math.sqrt(self.site.network.sites.n / self.site.n)",
+        f"{_MASKED}::test_the_sum_carries_the_noise_of_all_shares[4-1]",
     ),
     Mutant(
         "spare attempts are free",
-        "algorithms/summed.py",
+        "algorithms/analysis.py",
         "parts += [Repeated(Gaussian(dearest), spare)] if spare else []",
         "parts += []",
         "tests/algorithms/test_masked_privacy.py::test_spare_attempts_are_paid_for_beforehand",
@@ -644,8 +646,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a person's rows in several sums are in one grid",
-        "federation/agreement/agreement.py",
-        "apart = self.unit.sites if colluding > a.colluders(n) else 1",
+        "algorithms/analysis.py",
+        "apart = unit.sites if colluding > self.colluders(n) else 1",
         "apart = 1",
         "tests/federation/test_people_terms.py::test_the_grid_is_paid_for_in_every_sum_that_too_many_colluders_may_open",
     ),
@@ -800,7 +802,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "words that nobody can add up are paid for",
         "federation/site/lost.py",
-        ">= least and seat.turn(t).attempt < spare_of(seat.agreement)",
+        ">= least and seat.turn(t).attempt < seat.agreement.analysis.spare",
         ">= least",
         "tests/federation/test_lost_masked.py::test_without_enough_answers_or_an_attempt_to_spare_nothing_is_said",
     ),
@@ -850,7 +852,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a site that has spoken speaks at a second point",
-        "federation/site/runner.py",
+        "federation/site/masked_sums.py",
         "if past.said == context.turn and past.context != context.digest():",
         "if False:",
         "tests/federation/test_proposals.py::test_a_site_that_has_spoken_at_one_point_does_not_speak_at_another",
@@ -1217,9 +1219,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "held-out rows are learnt from",
-        "algorithms/masked.py",
-        "site, _ = site.apart(self.hold_out)",
-        "_ = site.apart(self.hold_out)",
+        "sums/program.py",
+        "return site.apart(self.every)[0]",
+        "return site",
         "tests/algorithms/test_held_out.py::test_the_model_is_that_of_the_others_and_the_figures_are_of_those",
     ),
     Mutant(
@@ -1295,27 +1297,198 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "second moments have 15 % less noise",
-        "algorithms/masked.py",
-        "            return np.full((1, 1, 1), site.moments_sensitivity(rows))",
-        "            return np.full((1, 1, 1), 0.85 * site.moments_sensitivity(rows))",
-        "tests/auditing/test_releases.py::"
-        "test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed[shared noise, second moments]",
+        "sums/questions.py",
+        "np.full((1, 1), site.moments_sensitivity(rows))\n\n"
+        "    def largest(self, site: Oracle) -> float:\n        # Off the diagonal",
+        "np.full((1, 1), 0.85 * site.moments_sensitivity(rows))\n\n"
+        "    def largest(self, site: Oracle) -> float:\n        # Off the diagonal",
+        f"{_RELEASES}[shared noise, second moments]",
     ),
     Mutant(
-        "a run's evaluation has two thirds of its noise",
-        "algorithms/masked.py",
-        "            return np.full((1, 1, 1), site.changed_in_sum(self._judged(site)) * moved)",
-        "            return np.full((1, 1, 1), 0.67 * site.changed_in_sum(self._judged(site)) * moved)",
-        "tests/auditing/test_releases.py::"
-        "test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed[evaluation in a run]",
+        "gradients have 15 % less noise",
+        "sums/questions.py",
+        "= site.gradient_sum_sensitivity(self.w[None], rows)[0]",
+        "= 0.85 * site.gradient_sum_sensitivity(self.w[None], rows)[0]",
+        f"{_RELEASES}[shared noise, gradients]",
+    ),
+    Mutant(
+        "Hessians have 15 % less noise",
+        "sums/questions.py",
+        "np.full((1, 1), site.hessian_sum_sensitivity(rows))",
+        "np.full((1, 1), 0.85 * site.hessian_sum_sensitivity(rows))",
+        f"{_RELEASES}[inference, Hessian]",
+    ),
+    Mutant(
+        "Hessians of counts have 45 % less noise",
+        "sums/questions.py",
+        "np.full((1, 1), site.varied_hessian_sensitivity(rows))",
+        "np.full((1, 1), 0.55 * site.varied_hessian_sensitivity(rows))",
+        f"{_RELEASES}[inference of counts]",
     ),
     Mutant(
         "least squares have 15 % less noise",
-        "algorithms/squares.py",
-        "return self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share",
-        "return 0.85 * self.sigma(site) * site.cross_moments_sensitivity(rows) / rows * share",
-        "tests/auditing/test_releases.py::"
-        "test_every_release_stands_and_its_tables_move_it_by_all_that_is_allowed[least squares]",
+        "sums/questions.py",
+        "np.full((1, 1), site.cross_moments_sensitivity(rows))",
+        "np.full((1, 1), 0.85 * site.cross_moments_sensitivity(rows))",
+        f"{_RELEASES}[least squares]",
+    ),
+    Mutant(
+        "a run's evaluation has two thirds of its noise",
+        "sums/evaluating.py",
+        "site.changed_in_sum(rows) * moved_by(self.places.loss)[1]",
+        "0.67 * site.changed_in_sum(rows) * moved_by(self.places.loss)[1]",
+        f"{_RELEASES}[evaluation in a run]",
+    ),
+    Mutant(
+        "the places of scores have two thirds of their noise",
+        "sums/evaluating.py",
+        "site.changed_in_sum(rows) * moved_by(self.loss)[0]",
+        "0.67 * site.changed_in_sum(rows) * moved_by(self.loss)[0]",
+        f"{_RELEASES}[evaluation in a run]",
+    ),
+    Mutant(
+        "a curator's sum has the noise of another",
+        "sums/opening.py",
+        "self.shares.multipliers[k - 1]",
+        "self.shares.multipliers[-1]",
+        f"{_MASKED}::test_the_sum_carries_the_noise_of_all_shares[4-1]",
+    ),
+    Mutant(
+        "a real site's sum has the noise of another",
+        "federation/site/summing.py",
+        "grid_for(a.multipliers(n)[q - 1],",
+        "grid_for(a.multipliers(n)[-1],",
+        "tests/federation/test_summing.py::test_the_noise_that_is_taken_is_never_less_than_a_site_needs[1]",
+    ),
+    Mutant(
+        "held-out rows are those that everyone knows",
+        "algorithms/analysis.py",
+        "order=cache(partial(noise.order, site.sites.rows.offsets))",
+        "order=lambda: np.arange(len(site.sites.labels))",
+        "tests/algorithms/test_held_out.py::test_the_model_is_that_of_the_others_and_the_figures_are_of_those",
+    ),
+    Mutant(
+        "an evaluation of held-out rows is of all",
+        "sums/program.py",
+        "return site.apart(self.every)[1]",
+        "return site",
+        "tests/algorithms/test_held_out.py::test_the_model_is_that_of_the_others_and_the_figures_are_of_those",
+    ),
+    Mutant(
+        "the last sum is free",
+        "algorithms/analysis.py",
+        "for sigma in sigmas[:k]]",
+        "for sigma in sigmas[: max(k - 1, 1)]]",
+        "tests/conformance/test_stated_noise.py::test_every_round_is_in_the_event[masked]",
+    ),
+    Mutant(
+        "sums may miss their epsilon by a rounding error",
+        "algorithms/analysis.py",
+        "enough = epsilon(made, delta) <= target",
+        "enough = True",
+        "tests/algorithms/test_inference.py::test_the_budget_is_dealt_out_whole_and_never_overdrawn[4]",
+    ),
+    Mutant(
+        "sums may miss their worst case by a rounding error",
+        "algorithms/analysis.py",
+        "if enough and (worst is None or",
+        "if enough and (True or",
+        "tests/algorithms/test_masked.py::test_neither_total_is_passed_by_a_rounding_error[2]",
+    ),
+    Mutant(
+        "the grid of spare attempts is free",
+        "algorithms/analysis.py",
+        "draws = (sum(sizes) + self.spare * max(sizes)) * apart",
+        "draws = sum(sizes) * apart",
+        "tests/federation/test_masked_terms.py::test_the_grid_is_paid_for_in_every_attempt",
+    ),
+    Mutant(
+        "every sum is booked at the price of the first",
+        "federation/site/masked_sums.py",
+        "Cost(analysis.cost(q, self.seat.oracle,",
+        "Cost(analysis.cost(1, self.seat.oracle,",
+        "tests/federation/test_evaluated.py::test_it_is_paid_for_in_the_same_books_and_the_same_bytes_at_all_sites",
+    ),
+    Mutant(
+        "spare attempts need no room under the cap",
+        "federation/site/masked_sums.py",
+        "return [each] * (analysis.spare - len(self.partings()))",
+        "return [each] * 0",
+        "tests/federation/test_lost_masked.py::test_spare_attempts_are_paid_for_before_the_first_sum",
+    ),
+    Mutant(
+        "masked sums take noise from elsewhere",
+        "federation/site/masked_sums.py",
+        "expect(noise is None, ",
+        "expect(True, ",
+        "tests/federation/test_masked_run.py::test_noise_from_elsewhere_is_refused",
+    ),
+    Mutant(
+        "a proposal of another history is taken",
+        "federation/site/masked_sums.py",
+        "if came.heading != own.heading:",
+        "if False:",
+        "tests/federation/test_proposals.py::test_whatever_a_bad_proposer_says_with_its_point_it_wastes_one_sum[transcript]",
+    ),
+    Mutant(
+        "words in another context are added up",
+        "federation/site/masked_sums.py",
+        "            _refuse_other(k, name, words.heading, ours, by)\n",
+        "            pass\n",
+        "tests/federation/test_masked_run.py::test_a_member_that_was_told_something_else_is_named_and_nothing_opens",
+    ),
+    Mutant(
+        "a model that runs away is sent",
+        "federation/site/own_noise.py",
+        "if not norm_of(words.vector) <= self.agreement.reach:",
+        "if False:",
+        "tests/federation/test_forks.py::test_a_site_whose_own_models_run_away_says_so",
+    ),
+    Mutant(
+        "second moments of wide tables have 15 % less noise",
+        "sums/questions.py",
+        "np.full((1, 1), site.moments_sensitivity(rows))\n\n"
+        "    def largest(self, site: Oracle) -> float:\n        return",
+        "np.full((1, 1), 0.85 * site.moments_sensitivity(rows))\n\n"
+        "    def largest(self, site: Oracle) -> float:\n        return",
+        "tests/sums/test_questions.py::"
+        "test_no_unit_moves_a_sum_by_more_and_some_by_nearly_as_much[DiagonalMoments]",
+    ),
+    Mutant(
+        "all sums of a curator have the same noise",
+        "sums/opening.py",
+        "self.noise.shared(k, r)[0]",
+        "self.noise.shared(1, r)[0]",
+        "tests/sums/test_opening.py::test_no_number_of_a_sum_and_no_sum_has_the_noise_of_another",
+    ),
+    Mutant(
+        "numbers of a curator's sum have the same noise",
+        "sums/opening.py",
+        "self.noise.shared(k, r)[0]",
+        "self.noise.shared(k, 0)[0]",
+        "tests/sums/test_opening.py::test_no_number_of_a_sum_and_no_sum_has_the_noise_of_another",
+    ),
+    Mutant(
+        "a sum says that it holds the noise of a lost site",
+        "federation/site/summing.py",
+        "math.sqrt(len(context.members))",
+        "math.sqrt(len(self.agreement.sites))",
+        "tests/sums/test_opening.py::test_a_sum_without_a_lost_site_says_its_rows_and_its_noise[1]",
+    ),
+    Mutant(
+        "an evaluation takes nothing off the other sums",
+        "algorithms/masked.py",
+        "first, descent, hessian, last = ((1 - (self.evaluate or 0.0)) * part for part in learn)",
+        "first, descent, hessian, last = (part for part in learn)",
+        "tests/algorithms/test_evaluating.py::test_its_share_is_taken_off_the_rest[0.1-False]",
+    ),
+    Mutant(
+        "an opened sum that was changed on the disk is read",
+        "federation/site/journal.py",
+        'self._check(digest, f"the sum of round {k}", b"%d" % k, content)',
+        "pass",
+        "tests/federation/test_journal.py::test_changes_are_noticed"
+        "[UPDATE sums SET content = x'00'-the sum of round 0 was changed]",
     ),
 )
 # fmt: on

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
+from helpers.sums import curator, played
+from sottovoce.algorithms import registry
 from sottovoce.errors import InputError
 from sottovoce.privacy.unit import Unit
 from sottovoce.problem.factors import Factors
-from sottovoce.problem.graphs import Exchanged
-from sottovoce.sums import evaluating, registry
+from sottovoce.sums import evaluating
 
 LOSSES = {"logistic": sv.losses.Logistic(), "softmax": sv.losses.Softmax(3), "huber": sv.losses.Huber()}
 
@@ -38,16 +39,18 @@ def test_replaced_rows_move_the_sums_by_no_more_than_the_noise_is_for(loss, k):
             algorithm.oracle(sv.Sites(*map(list, zip(*x, strict=True)), unit=Unit(k, 2)), sv.graphs.complete(2))
             for x in (parts, others)
         )
-        state = algorithm.start(ours, 1)
-        state = state._replace(w=rng.normal(size=state.w.shape) * 10.0 ** rng.integers(-2, 3))
+        session, opener = played(algorithm, ours, 2), curator(algorithm, ours)
+        w = rng.normal(size=(ours.d, 1)) * 10.0 ** rng.integers(-2, 3)
         for i, q in enumerate((3, 4)):
-            moved = np.linalg.norm(algorithm.exact(q, state, ours) - algorithm.exact(q, state, theirs))
-            allowed = float(algorithm.sensitivity(q, state, ours).item())
+            question = session.ask.question.at(w)
+            moved = np.linalg.norm(question.of(ours, 80) - question.of(theirs, 80))
+            allowed = float(question.sensitivity(ours, 80).item())
             assert allowed == pytest.approx(2 * k * evaluating.moved_by(LOSSES[loss])[i])
             assert moved <= allowed
             nearest[i] = max(nearest[i], moved / allowed)
-            noisy = algorithm.exact(q, state, ours) + rng.normal(size=(1, algorithm.numbers(q, 3), 1))
-            state = algorithm.absorb(q, state, ours, Exchanged(noisy, lambda x: x))
+            opened = opener.open(q, question)
+            assert opened.rows == 80
+            session.tell(opened._replace(value=opened.value + rng.normal(size=opened.value.shape)))
     assert np.all(nearest > 0.2)
 
 
@@ -59,22 +62,24 @@ def test_all_rows_of_a_person_in_one_cell_attain_the_bound():
         algorithm.oracle(sv.Sites([a, a], [np.ones(10)] * 2, unit=Unit(k, 2)), sv.graphs.complete(2))
         for a in (rows, other)
     )
-    state = algorithm.start(ours, 1)._replace(w=np.array([[[2.0], [0.0]]]))
+    session, opener = played(algorithm, ours, 2), curator(algorithm, ours)
     for q in (3, 4):
-        moved = algorithm.exact(q, state, ours) - algorithm.exact(q, state, theirs)
+        question = session.ask.question.at(np.array([[2.0], [0.0]]))
+        moved = question.of(ours, 20) - question.of(theirs, 20)
         assert np.linalg.norm(moved) == pytest.approx(2 * k * math.sqrt(2))
-        assert algorithm.sensitivity(q, state, ours).item() == pytest.approx(2 * k * math.sqrt(2))
-        state = algorithm.absorb(q, state, ours, Exchanged(algorithm.exact(q, state, ours), lambda x: x))
+        assert question.sensitivity(ours, 20).item() == pytest.approx(2 * k * math.sqrt(2))
+        session.tell(opener.open(q, question))
 
 
 @pytest.mark.parametrize(("share", "inference"), [(0.1, False), (0.5, True)])
 def test_its_share_is_taken_off_the_rest(share, inference):
     algorithm = sv.MaskedNewton(rounds=8, evaluate=share, inference=inference, epsilon=1.0, delta=1e-5)
     without = replace(algorithm, evaluate=None, rounds=6)
-    assert sum(algorithm.dealt) == pytest.approx(1)
+    assert sum(algorithm.parts) == pytest.approx(1)
     assert algorithm.split["evaluation"] == pytest.approx(share)
-    np.testing.assert_allclose(algorithm.dealt[:6], (1 - share) * np.array(without.dealt))
-    assert [algorithm.kind(k) for k in range(1, 9)] == [*(without.kind(k) for k in range(1, 7)), "places", "counts"]
+    np.testing.assert_allclose(algorithm.parts[:6], (1 - share) * np.array(without.parts))
+    kinds, before = ([line.kind for line in one.schedule(3)] for one in (algorithm, without))
+    assert kinds == [*before, "evaluation", "evaluation"]
     rows, sites = drawn(np.random.default_rng(0), "logistic", 4000), 4
     both = sv.Sites(np.split(rows[0], sites), np.split(rows[1], sites))
     statement = algorithm.statement(algorithm.oracle(both, sv.graphs.complete(sites)))
@@ -82,13 +87,8 @@ def test_its_share_is_taken_off_the_rest(share, inference):
     assert statement.epsilon <= 1.0
 
 
-def summed(algorithm, rows, labels):
-    """The state after all exchanges, as if no noise were drawn, and the oracle."""
-    oracle = algorithm.oracle(sv.Sites([rows], [labels]), sv.graphs.complete(1))
-    state = algorithm.start(oracle, 1)
-    for k in range(1, algorithm.rounds + 1):
-        state = algorithm.absorb(k, state, oracle, Exchanged(algorithm.exact(k, state, oracle), lambda x: x))
-    return state, oracle
+def alone(algorithm, rows, labels):
+    return algorithm.oracle(sv.Sites([rows], [labels]), sv.graphs.complete(1))
 
 
 @pytest.mark.parametrize("extra", [{}, {"inference": True}, {"evaluate": 0.2}, {"inference": True, "evaluate": 0.2}])
@@ -97,7 +97,7 @@ def test_the_mean_of_the_models_counts_models_and_not_exchanges(extra):
     rows, labels = drawn(np.random.default_rng(1), "logistic", 400)
     # With inference the ridge is in the last step alone.
     algorithm = sv.MaskedNewton(rounds=150, epsilon=20.0, lam=0.0 if "inference" in extra else 0.5, **extra)
-    found = algorithm.outputs(150, summed(algorithm, rows, labels)[0])
+    found = played(algorithm, alone(algorithm, rows, labels), 150).answer
     np.testing.assert_allclose(found.average, found.last, rtol=0.004)
 
 
@@ -106,13 +106,13 @@ def test_it_counts_right():
     rows, _ = drawn(rng, "logistic", 3000)
     labels = np.where(rng.random(3000) < 1 / (1 + np.exp(-6 * rows[:, 0])), 1.0, -1.0)
     algorithm = sv.MaskedNewton(rounds=12, epsilon=20.0, evaluate=0.2)
-    state, oracle = summed(algorithm, rows, labels)
-    (found,) = algorithm.evaluated(12, state, oracle)
-    right = float(((rows @ state.w[0, :, 0] >= 0) == (labels > 0)).mean())
+    session = played(algorithm, alone(algorithm, rows, labels), 12)
+    (found,) = session.answer.evaluation.tallied(1.0)
+    right = float(((rows @ session.answer.last[:, 0] >= 0) == (labels > 0)).mean())
     assert right > 0.8
     assert found.answer.figures["accuracy"].value == pytest.approx(right, abs=1e-9)
     assert found.answer.figures["positive"].value == pytest.approx(float((labels > 0).mean()), abs=1e-9)
-    assert algorithm.evaluated(11, state, oracle) == ()
+    assert played(algorithm, alone(algorithm, rows, labels), 11).answer.evaluation is None
 
 
 @pytest.mark.parametrize("exposed", [False, True])

@@ -9,15 +9,16 @@ import scipy.sparse as sp
 from scipy import stats
 
 import sottovoce as sv
-from federation.test_summing import FIVE, GO_ON, SIZES, SPARING, Sums, assert_same, run
+from federation.test_summing import FIVE, GO_ON, SIZES, SPARING, Sums, assert_same, run, simulated
 from helpers.federations import masked_agreement, masked_members
+from helpers.sums import begun, curator
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.site.masks import Masks
-from sottovoce.federation.site.summing import _Everyone
 from sottovoce.noise.sources import SeededNoise, Shape, SystemNoise
 from sottovoce.problem.factors import Factors
 from sottovoce.sums import evaluating
+from sottovoce.sums.program import HeldOut, LearntFrom
 
 TERMS = {"rounds": 6, "epsilon": 20.0, "evaluate": 0.3, "hold_out": 4}
 
@@ -85,24 +86,28 @@ def test_the_model_is_that_of_the_others_and_the_figures_are_of_those():
 def test_a_replaced_row_moves_each_sum_by_no_more_and_only_those_of_its_kind():
     features, labels = parts((40, 12))
     algorithm, as_they_lie = sv.MaskedNewton(**TERMS, colluding=0), np.arange(52)
-    for row, kinds in ((2, {"moments", "gradient"}), (3, {"places", "counts"})):
+    for row, kind in ((2, LearntFrom), (3, HeldOut)):
         changed = [a.copy() for a in features]
         changed[0][row] = [0.9, -0.3, 0.1, 0.2]
         other = [labels[0].copy(), labels[1]]
         other[0][row] *= -1
         ours, theirs = (
-            replace(algorithm.oracle(sv.Sites(x, y), sv.graphs.complete(2)), order=as_they_lie)
+            replace(algorithm.oracle(sv.Sites(x, y), sv.graphs.complete(2)), order=lambda: as_they_lie)
             for x, y in ((features, labels), (changed, other))
         )
-        state = algorithm.start(ours, 1)
+        session, opener = begun(algorithm, ours), curator(algorithm, ours)
         for k in range(1, 7):
-            sums = [algorithm.exact(k, state, site) for site in (ours, theirs)]
-            moved = np.linalg.norm(sums[0] - sums[1])
-            assert moved <= algorithm.sensitivity(k, state, ours).item()
-            assert (moved > 0) <= (algorithm.kind(k) in kinds)
-            noisy = sums[0] + 0.01 * np.random.default_rng(k).normal(size=sums[0].shape)
-            state = algorithm.absorb(k, state, ours, _Everyone(noisy))
-        assert state.asked[0, :, 0].tolist() == [13, 13]
+            question, rows = session.ask.question, 39 if k < 5 else 13
+            assert isinstance(question, LearntFrom if k < 5 else HeldOut)
+            moved = np.linalg.norm(question.of(ours, rows) - question.of(theirs, rows))
+            assert moved <= question.sensitivity(ours, rows).item()
+            assert (moved > 0) <= isinstance(question, kind)
+            opened = opener.open(k, question)
+            assert opened.rows == rows
+            noise = 0.01 * np.random.default_rng(k).normal(size=opened.value.shape)
+            session.tell(opened._replace(value=opened.value + noise))
+        evaluation = session.answer.evaluation
+        assert (evaluation.question.placed_rows, evaluation.counted.rows) == (13, 13)
 
 
 def test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more():
@@ -119,16 +124,19 @@ def test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more():
         algorithm.oracle(sv.Sites([features[rows]], [labels[rows]], private=True), sv.graphs.complete(1))
         for rows in (np.arange(m), there)
     )
-    order, state = SystemNoise(Shape(1, 4, 1)).order(ours.sites.rows.offsets), algorithm.start(ours, 1)
-    by_places = [algorithm.exact(2, state, replace(site, order=np.arange(m))) for site in (ours, theirs)]
-    most = algorithm.sensitivity(2, state, ours).item()
-    assert np.linalg.norm(by_places[0] - by_places[1]) > 50 * most
-    matched = replace(ours, order=order), replace(theirs, order=np.argsort(there)[order])
+    order = SystemNoise(Shape(1, 4, 1)).order(ours.sites.rows.offsets)
+    matched = replace(ours, order=lambda: order), replace(theirs, order=lambda: np.argsort(there)[order])
+    session = begun(algorithm, ours)
     for k in (1, 2):
-        sums = [algorithm.exact(k, state, site) for site in matched]
-        np.testing.assert_allclose(sums[0], sums[1], atol=1e-9)
+        question = session.ask.question
+        np.testing.assert_allclose(*(question.of(site, 200) for site in matched), atol=1e-9)
+        if k == 1:
+            session.tell(curator(algorithm, matched[0]).open(k, question))
+    by_places = [question.of(replace(site, order=lambda: np.arange(m)), 200) for site in (ours, theirs)]
+    most = question.sensitivity(ours, 200).item()
+    assert np.linalg.norm(by_places[0] - by_places[1]) > 50 * most
     with pytest.raises(PrivacyError, match="an order of the rows that nobody knows, to hold one of 2 out, got none"):
-        algorithm.exact(2, state, ours)
+        question.of(ours, 200)
     # Every place is held out as often as any other: 2,000 orders of 12 rows, one of 4 held out.
     offsets, held = np.array([0, 12]), np.zeros(12)
     for _ in range(2000):
@@ -138,7 +146,7 @@ def test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more():
 
 
 def test_a_site_holds_the_same_rows_out_whenever_it_starts_and_no_two_sites_the_same():
-    sums = Sums(TERMS | {"total_held": sum(m // 4 for m in SIZES)})
+    sums = Sums(TERMS)
     again = Masks(sums.agreement, "rome", sums.seeds["rome"])
     assert again.order(500).tolist() == sums.masks["rome"].order(500).tolist()
     assert sums.masks["oslo"].order(500).tolist() != again.order(500).tolist()
@@ -147,49 +155,39 @@ def test_a_site_holds_the_same_rows_out_whenever_it_starts_and_no_two_sites_the_
 
 def test_real_sites_read_what_a_simulation_with_the_same_noise_reads():
     held = sum(m // 4 for m in SIZES)
-    sums = run(Sums(TERMS | {"total_held": held}))
-    assert_same(sums.state.values())
-    algorithm = replace(sums.agreement.algorithm, total_rows=None, total_held=None)
-    oracle = algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5))
+    sums = run(Sums(TERMS))
+    assert_same(sums.session.values())
+    oracle = sums.agreement.algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5))
     starts = oracle.sites.rows.offsets[:-1]
     orders = [sums.masks[name].order(m) + first for name, m, first in zip(FIVE, SIZES, starts, strict=True)]
-    oracle = replace(oracle, order=np.concatenate(orders))
-    state = algorithm.start(oracle, 1)
-    for q, noise in enumerate(sums.noise, 1):
-        if algorithm.kind(q) == "places":
-            np.testing.assert_allclose(state.w, sums.state["rome"].w, rtol=1e-6, atol=1e-6)
-            state = state._replace(w=sums.state["rome"].w)
-        total = algorithm.exact(q, state, oracle) + noise.reshape(1, -1, 1)
-        state = algorithm.absorb(q, state, oracle, _Everyone(total))
-    (simulated,) = algorithm.evaluated(6, state, oracle)
-    (own,) = sums.site["rome"].algorithm.evaluated(6, sums.state["rome"], sums.site["rome"].oracle)
-    assert own.question.rows == simulated.question.rows == held
-    accuracy, other = (one.answer.figures["accuracy"] for one in (own, simulated))
-    assert accuracy.value == pytest.approx(other.value, abs=1e-6)
+    session, _ = simulated(sums, replace(oracle, order=lambda: np.concatenate(orders)))
+    np.testing.assert_allclose(sums.model(), session.answer.last, rtol=1e-6, atol=1e-6)
+    own, other = (one.answer.evaluation.tallied(1.0)[0] for one in (sums.session["rome"], session))
+    assert own.question.rows == other.question.rows == held
+    accuracy, same = (one.answer.figures["accuracy"] for one in (own, other))
+    assert accuracy.value == pytest.approx(same.value, abs=1e-6)
 
 
 def test_a_site_that_is_lost_takes_its_held_out_rows_along():
     held = sum(m // 4 for m in SIZES)
-    sums = Sums(TERMS | SPARING | {"total_held": held}, lost_neighbour=GO_ON)
+    sums = Sums(TERMS | SPARING, lost_neighbour=GO_ON)
     for q in range(1, 6):
         sums.take(*sums.turn(q))
     sums.turn(6)
     left = tuple(name for name in FIVE if name != "oslo")
     sums.take(*sums.turn(6, attempt=1, members=left))
-    found = [sums.site[name].algorithm.evaluated(6, sums.state[name], sums.site[name].oracle)[0] for name in left]
+    found = [sums.session[name].answer.evaluation for name in left]
     gone = sums.agreement.member("oslo").rows // 4
-    assert all(one.question.rows == held - gone for one in found)
+    assert all(one.question.placed_rows == held for one in found)
+    assert all(one.tallied(1.0)[0].question.rows == held - gone for one in found)
 
 
-def test_it_is_agreed_on_and_wrong_numbers_are_refused():
+def test_it_is_agreed_on():
     made = masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6})
-    held = sum(site.rows // 5 for site in made.sites)
-    a = masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6, "hold_out": 5, "total_held": held})
+    a = masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6, "hold_out": 5})
     assert toml_file.loads(toml_file.dumps(a)) == a
     assert a.digest() != made.digest()
     assert "hold_out" not in toml_file.dumps(made)
-    with pytest.raises(InputError, match=f"total_held={held}, of all sites, got total_held={held + 1}"):
-        masked_agreement(algorithm={"evaluate": 0.1, "rounds": 6, "hold_out": 5, "total_held": held + 1})
 
 
 @pytest.mark.parametrize(
@@ -200,7 +198,6 @@ def test_it_is_agreed_on_and_wrong_numbers_are_refused():
         ({"hold_out": 0, "evaluate": 0.1}, "got hold_out=0"),
         ({"hold_out": 2.5, "evaluate": 0.1}, "a whole number of rows .* got hold_out=2.5"),
         ({"hold_out": 1001, "evaluate": 0.1}, "got hold_out=1001"),
-        ({"total_held": 5, "evaluate": 0.1}, "no total_held without hold_out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, told):
@@ -210,12 +207,15 @@ def test_what_makes_no_sense_is_refused(options, told):
 
 def test_sites_too_small_to_hold_a_row_out_are_refused_by_the_public_count():
     features, labels = parts((5, 3))
-    with pytest.raises(InputError, match="a site with hold_out=6 rows or more, got rows=5"):
+    with pytest.raises(
+        InputError, match="a site with hold_out=6 rows or more, whichever 2 sites take part, got rows=5"
+    ):
         sv.simulate(sv.MaskedNewton(**TERMS | {"hold_out": 6}), sv.Sites(features, labels), sv.graphs.complete(2))
 
 
 def test_sites_that_would_be_left_without_held_out_rows_are_refused_when_they_agree():
     sites = masked_members(FIVE, (2000, 4, 4, 4, 4))[2]
-    terms = {"evaluate": 0.1, "rounds": 6, "hold_out": 5, "total_held": 400, "least_sites": 4, "spare": 1}
-    with pytest.raises(InputError, match="held-out rows whichever 4 sites are left, got hold_out=5 and as many sites"):
+    terms = {"evaluate": 0.1, "rounds": 6, "hold_out": 5, "least_sites": 4, "spare": 1}
+    told = "a site with hold_out=5 rows or more, whichever 4 sites take part, got rows=4"
+    with pytest.raises(InputError, match=told):
         masked_agreement(sites, algorithm=terms, lost_neighbour=GO_ON)

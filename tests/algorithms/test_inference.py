@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import sottovoce as sv
-from algorithms.test_masked_privacy import accepts, hockey_stick, neighbours, parts, played, transcript_loss
-from sottovoce.algorithms.masked import INFERENCE, weights
+from algorithms.test_masked_privacy import accepts, hockey_stick, neighbours, parts, transcript_loss
+from helpers.sums import opened, played
+from sottovoce.algorithms.masked import INFERENCE
 from sottovoce.errors import InputError
 from sottovoce.estimators import PrivateLogisticRegression
 from sottovoce.noise.sources import SeededNoise, Shape
@@ -93,9 +94,10 @@ def test_no_row_moves_the_sum_of_hessians_further(a, other, w):
 def test_the_hessian_and_the_last_gradient_carry_their_noise(k):
     algorithm, held = algorithm_of(), sites()
     site = algorithm.oracle(held, ALL)
-    state, message = played(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), k)
-    exact = algorithm.exact(k, state, site)
-    left = (message - exact) / (algorithm.sigmas(site)[k - 1] * algorithm.sensitivity(k, state, site))
+    question, value, *_ = opened(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), RUNS)[k - 1]
+    exact = (site.hessian_sum if k == 4 else site.gradient_sum)(question.w[None])[0]
+    moves = site.hessian_sum_sensitivity(12 * N) if k == 4 else site.gradient_sum_sensitivity(question.w[None], 12 * N)
+    left = (value - exact) / np.ravel(algorithm.sigmas(site)[k - 1] * moves)
     assert accepts(left * math.sqrt(3 / 4))
     assert not accepts(left * math.sqrt(3 / 4) * 2 / 3)
 
@@ -105,8 +107,8 @@ def test_the_hessian_and_the_last_gradient_carry_their_noise(k):
 
 @pytest.mark.parametrize("rounds", [4, 5, 8, 12])  # with 8, the moments take as much as a gradient
 def test_the_budget_is_dealt_out_whole_and_never_overdrawn(rounds):
-    assert weights(rounds, True).sum() == pytest.approx(1)
     algorithm = algorithm_of(rounds=rounds, spare=1)
+    assert sum(algorithm.parts) == pytest.approx(1)
     site = algorithm.oracle(sites(), ALL)
     sigmas = algorithm.sigmas(site)
     mu = math.sqrt(sum(s**-2 for s in sigmas) + max(s**-2 for s in sigmas))
@@ -114,12 +116,8 @@ def test_the_budget_is_dealt_out_whole_and_never_overdrawn(rounds):
     assert spent <= 1.0
     assert epsilon(sv.privacy.Gaussian(1 / mu), 0.05) == pytest.approx(spent, rel=1e-9)
     np.testing.assert_allclose(list(algorithm.split.values()), INFERENCE)
-    assert [algorithm.kind(k) for k in (1, 2, rounds - 1, rounds)] == [
-        "moments",
-        "gradient",
-        "hessian",
-        "last gradient",
-    ]
+    kinds = [line.kind for line in algorithm.schedule(D)]
+    assert kinds == ["second moments", *(rounds - 3) * ["descent"], "Hessian", "last gradient"]
 
 
 @pytest.mark.parametrize("kind", ["orthogonal", "opposite", "removed"])
@@ -247,7 +245,8 @@ def test_a_run_that_did_not_ask_or_did_not_finish_leaves_no_evidence():
     assert sv.simulate(sv.MaskedNewton(rounds=4), held, sv.graphs.complete(1), seed=0).evidence == ()
     algorithm = replace(sv.MaskedNewton(rounds=6), inference=True)
     site = algorithm.oracle(held, sv.graphs.complete(1))
-    assert algorithm.evidence(5, algorithm.start(site, 1), site) == ()
+    assert played(algorithm, site, 5).answer.evidence == ()
+    assert len(played(algorithm, site, 6).answer.evidence) == 1
 
 
 def test_where_classes_are_nearly_separate_nothing_is_called_identified():

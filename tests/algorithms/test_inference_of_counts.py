@@ -13,9 +13,11 @@ from sklearn.linear_model import PoissonRegressor
 
 import sottovoce as sv
 from helpers.federations import masked_agreement
+from helpers.sums import played
 from sottovoce.errors import InputError, PrivacyLeakWarning
 from sottovoce.estimators import PrivatePoissonRegressor
-from sottovoce.federation.site.mail import largest_message, payload_size
+from sottovoce.federation.site.formats import format_of
+from sottovoce.federation.site.mail import largest_message
 from sottovoce.federation.transport.wire import Slot, sealed_size
 from sottovoce.oracle.plain import VARIATION
 from sottovoce.problem.factors import Factors
@@ -109,23 +111,25 @@ def test_no_row_moves_the_hessian_and_what_goes_with_it_by_more(seed):
         count = rng.choice([0.0, loss.most, 10 * loss.most, 0.3])
         held = sv.Sites([a[[j]]], [[count]], data_norm=norm, factors=[factors])
         site = algorithm.oracle(held, sv.graphs.complete(1))
-        state = algorithm.start(site, 1)._replace(w=w.reshape(1, 3, 1), before=w.reshape(1, 3, 1))
-        sums.append(algorithm.exact(4, state, site))
-    assert algorithm.kind(4) == "hessian"
-    assert sums[0].shape[1] == 6 + 2 == algorithm.numbers(4, 3)
-    assert np.linalg.norm(sums[0] - sums[1]) <= algorithm.sensitivity(4, state, site).item()
-    assert np.abs(sums).max() <= algorithm.largest_part(4, site)
+        question = played(algorithm, site, 3).ask.question.at(w.reshape(3, 1))
+        sums.append(question.of(site, 1))
+    line = algorithm.schedule(3)[3]
+    assert line.kind == "Hessian"
+    assert sums[0].shape == (6 + 2, 1) == (line.numbers, 1)
+    assert np.linalg.norm(sums[0] - sums[1]) <= question.sensitivity(site, 1).item()
+    assert np.abs(sums).max() <= question.largest(site)
 
 
 def test_that_bound_is_attained():
     algorithm, sums = sv.MaskedNewton(loss=sv.losses.Poisson(), rounds=5, inference=True, epsilon=1.0), []
-    w = np.array([-1e-9, -1e-9]).reshape(1, 2, 1)  # where means are just below the largest count
+    w = np.array([[-1e-9], [-1e-9]])  # where means are just below the largest count
     for row, count in (((1.0, 0.0), 0.0), ((0.0, 1.0), 1.0)):
         site = algorithm.oracle(sv.Sites([np.array([row])], [[count]]), sv.graphs.complete(1))
-        sums.append(algorithm.exact(4, algorithm.start(site, 1)._replace(w=w, before=w), site))
+        question = played(algorithm, site, 3).ask.question.at(w)
+        sums.append(question.of(site, 1))
     moved = np.linalg.norm(sums[0] - sums[1])
     assert moved == pytest.approx(math.sqrt(2 + VARIATION**2), rel=1e-6)
-    assert moved <= algorithm.sensitivity(4, algorithm.start(site, 1), site).item()
+    assert moved <= question.sensitivity(site, 1).item()
 
 
 def test_noise_is_on_the_safe_side_of_how_much_counts_vary():
@@ -144,7 +148,7 @@ def test_noise_is_on_the_safe_side_of_how_much_counts_vary():
 
 def test_messages_have_room_and_the_statement_says_it():
     a = masked_agreement(algorithm={"inference": True, "rounds": 6, "loss": sv.losses.Poisson()})
-    sizes = [payload_size(a, q) for q in range(1, a.algorithm.rounds + 1)]
+    sizes = [format_of(a).payload(q) for q in range(1, a.algorithm.rounds + 1)]
     assert sizes[4] == sizes[0] + 16
     assert largest_message(a) == max(sealed_size(a.run, Slot(0, name), max(sizes)) for name in a.names)
     assert "how far counts are from their means" in a.algorithm.released

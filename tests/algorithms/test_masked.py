@@ -8,12 +8,14 @@ from scipy.optimize import minimize
 
 import sottovoce as sv
 from helpers import problems
-from sottovoce.algorithms.masked import WIDEST_MATRIX, weights
+from helpers.sums import Silent
 from sottovoce.oracle import plain
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, epsilon
 from sottovoce.privacy.accounting.accountant import leaves
 from sottovoce.privacy.observers import Observer
+from sottovoce.simulation.exchange import Local
+from sottovoce.sums.descent import WIDEST_MATRIX
 
 SIZES = (3, 40, 11, 26)
 ALL = sv.graphs.complete(4)
@@ -121,8 +123,8 @@ def test_the_default_assumes_less_than_half_and_never_nobody():
 
 
 def test_the_budget_is_dealt_out_whole():
-    assert weights(11).sum() == pytest.approx(1)
     algorithm = made()
+    assert sum(algorithm.parts) == pytest.approx(1)
     counted = leaves(algorithm.statement(site_of(algorithm)).event)
     assert counted.total() == 11
 
@@ -267,7 +269,6 @@ def test_on_a_few_hundred_rows_the_model_is_hardly_worse_than_none():
         ({"rounds": 1}, "rounds >= 2"),
         ({"worst_case_epsilon": 0.0}, "worst_case_epsilon > 0"),
         ({"calibration": "paper"}, "calibration='exact'"),
-        ({"total_rows": 0}, "total_rows >= 1"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(options, told):
@@ -292,12 +293,11 @@ def test_a_regulariser_with_a_kink_is_refused():
         ({"least_sites": 5}, r"least_sites <= n=4 sites, got least_sites=5\. Name"),
         ({"colluding": 4}, r"colluding < least_sites=4, got colluding=4\. Some"),
         ({"colluding": 2, "least_sites": 3}, r"2 least_sites > n \+ colluding = 6, got least_sites=3\. .* raise"),
-        ({"total_rows": 10}, "total_rows >= 80"),
     ],
 )
 def test_numbers_that_do_not_fit_the_network_are_refused(options, told):
     algorithm = made(**options)
-    for ask in (algorithm.statement, lambda site: algorithm.start(site, 1)):
+    for ask in (algorithm.statement, lambda site: algorithm.play(site, 1, Local(ALL.exchange), Silent(5))):
         with pytest.raises(sv.InputError, match=told):
             ask(site_of(algorithm))
 
@@ -308,13 +308,27 @@ def test_a_graph_that_is_not_complete_is_refused():
         sv.simulate(made(), sites, sv.graphs.ring(4))
 
 
-def test_part_of_the_sites_need_the_number_of_all_rows():
+def test_who_holds_part_of_the_sites_cannot_play_them_all():
+    """A sum over those would have the noise of those: one share of several."""
     algorithm = made()
     one = sv.Sites([np.eye(3)], [np.ones(3)])
     site = Oracle(one, np.array([3]), 4, algorithm.loss, algorithm.regulariser, 0.0)
-    with pytest.raises(sv.InputError, match="total_rows where only some sites are held, got sites_here=1"):
-        algorithm.start(site, 1)
-    made(total_rows=20).start(site, 1)
+    with pytest.raises(sv.InputError, match="the rows of all 4 sites, to play all of them, got sites=1"):
+        algorithm.play(site, 1, Local(ALL.exchange), Silent(3))
+
+
+def test_what_cannot_be_played_is_refused_before_a_row_is_looked_at(monkeypatch):
+    monkeypatch.setattr(Oracle, "moments", lambda *_: pytest.fail("a row was looked at"))
+    network = Local(sv.graphs.ring(4).exchange)
+    ring = made().oracle(problems.sites(np.random.default_rng(1), SIZES), sv.graphs.ring(4))
+    with pytest.raises(sv.InputError, match="a complete graph for MaskedNewton"):
+        made().play(ring, 1, network, Silent(5))
+    made().play(site_of(made()), 1, network, Silent(5))  # nothing is asked before the first round is
+
+
+def test_a_site_without_rows_is_refused():
+    with pytest.raises(sv.InputError, match="rows at every site, got rows=0"):
+        made().expect_rows([3, 0, 2])
 
 
 def test_no_bound_on_rows_is_refused():
@@ -333,7 +347,7 @@ def test_an_epsilon_beyond_the_grid_is_refused():
 
 
 def test_more_numbers_than_a_message_holds_are_refused(monkeypatch):
-    monkeypatch.setattr("sottovoce.algorithms.summed.MOST_NUMBERS", 4)
+    monkeypatch.setattr("sottovoce.algorithms.analysis.MOST_NUMBERS", 4)
     with pytest.raises(sv.InputError, match=r"at most 4 numbers in a message, got d=15\. Use fewer"):
         made().statement(site_of(made()))
 

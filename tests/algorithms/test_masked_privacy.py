@@ -6,12 +6,13 @@ from scipy import stats
 
 import sottovoce as sv
 from algorithms.harness import given, hockey_stick
+from helpers.sums import begun, curator, opened
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, Repeated, Sequence, delta
 from sottovoce.privacy.observers import Observer, weakened
 from sottovoce.privacy.releases import leaves
-from sottovoce.problem.graphs import Exchanged
+from sottovoce.sums.program import same_question
 
 LEVEL = 1e-6
 N, D, RUNS = 4, 3, 3000
@@ -43,33 +44,23 @@ def accepts(samples):
     return LEVEL < tail < 1 - LEVEL and stats.kstest(scaled, "norm").pvalue > LEVEL
 
 
-def played(algorithm, site, source, upto):
-    """The state before exchange `upto`, and its message."""
-    state = algorithm.start(site, RUNS)
-    for k in range(1, upto):
-        message, state = algorithm.release(k, state, site, source)
-        state = algorithm.absorb(k, state, site, Exchanged(message, lambda x: x))
-    return state, algorithm.release(upto, state, site, source)[0]
+def exact(question, site, k):
+    """The sum of exchange k without noise."""
+    return site.moments(full=True)[:, None] if k == 1 else site.gradient_sum(question.w[None])[0]
 
 
-def exact(algorithm, k, state, site):
-    """The sum without noise."""
-    if k == 1:
-        return site.moments(full=True)[None, :, None]
-    return site.gradient_sum(state.w + 0.5 * (state.w - state.before))
+def moves(question, site, k):
+    """By how much a row may move it."""
+    return site.moments_sensitivity(12 * N) if k == 1 else site.gradient_sum_sensitivity(question.w[None], 12 * N)[0]
 
 
 def standardised(k, u=N):
     """What the sum of exchange k holds besides the rows, over what should be left against c colluding sites."""
     algorithm = algorithm_of(least_sites=u)
     site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
-    state, message = played(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), k)
-    if k == 1:
-        scale = site.moments_sensitivity(12 * N)
-    else:
-        scale = site.gradient_sum_sensitivity(state.w + 0.5 * (state.w - state.before), 12 * N)
-    unit = algorithm.sigmas(site)[k - 1] * scale
-    return (message - exact(algorithm, k, state, site)) / unit * np.sqrt((u - 1) / N)
+    question, value, *_ = opened(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), RUNS)[k - 1]
+    unit = algorithm.sigmas(site)[k - 1] * moves(question, site, k)
+    return (value - exact(question, site, k)) / unit * np.sqrt((u - 1) / N)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -86,49 +77,49 @@ def test_wrong_noise_in_the_sum_is_found_out(k, factor):
 
 def test_the_shares_of_single_sites_add_up_to_the_simulated_sum():
     """Each site by itself adds one of u - c shares: the sum over all has the law that the simulator draws at once."""
-    algorithm = algorithm_of(total_rows=12 * N)
-    sites = [alone(algorithm, i) for i in range(N)]
-    noise = [SeededNoise(9, Shape(1, D, RUNS, first_node=i)) for i in range(N)]
-    states = [algorithm.start(site, RUNS) for site in sites]
+    algorithm = algorithm_of()
+    sites, counts = [alone(algorithm, i) for i in range(N)], N * [12]
+    openers = [
+        curator(algorithm, site, SeededNoise(9, Shape(1, D, RUNS, first_node=i)), RUNS, counts)
+        for i, site in enumerate(sites)
+    ]
+    sessions = [begun(algorithm, site, RUNS) for site in sites]
     whole = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
     for k in (1, 2):
-        messages = [algorithm.release(k, *pair, source)[0] for *pair, source in zip(states, sites, noise, strict=True)]
-        total = np.sum(messages, axis=0)
-        scale = whole.moments_sensitivity(12 * N) if k == 1 else whole.gradient_sum_sensitivity(states[0].w, 12 * N)
-        unit = algorithm.sigmas(whole)[k - 1] * scale
-        left = (total - exact(algorithm, k, states[0], whole)) / unit
+        questions = [session.ask.question for session in sessions]
+        assert all(same_question(one, questions[0]) for one in questions)  # a function of the sums alone
+        said = [opener.open(k, question) for opener, question in zip(openers, questions, strict=True)]
+        total = np.sum([one.value for one in said], axis=0)
+        unit = algorithm.sigmas(whole)[k - 1] * moves(questions[0], whole, k)
+        left = (total - exact(questions[0], whole, k)) / unit
         assert accepts(left * np.sqrt((N - 1) / N))
         assert not accepts(left * np.sqrt((N - 1) / N) * 2 / 3)
         # What one colluding site knows can be taken out, and just the agreed noise is left.
-        known = messages[-1] - exact(algorithm, k, states[-1], sites[-1])
+        known = said[-1].value - exact(questions[0], sites[-1], k)
         assert accepts(left - known / unit)
-        states = [
-            algorithm.absorb(k, state, site, Exchanged(total, lambda x: x))
-            for state, site in zip(states, sites, strict=True)
-        ]
-        for state in states[1:]:  # all hold the same: a function of the sums alone
-            assert all(np.array_equal(x, y) for x, y in zip(state, states[0], strict=True))
+        for session in sessions:
+            session.tell(said[0]._replace(value=total, std=said[0].std * np.sqrt(N)))
+    for session in sessions[1:]:  # all hold the same
+        assert session.answer.last.tobytes() == sessions[0].answer.last.tobytes()
+        assert session.answer.average.tobytes() == sessions[0].answer.average.tobytes()
 
 
 def transcript_loss(algorithm, ours, theirs, seed=1):
     """ln(p_ours / p_theirs) of all sums, exactly. Nobody colludes, so all of the noise counts."""
-    graph = sv.graphs.complete(2)
+    graph = sv.graphs.complete(ours.n)
     site, other = (algorithm.oracle(sites, graph) for sites in (ours, theirs))
     d, rng = ours.d, np.random.default_rng(seed)
-    z = rng.normal(size=(algorithm.rounds, RUNS, 2, 4, d))
-    loss, state = np.zeros(RUNS), algorithm.start(site, RUNS)
-    for k in range(1, algorithm.rounds + 1):
-        message, _ = algorithm.release(k, state, site, given(z, 2, d, RUNS))
-        still = given(0 * z, 2, d, RUNS)
-        mean, moved = (algorithm.release(k, state, x, still)[0] for x in (site, other))
-        one = algorithm.release(k, state, site, given(0 * z + 1, 2, d, RUNS))[0]
-        unit = (one - mean)[0]
-        drawn = (message - mean)[0] / unit
-        shift = (mean - moved)[0] / unit
+    z = rng.normal(size=(algorithm.rounds, RUNS, ours.n, 4, d))
+    loss, elsewhere = np.zeros(RUNS), begun(algorithm, other, RUNS)
+    for k, told in enumerate(opened(algorithm, site, given(z, ours.n, d, RUNS), RUNS)):
+        assert same_question(told.question, elsewhere.ask.question)  # no row is looked at
+        mean, moved = (told.question.of(x, told.rows) for x in (site, other))
+        drawn = z[k, :, 0].reshape(RUNS, -1).T[: len(mean)]
+        np.testing.assert_allclose(told.value, mean + told.std * drawn, rtol=1e-9, atol=1e-9)
+        shift = (mean - moved) / told.std
         loss += np.sum((drawn + shift) ** 2 - drawn**2, axis=0) / 2
-        after, then = (algorithm.absorb(k, state, x, Exchanged(message, lambda m: m)) for x in (site, other))
-        assert all(np.array_equal(x, y) for x, y in zip(after, then, strict=True))  # no row is looked at
-        state = after
+        elsewhere.tell(told)
+    assert elsewhere.ask is None
     return loss, algorithm.statement(site).event
 
 

@@ -15,6 +15,7 @@ from algorithms import harness
 from algorithms.harness import given, hockey_stick
 from algorithms.test_masked_privacy import transcript_loss
 from helpers import every
+from helpers.sums import opened
 from sottovoce import algorithms as al
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.noise.sources import SeededNoise, Shape
@@ -230,12 +231,11 @@ def test_sums_carry_the_noise_for_all_rows_of_a_person():
     sites = sv.Sites([np.zeros((20, 4))] * 5, [np.ones(20)] * 5, unit=Unit(3, 2))
     algorithm = sv.MaskedNewton(epsilon=1.0, colluding=2, rounds=3)
     site = algorithm.oracle(sites, sv.graphs.complete(5))
-    state = algorithm.start(site, 3000)
-    message, _ = algorithm.release(1, state, site, SeededNoise(4, Shape(5, 4, 3000)))
+    value = opened(algorithm, site, SeededNoise(4, Shape(5, 4, 3000)), 3000)[0].value
     plain = algorithm.oracle(replaced(sites, ROW), sv.graphs.complete(5))
     unit = 6 * algorithm.sigmas(plain)[0] * math.sqrt(2) * math.sqrt(5 / 3)
-    assert accepts(message / unit)
-    assert not accepts(message / unit * 2 / 3)
+    assert accepts(value / unit)
+    assert not accepts(value / unit * 2 / 3)
 
 
 def test_a_person_costs_no_more_than_all_rows_of_a_site_or_all_sites():

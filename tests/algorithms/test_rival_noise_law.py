@@ -7,6 +7,7 @@ from scipy import stats
 import sottovoce as sv
 from algorithms import harness
 from helpers import every
+from helpers.sums import opened
 from sottovoce import algorithms as al
 from sottovoce.noise.sources import SeededNoise, Shape
 
@@ -26,8 +27,12 @@ def sites():
 def first_noise(algorithm, factor=1.0):
     """What the first release carries, in units in which its law is standard: (node, coordinate, run)."""
     site = harness.oracle(algorithm, sites(), every.graph_for(algorithm, PATH))
-    start = algorithm.start(site, RUNS)
-    sent = algorithm.release(1, start, site, SeededNoise(3, Shape(3, D, RUNS)))[0]
+    source = SeededNoise(3, Shape(3, D, RUNS))
+    if isinstance(algorithm, al.MaskedNewton):
+        # The second moments of all rows. Three sites, of which one may collude: two shares must be enough.
+        unit = algorithm.sigmas(site)[0] * site.moments_sensitivity(sum(SIZES)) * np.sqrt(3 / 2)
+        return factor * (opened(algorithm, site, source, RUNS)[0].value - site.moments(full=True)[:, None]) / unit
+    sent = algorithm.release(1, algorithm.start(site, RUNS), site, source)[0]
     g, s, sigma = site.gradient(site.zeros(1)), site.sensitivity(), algorithm.sigma(site)
     mu = site.lam + 2 * algorithm.rho * site.degree
     # Every noiseless release from zero is written out here, so that nothing is taken on trust but gradient and argmin.
@@ -55,11 +60,6 @@ def first_noise(algorithm, factor=1.0):
             share = 1 / (min(SIZES) * np.sqrt(np.sum(1 / np.array(SIZES) ** 2)))
             share = share if isinstance(algorithm, al.TrustedCurator) else 1.0
             exact, unit = -g / algorithm.eta(1, site), share * sigma * s / algorithm.eta(1, site)
-        case al.MaskedNewton():
-            # The second moments of all rows. Three sites, of which one may collude: two shares must be enough.
-            exact = site.moments(full=True)[None, :, None]
-            rows = sum(SIZES)
-            unit = algorithm.sigmas(site)[0] * site.moments_sensitivity(rows) * np.sqrt(3 / 2)
         case _:
             pytest.fail(f"write the noiseless first release of {type(algorithm).__name__} down here")
     return factor * (sent - exact) / unit

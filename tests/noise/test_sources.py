@@ -7,6 +7,7 @@ from scipy import stats
 import sottovoce as sv
 from helpers.laws import NEVER, assert_standard
 from sottovoce.noise.sources import Shape, SystemNoise
+from sottovoce.sums.opening import Curator
 
 DRAWS = [(k, r) for k in (1, 2, 3, 4) for r in (0, 1, 2)]
 
@@ -27,18 +28,18 @@ def test_every_exchange_and_every_part_of_it_has_normals_of_its_own(asked):
 
 
 def test_sums_of_a_run_on_private_rows_have_noise_of_their_own(monkeypatch):
-    """The way of estimators: all sums of one run through `release`, less what they are without noise."""
-    released, found = sv.MaskedNewton.release, []
+    """The way of estimators: all sums of one run as they are opened, less what they are without noise."""
+    opened, found = Curator.open, []
+    algorithm = sv.MaskedNewton(rounds=12, inference=True, evaluate=0.2)
 
-    def spy(self, k, state, site, noise):
-        message, after = released(self, k, state, site, noise)
-        unit = self.sigmas(site)[k - 1] * self.sensitivity(k, state, site)
-        found.append(((message - self.exact(k, state, site)) / unit).ravel())
-        return message, after
+    def spy(self, k, question):
+        told = opened(self, k, question)
+        unit = algorithm.multipliers(1)[k - 1] * question.sensitivity(self.site, 20)
+        found.append(((told.value - question.of(self.site, 20)) / unit).ravel())
+        return told
 
-    monkeypatch.setattr(sv.MaskedNewton, "release", spy)
-    sites = sv.Sites([np.eye(20)], [np.ones(20)], private=True)
-    sv.simulate(sv.MaskedNewton(rounds=12, inference=True, evaluate=0.2), sites, sv.graphs.complete(1))
+    monkeypatch.setattr(Curator, "open", spy)
+    sv.simulate(algorithm, sv.Sites([np.eye(20)], [np.ones(20)], private=True), sv.graphs.complete(1))
     drawn = np.concatenate(found)
     assert len(found) == 12
     assert_standard(drawn)
