@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     runs = parser.parse_args().runs
     warnings.simplefilter("ignore", PrivacyLeakWarning)
-    low, high = Schema.load(tables.BY_NAME[TABLE].schema).label.to_dict()["bounds"]
+    low, high = Schema.load(tables.BY_NAME[TABLE].schema).label.bounds
     (features, scaled), (unseen, truth) = split(TABLE)
     # The schema's labels are learnt as numbers in -1..1; its last feature is the constant, which the estimators have.
     counts, truth = (np.round(low + (b + 1) / 2 * (high - low)) for b in (scaled, truth))

@@ -32,10 +32,11 @@ from sottovoce.files.schema import Schema
 from sottovoce.problem.graphs import complete
 from sottovoce.problem.losses import Huber
 from sottovoce.problem.problem import Problem
+from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
 from sottovoce.simulation.optimum import pooled_model
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.run import Trained, jsonable, train
+from sottovoce.studies.run import Trained, train
 
 SITES, EPSILONS = (5, 20, 100), (0.5, 1.0, 2.0)
 RUNS, CENTRAL_SEEDS = 5, (0, 1, 2, 3, 4)
@@ -164,7 +165,7 @@ def measure(table: tables.Table, options: argparse.Namespace, out: dict[str, Any
 def save(out: dict[str, Any], path: Path) -> None:
     """The file, whole or not at all; tables in their own order, whenever they were measured."""
     out["tables"] = {name: out["tables"][name] for name in tables.BY_NAME if name in out["tables"]}
-    write_whole(path, (json.dumps(jsonable(out), indent=1, allow_nan=False) + "\n").encode())
+    write_whole(path, (json.dumps(plain(out), indent=1, allow_nan=False) + "\n").encode())
 
 
 def rows_of(table: tables.Table, rows: Path) -> dict[str, str]:
@@ -297,7 +298,7 @@ def feature_bounds(schema: Schema) -> Floats:
         raise ValueError(f"Expected row_norm='bound', got row_norm={schema.row_norm!r}: bounds of features need it.")
     intercept = schema.intercept
     most = max(1.0, abs(intercept)) / math.sqrt(len(schema.columns) + intercept**2)
-    signed = any(column.to_dict().get("scale") == "symmetric" for column in schema.columns)
+    signed = any(plain(column).get("scale") == "symmetric" for column in schema.columns)
     return np.stack([np.full(schema.d, -most if signed else 0.0), np.full(schema.d, most)])
 
 

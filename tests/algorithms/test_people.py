@@ -21,6 +21,7 @@ from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy import ROW, Gaussian, Repeated, Unit, delta, epsilon
 from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.settings import plain
 
 RUNS, K, M = 2000, 3, 12
 GRAPH = sv.graphs.complete(3)
@@ -259,12 +260,12 @@ def test_a_statement_says_who_is_protected(tmp_path):
         assert "Protected: every person. The unit of protection is one person at up to 2 sites, with at most 3" in words
         assert "people with more rows, or at more sites" in words
         assert "single row" not in words
-        assert told.to_dict()["people"] == {"rows": 3, "sites": 2}
-        again = PrivacyStatement.from_dict(told.to_dict())
+        assert plain(told)["people"] == {"rows": 3, "sites": 2}
+        again = PrivacyStatement.from_dict(plain(told))
         assert again == told
         for lie in ({"unit": Unit(4, 2).words}, {"people": None}, {"unit": "one village"}, {"unit": ROW.words}):
             with pytest.raises(InputError):
-                PrivacyStatement.from_dict(told.to_dict() | lie)
-    plain = sv.simulate(sv.MaskedNewton(colluding=1), replaced(sites, ROW), sv.graphs.complete(4), seed=0).privacy
-    assert plain.to_dict()["people"] is None
-    assert "people who stand behind several rows" in plain.prose()
+                PrivacyStatement.from_dict(plain(told) | lie)
+    of_rows = sv.simulate(sv.MaskedNewton(colluding=1), replaced(sites, ROW), sv.graphs.complete(4), seed=0).privacy
+    assert plain(of_rows)["people"] is None
+    assert "people who stand behind several rows" in of_rows.prose()

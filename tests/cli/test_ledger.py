@@ -8,6 +8,7 @@ from sottovoce.cli.ledger import ledger_app
 from sottovoce.errors import InputError, PrivacyError
 from sottovoce.privacy import Gaussian
 from sottovoce.privacy.books.ledger import Ledger
+from sottovoce.settings import plain
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_verify_names_the_first_broken_entry(path, say):
 def test_export(path, say, tmp_path):
     data = json.loads(say("export", path, "--json"))
     with Ledger.open(path) as ledger:
-        assert data == json.loads(json.dumps(ledger.to_dict()))
+        assert data == json.loads(json.dumps(plain(ledger)))
     lines = [line.split("\t") for line in say("export", path).splitlines()]
     assert lines[0][:3] == ["entry", "time", "kind"]
     assert [line[-1] for line in lines[1:-1]] == [e["hash"] for e in data["entries"]]

@@ -6,6 +6,7 @@ import pytest
 
 from sottovoce import models
 from sottovoce.cli import main
+from sottovoce.settings import plain
 from sottovoce.studies import folder
 from sottovoce.tally import PrivateEvaluation
 
@@ -29,7 +30,7 @@ def test_options_reach_the_algorithm_and_the_statement(capsys, tmp_path):
     assert privacy["observers"][-1]["epsilon"] <= 1.5
     assert "at most 2 of the 6 sites collude" in privacy["prose"]
     (file,) = out.glob("*.safetensors")
-    assert models.load(file).privacy.to_dict()["observers"] == privacy["observers"]
+    assert plain(models.load(file).privacy)["observers"] == privacy["observers"]
 
 
 def test_a_run_may_evaluate_its_own_model(capsys, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from cli.conftest import QUICK, SCHEMA, write
 from sottovoce.privacy import BudgetAccountant
+from sottovoce.settings import plain
 from sottovoce.tally import PrivateEvaluation
 
 NUMBER = SCHEMA.replace("classes = {classes}", "bounds = [0, 200]")
@@ -35,7 +36,7 @@ def test_it_is_charged_and_kept_and_near_what_the_rows_say(model, clinic, tmp_pa
         assert abs(one["value"] - true[name]) < 5 * (one["high"] - one["low"])
     assert said["rows"] == 1200
     assert any("flatter" in note for note in said["privacy"]["notes"])  # the same 1200 rows
-    assert json.loads(json.dumps(PrivateEvaluation.load(out).to_dict())) == said
+    assert json.loads(json.dumps(plain(PrivateEvaluation.load(out)))) == said
     assert said["answer"]["confusion"][0][0]["value"] != true["confusion"][0][0]
     code, shown, _ = cli("evaluate", model, clinic, "--private", "--epsilon", 0.5, "--budget", budget)
     assert code == 0

@@ -26,6 +26,7 @@ from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Ki
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy.accounting.discrete import shared_delta
 from sottovoce.privacy.observers import Observer, seen
+from sottovoce.settings import plain
 
 GO_ON = LostNeighbour(policy="go-on", wait_seconds=60, go_on_after_round=0)
 FIVE_SITES = masked_members(FIVE, (30, 20, 25, 40, 10))[2]
@@ -196,7 +197,7 @@ def test_a_line_whose_grid_takes_all_of_delta_promises_nothing():
     last = statement_of(a, "rome").observers[-1]
     assert a.algorithm.statement(a.public_oracle("rome")).observers[-1].epsilon > 50
     assert isinf(last.epsilon)
-    assert last.to_dict()["epsilon"] is None
+    assert plain(last)["epsilon"] is None
 
 
 def test_a_worst_case_holds_against_all_others():

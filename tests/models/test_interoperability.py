@@ -19,6 +19,7 @@ from sottovoce.files.schema import Schema, files
 from sottovoce.problem import graphs
 from sottovoce.problem.losses import Absolute, Hinge, Huber, Logistic, SmoothedHinge, Softmax
 from sottovoce.problem.problem import Problem
+from sottovoce.settings import plain
 
 rng = np.random.default_rng(1)
 FILE = SAMPLE + "50,0,130,,A,yes,ill\n"  # a row that is dropped, since its ward is missing
@@ -50,7 +51,7 @@ def test_scikit_learn_s_own_estimator_says_the_same(loss, classes, kind):
         np.testing.assert_allclose(made.decision_function(x), z if z.shape[1] > 1 else z[:, 0], rtol=1e-12)
     if model.has_probabilities:
         np.testing.assert_allclose(made.predict_proba(x), model.probabilities(x), rtol=1e-9, atol=1e-12)
-    assert made.privacy_ == model.privacy.to_dict()
+    assert made.privacy_ == plain(model.privacy)
 
 
 def frames():

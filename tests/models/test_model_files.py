@@ -17,6 +17,7 @@ from sottovoce.files.models import Model, load, save
 from sottovoce.files.models.file import FORMAT
 from sottovoce.files.schema import ClassLabel, Numeric, Schema
 from sottovoce.privacy import Gaussian, PrivacyStatement, Repeated, epsilon
+from sottovoce.settings import plain
 
 EVENT = Repeated(Gaussian(40.0), 100)
 STATEMENT = PrivacyStatement(
@@ -132,7 +133,7 @@ def forged(tmp_path, header=(), drop=(), tensors=None):
 
 
 def lied(**changes):
-    return {**STATEMENT.to_dict(), **changes}
+    return {**plain(STATEMENT), **changes}
 
 
 FORGERIES = {

@@ -16,6 +16,7 @@ from sottovoce.plan.planner import _problems
 from sottovoce.plan.synthetic import table
 from sottovoce.plan.trial import thinned, trial
 from sottovoce.problem.losses import Hinge, Huber, Logistic, Quantile, Softmax
+from sottovoce.settings import plain
 
 SMALL = {"sizes": [300, 200, 400], "d": 6, "graph": graphs.complete(3), "epsilon": 1.0, "max_rounds": 12}
 
@@ -108,8 +109,8 @@ def test_joining(small):
     assert "Joining helps: mean loss" in many.reason
 
 
-def test_to_dict_is_plain(small):
-    found = small.to_dict()
+def test_a_plan_can_be_written(small):
+    found = plain(small)
     assert found["predicted"]["joined"]["mean"] == small.predicted.joined.mean
     names = {"settings", "predicted", "joining_helps", "by_size", "reason", "way", "ways", "trade_off", "notes"}
     assert set(found) == names

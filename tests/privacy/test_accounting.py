@@ -29,9 +29,6 @@ class Oracle(Event):
     def dp_event(self):
         return dp_accounting.UnsupportedDpEvent()
 
-    def to_dict(self):
-        return {"kind": "Oracle"}
-
     def describe(self):
         return "an oracle"
 

@@ -14,6 +14,7 @@ from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle, Steps
 from sottovoce.privacy import BudgetAccountant, Gaussian, PrivacyStatement, sigma_for
+from sottovoce.settings import plain
 
 STEPS = sv.IPADMM(rounds=2, local_steps=1, rho=0.1, diameter=5.0)
 ALONE = sv.graphs.complete(1)
@@ -95,7 +96,7 @@ def test_a_model_file_that_was_edited_cannot_quote_less_than_its_releases_cost()
     """The report page quoted what the file said that was asked for."""
     sites = sv.Sites([np.eye(3)], [[1.0, -1.0, 1.0]], private=True)
     honest = sv.simulate(sv.IPADMM(rounds=2, local_steps=1, diameter=5.0), sites, ALONE, runs=3).privacy
-    edited = PrivacyStatement.from_dict({**honest.to_dict(), "runs": 1, "target_epsilon": 0.01})
+    edited = PrivacyStatement.from_dict({**plain(honest), "runs": 1, "target_epsilon": 0.01})
     assert edited.promised >= honest.epsilon
 
 

@@ -34,7 +34,7 @@ from sottovoce.privacy import (
     mu_for,
     sigma_for,
 )
-from sottovoce.settings import disk
+from sottovoce.settings import disk, plain
 
 DELTA = 1e-5
 FIT = Repeated(Gaussian(sigma_for(0.5, DELTA, 20)), 20)  # epsilon 0.5 on its own
@@ -513,7 +513,7 @@ def saved(tmp_path, change):
     ("change", "message"),
     [
         (lambda d: d["events"].pop(), r"a total of spent=0\.\d+, .* Was the file changed\?, got spent="),
-        (lambda d: d["events"].append(FIT.to_dict()), "a total of spent="),
+        (lambda d: d["events"].append(plain(FIT)), "a total of spent="),
         (lambda d: d["events"][0].update(times=19), "a total of spent="),
         (lambda d: d.update(spent=None), "a total of spent=.* got spent=None"),
         (lambda d: d.update(spent="1"), "a number for spent"),

@@ -21,6 +21,7 @@ from sottovoce.privacy import (
     Sampling,
     Sequence,
 )
+from sottovoce.settings import plain
 
 POISSON, REPLACEMENT = Sampling("poisson", 100, 10), Sampling("replacement", 100, 10)
 ALL = [
@@ -41,7 +42,7 @@ ALL = [
 
 @pytest.mark.parametrize("event", ALL, ids=str)
 def test_every_event_speaks_json_google_and_english(event):
-    data = json.loads(json.dumps(event.to_dict(), allow_nan=False))
+    data = json.loads(json.dumps(plain(event), allow_nan=False))
     assert data["kind"] == type(event).__name__
     assert isinstance(event.dp_event(), dp_accounting.DpEvent)
     assert event.describe()

@@ -27,6 +27,7 @@ from sottovoce.privacy import (
 from sottovoce.privacy.books import store as store
 from sottovoce.privacy.books.filter import Filter
 from sottovoce.privacy.books.ledger import Cost, Ledger
+from sottovoce.settings import plain
 
 
 @pytest.fixture
@@ -335,10 +336,10 @@ def test_the_export_holds_everything(ledger):
     ledger.reserve("run", 1, Gaussian(10.0))
     ledger.bind_message("run", 1, "ab")
     ledger.note("looked at by the board")
-    data = json.loads(json.dumps(ledger.to_dict(), allow_nan=False))
+    data = json.loads(json.dumps(plain(ledger), allow_nan=False))
     assert data["header"]["epsilon"] == 1.0
     assert data["head"] == {"entries": 3, "hash": data["entries"][-1]["hash"]}
     assert data["total"]["epsilon"] == ledger.total()
     assert [e["kind"] for e in data["entries"]] == ["reserve", "released", "note"]
-    assert json.loads(data["entries"][0]["body"])["event"] == Gaussian(10.0).to_dict()
+    assert json.loads(data["entries"][0]["body"])["event"] == plain(Gaussian(10.0))
     assert data["entries"][1]["previous"] == data["entries"][0]["hash"]

@@ -26,6 +26,7 @@ from sottovoce.privacy import (
 from sottovoce.privacy.accounting.discrete import discretisation_delta, shared_delta
 from sottovoce.privacy.observers import Sight, on_a_grid, seen, smallest_part, table_of, weakened
 from sottovoce.privacy.statement import milestones
+from sottovoce.settings import plain
 
 
 def statement(**options):
@@ -61,7 +62,7 @@ def test_local_noise_has_one_line_and_a_curator_none():
 
 def test_the_words_and_the_data_hold_the_table():
     made = statement()
-    data = made.to_dict()
+    data = plain(made)
     assert [line["colluding"] for line in data["observers"]] == list(range(12))
     assert f"2: {1:g}" in made.prose()
     assert "computational" in made.prose()
@@ -300,5 +301,5 @@ def test_a_line_without_a_promise_says_so_and_stays_without():
     told = statement()
     told = replace(told, observers=(Sight(2, 1.0, told.epsilon), Sight(9, 0.5, math.inf)))
     assert "9: none" in told.prose()
-    assert PrivacyStatement.from_dict(told.to_dict()).observers[-1].epsilon == math.inf
+    assert PrivacyStatement.from_dict(plain(told)).observers[-1].epsilon == math.inf
     assert told.of_runs(3).observers[-1].epsilon == math.inf

@@ -10,6 +10,7 @@ import pytest
 from sottovoce.errors import InputError
 from sottovoce.privacy import Gaussian, NonPrivate, PrivacyStatement, PureRelease, Repeated, epsilon
 from sottovoce.privacy.observers import Sight
+from sottovoce.settings import plain
 
 
 def statement(event, target=1.0, delta=1e-5):
@@ -31,8 +32,8 @@ NAKED = statement(NonPrivate(), target=math.inf)
 
 @pytest.mark.parametrize("made", [PRIVATE, NAKED], ids=["private", "not"])
 def test_json_round_trips(made):
-    assert json.loads(made.to_json()) == made.to_dict()
-    assert made.to_dict()["event"] == made.event.to_dict()
+    assert json.loads(made.to_json()) == plain(made)
+    assert plain(made)["event"] == plain(made.event)
     assert isinstance(made.dp_event(), dp_accounting.DpEvent)
 
 
@@ -55,7 +56,7 @@ def test_a_printed_epsilon_is_never_rounded_down():
 def test_a_non_private_run_says_so():
     assert not NAKED.private
     assert NAKED.prose().startswith("NOT PRIVATE")
-    assert NAKED.to_dict()["epsilon"] is None
+    assert plain(NAKED)["epsilon"] is None
 
 
 def test_runs_on_the_same_rows_are_counted_together():
@@ -94,10 +95,10 @@ def test_a_statement_from_before_runs_were_counted_is_read():
 
 def test_a_pure_total_is_read_back():
     pure = PrivacyStatement(PureRelease(0.5), 0.5, 0.5, 0.0, "paper", 2.0, "a model")
-    assert PrivacyStatement.from_dict(pure.to_dict()) == pure
+    assert PrivacyStatement.from_dict(plain(pure)) == pure
     assert pure.of_runs(4).epsilon == pytest.approx(2.0)
     with pytest.raises(InputError, match="which its event costs"):
-        PrivacyStatement.from_dict(pure.to_dict() | {"epsilon": 0.4})
+        PrivacyStatement.from_dict(plain(pure) | {"epsilon": 0.4})
 
 
 def test_a_note_is_taken_once():

@@ -12,6 +12,7 @@ from schema.samples import FILE, SCHEMA
 from sottovoce.errors import InputError
 from sottovoce.files.schema import Schema, files
 from sottovoce.files.schema.draft import draft
+from sottovoce.settings import plain
 
 FUZZ = settings(max_examples=150)
 
@@ -118,7 +119,7 @@ JSON = st.recursive(
 @FUZZ
 @given(place=st.integers(0, 200), value=JSON)
 def test_a_schema_with_one_value_replaced(schema, place, value):
-    data = schema.to_dict()
+    data = plain(schema)
     spots = [(data, key) for key in data] + [(data["label"], key) for key in data["label"]]
     spots += [(column, key) for column in data["columns"] for key in column]
     holder, key = spots[place % len(spots)]

@@ -22,6 +22,7 @@ from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.kernels.spread import KNOTS, Spread, knots_of
 from sottovoce.oracle.plain import Batch, Oracle, Steps
 from sottovoce.problem.losses import Softmax
+from sottovoce.settings import plain
 
 GRAPH = sv.graphs.complete(2)
 LEVEL = 1e-6  # of every statistical test: a right law fails once in a million
@@ -272,7 +273,7 @@ def test_who_has_no_gradient_at_a_known_model_refuses_it(name, capsys):
 def test_real_sites_refuse_it_and_do_not_write_it_down():
     with pytest.raises(sv.InputError, match="sensitivity='plain' at real sites, got 'tight'"):
         agreement(algorithm=sv.IPADMM(**COMMON, sensitivity="tight"))
-    assert "sensitivity" not in agreement(algorithm=sv.IPADMM(**COMMON)).to_dict()["algorithm"]
+    assert "sensitivity" not in plain(agreement(algorithm=sv.IPADMM(**COMMON)))["algorithm"]
 
 
 def test_the_command_line_takes_it(capsys):

@@ -8,6 +8,7 @@ from scipy import special
 
 from sottovoce.errors import InputError
 from sottovoce.problem import losses
+from sottovoce.settings import plain
 from sottovoce.tally import (
     Numbers,
     PrivateEvaluation,
@@ -87,7 +88,7 @@ def test_it_can_be_kept(tmp_path):
     ],
 )
 def test_a_strangers_file_is_checked(tmp_path, change, words):
-    data = found().to_dict()
+    data = plain(found())
     data = json.loads(json.dumps(data))
     change(data)
     (tmp_path / "a.json").write_text(json.dumps(data))

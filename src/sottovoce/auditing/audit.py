@@ -72,20 +72,19 @@ class Audit(Verdict):
     def watched(self) -> str:
         return self.view if self.colluding is None else f"{self.view}, {self.colluding} collude"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The verdict as plain data for JSON, without the scores."""
-        p = self.pair.worlds.features
-        return self.told() | {
+    def told(self) -> dict[str, Any]:
+        worlds, (first, second) = self.pair.worlds, self.pair.rows
+        return super().told() | {
             "algorithm": type(self.algorithm).__name__,
             "loss": self.algorithm.loss.name,
             "view": self.view,
             "colluding": self.colluding,
             "stated": self.stated.epsilon,
             "rows": {
-                "around": self.pair.worlds.around,
-                "first": place(self.pair.rows[0], p).tolist(),
-                "second": place(self.pair.rows[1], p).tolist(),
-                "labels": [row.label for row in self.pair.rows],
+                "around": worlds.around,
+                "first": place(first, worlds.features),
+                "second": place(second, worlds.features),
+                "labels": [first.label, second.label],
             },
         }
 

@@ -45,6 +45,7 @@ from sottovoce.privacy import (
 )
 from sottovoce.privacy.accounting.accountant import plain_mu
 from sottovoce.privacy.accounting.gaussian import mu_for
+from sottovoce.settings import written_as
 
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e4  # times what is claimed; a bound on epsilon goes no further
 _ROUNDING = 1e-9  # times the noise: what moves a message by less may be rounding
@@ -246,12 +247,8 @@ class Verdict:
         """The verdict as one paragraph."""
         raise NotImplementedError
 
-    def to_dict(self) -> dict[str, Any]:
-        """The verdict as plain data for JSON, without the scores."""
-        raise NotImplementedError
-
     def told(self) -> dict[str, Any]:
-        """The fields that all attacks share, as plain data."""
+        """What is written of every attack: all but the scores."""
         n = self.counts.runs
         return {
             "claimed": self.claim.epsilon,
@@ -267,11 +264,14 @@ class Verdict:
             "tests": self.tests,
             "mu": {"claimed": self.claim.mu, "estimated": self.distance},
             "rates": {"false_positives": self.counts.first / n, "true_positives": self.counts.second / n},
-            "noise": None if self.noise is None else self.noise._asdict(),
+            "noise": self.noise,
             "runs": self.runs,
             "seed": self.seed,
             "seconds": self.seconds,
         }
+
+
+written_as(Verdict, lambda verdict: verdict.told())
 
 
 def claimed_curve(claim: Claim, grid: Floats) -> Floats:

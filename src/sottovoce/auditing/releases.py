@@ -103,9 +103,8 @@ class Played(Verdict):
     def watched(self) -> str:
         return "the release"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The verdict as plain data for JSON, without the scores."""
-        return self.told() | {"stated": self.stated.epsilon, "reused": self.reused}
+    def told(self) -> dict[str, Any]:
+        return super().told() | {"stated": self.stated.epsilon, "reused": self.reused}
 
     def prose(self) -> str:
         """The verdict as one paragraph."""

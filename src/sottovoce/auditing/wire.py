@@ -37,6 +37,7 @@ from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import DIGEST_BYTES, Envelope, Slot, unseal
 from sottovoce.privacy import epsilon
 from sottovoce.problem.sites import Sites
+from sottovoce.settings import written_as
 
 ASSUMPTION = "noise is normal, and sensitivities are what they are said to be"
 
@@ -56,10 +57,6 @@ class WireAudit(NamedTuple):
     confidence: float
     sites: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The audit as plain data for JSON, with the bound over the claim, and the assumption."""
-        return self._asdict() | {"ratio": self.lower / self.claimed, "assumption": ASSUMPTION}
-
     def prose(self) -> str:
         """The audit as one paragraph."""
         end = "THERE IS TOO LITTLE NOISE." if self.alarm else "That is no less than claimed, up to chance."
@@ -70,6 +67,9 @@ class WireAudit(NamedTuple):
             f"hold {self.size:.4f} times the noise that this needs, read off {self.numbers} numbers: epsilon is at "
             f"least {self.lower:.3g} with {100 * self.confidence:g} % confidence, if {ASSUMPTION}. {end}"
         )
+
+
+written_as(WireAudit, lambda audit: {**audit._asdict(), "ratio": audit.lower / audit.claimed, "assumption": ASSUMPTION})
 
 
 def audit_wire(

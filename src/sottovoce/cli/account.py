@@ -1,6 +1,5 @@
 """`sottovoce account`: epsilon, sigma and steps, any two of which give the third."""
 
-import json as json_module
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
+from sottovoce.cli.output import print_json
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import written
 from sottovoce.settings.options import option
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class PricedSteps(NamedTuple):
         return self.spent <= self.epsilon
 
 
+written(PricedSteps, ..., "holds")
+
+
 class AccountCommand(HelpfulCommand):
     """The command, whose help shows the defaults of the accountant."""
 
@@ -97,7 +101,7 @@ def account(json: bool = False, **given: str | None) -> int:
     """
     budget = solve(Question(**values(Question, given)))
     if json:
-        print(json_module.dumps(_as_dict(budget), indent=2, allow_nan=False))
+        print_json(budget)
     else:
         _show(budget)
     return 0 if budget.holds else 1
@@ -178,17 +182,6 @@ def _observers(q: Question, event: "Event", delta: float) -> "tuple[Sight, ...]"
 
 def _given(came: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in came.items() if value is not None) or "none"
-
-
-def _as_dict(budget: PricedSteps) -> dict[str, Any]:
-    from sottovoce.studies.run import jsonable
-
-    sampling = None if budget.sampling is None else budget.sampling.to_dict()
-    lines = [line.to_dict() for line in budget.observers]
-    data: dict[str, Any] = jsonable(
-        {**budget._asdict(), "sampling": sampling, "holds": budget.holds, "unit": budget.unit.words, "observers": lines}
-    )
-    return data
 
 
 def _show(b: PricedSteps) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from sottovoce.errors import InputError
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sottovoce.files.models.apply import Written
@@ -144,8 +145,9 @@ def evaluate(
     loaded = models.load(model)
     found = apply.evaluate(loaded, file, delimiter)
     if json:
-        marked = {"holder_only": {"why": HOLDER_ONLY, "fields": list(found.to_dict())}}
-        print(json_module.dumps({**found.to_dict(), **marked, **_promise(loaded)}, allow_nan=False))
+        told = plain(found)
+        marked = {"holder_only": {"why": HOLDER_ONLY, "fields": list(told)}}
+        print(json_module.dumps({**told, **marked, **_promise(loaded)}, allow_nan=False))
     else:
         _show(loaded, found)
         _tell(loaded)
@@ -184,10 +186,10 @@ def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: di
         try:
             found.save(out)
         except InputError as error:
-            output.print_json(found.to_dict())
+            output.print_json(found)
             raise InputError(f"{error} {_PRINTED}") from error
     if json:
-        output.print_json(found.to_dict())
+        output.print_json(found)
     else:
         evaluation_view.show(found, out)
 

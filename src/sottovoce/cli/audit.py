@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.cli.output import Stopped, console, note, plain, print_json, progress, say, table
+from sottovoce.cli.output import Stopped, console, note, print_json, progress, say, table, verbatim
 from sottovoce.errors import InputError, expect
 from sottovoce.settings.options import option
 
@@ -116,8 +116,7 @@ def audit(
 
         write_audits(found, out)
     if json:
-        data = {name: one.to_dict() for name, one in found.items()}
-        print_json(data if everything else next(iter(data.values())))
+        print_json(found if everything else next(iter(found.values())))
     elif not quiet:
         _show(found, out)
     return REFUTED if any(one.alarm for one in found.values()) else 0
@@ -223,7 +222,7 @@ def _wire(
         q.confidence,
     )
     if json:
-        print_json(found.to_dict())
+        print_json(found)
     elif not quiet:
         say(console(), found.prose())
     return REFUTED if found.alarm else 0
@@ -238,7 +237,7 @@ def _show(found: "Mapping[str, Verdict]", out: Path | None) -> None:
         for name, one in found.items():
             normal = "–" if one.lower_gaussian is None else f"{one.lower_gaussian:.3f}"
             lines.add_row(
-                plain(name), f"{one.claim.epsilon:.4g}", f"{one.lower:.3f}", normal, "YES" if one.alarm else "no"
+                verbatim(name), f"{one.claim.epsilon:.4g}", f"{one.lower:.3f}", normal, "YES" if one.alarm else "no"
             )
         shown.print(lines)
     if out is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
@@ -36,7 +37,7 @@ def coefficients(
             "the coefficients without them."
         )
     if json:
-        print_json({**_about(loaded), **table.to_dict()})
+        print_json({**_about(loaded), **plain(table)})
     elif csv:
         print(table.to_csv(), end="")
     else:

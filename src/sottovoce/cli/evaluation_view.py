@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sottovoce.cli.output import console, exactly, plain, say, table, up
+from sottovoce.cli.output import console, exactly, say, table, up, verbatim
 from sottovoce.sums.evaluating import about
 from sottovoce.tally import PrivateEvaluation
 from sottovoce.tally.evaluation import PRIVATE
@@ -15,7 +15,7 @@ def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False
     shown = console()
     figures: Any = table("", "estimate", "95 % interval")
     for line in figure_lines(found):
-        figures.add_row(*map(plain, line))
+        figures.add_row(*map(verbatim, line))
     say(shown, f"{found.rows:,} rows.")
     shown.print(figures)
     clip = found.answer.figures.get("clipped_at")
@@ -28,7 +28,7 @@ def show(found: PrivateEvaluation, out: Path | None, *, with_model: bool = False
             cells = [
                 "–" if one.value is None else f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})" for one in counts
             ]
-            matrix.add_row(plain(name), *cells)
+            matrix.add_row(verbatim(name), *cells)
         shown.print(matrix)
     say(shown, "Intervals know the noise and the chance of the rows; each holds by itself, for rows like these.")
     say(shown, PRIVATE)

@@ -16,6 +16,7 @@ from sottovoce.federation.agreement.signing import Standing
 from sottovoce.federation.site.formats import format_of
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.settings import plain
 
 
 def tell(agreement: Agreement, standings: Mapping[str, Standing]) -> None:
@@ -58,7 +59,7 @@ def _sites(agreement: Agreement, privacy: PrivacyStatement, standings: Mapping[s
 def _lines(agreement: Agreement, privacy: PrivacyStatement) -> list[str]:
     """Sentences that say what is promised, assumed and computed, one for each line; warnings come last."""
     algorithm = agreement.algorithm
-    settings = {key: value for key, value in terms.describe(algorithm).items() if key != "name"}
+    settings = {key: value for key, value in plain(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
     condition = share = ""
     if algorithm.way.masked:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.cli.output import print_json
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,7 @@ def show_ledger(path: _Ledger, json: _Json = False) -> None:
     """What was spent, what is left of the cap, and by which runs."""
     with _open(path) as ledger:
         if json:
-            whole = ledger.to_dict()
+            whole = plain(ledger)
             del whole["entries"]
             raised = [
                 {"epsilon": r.epsilon, "entry": r.entry, "time": r.time, "signer": r.signer} for r in ledger.raises()
@@ -54,7 +55,7 @@ def verify(
         if head is not None:
             ledger.expect_known(head)
         if json:
-            print_json({"ok": True, **ledger.head._asdict()})
+            print_json({"ok": True, **plain(ledger.head)})
         else:
             print(f"OK: {ledger.head.entries} entries, head {ledger.head.hash}")
 
@@ -71,7 +72,7 @@ def export(
     """
     with _open(path) as ledger:
         if json:
-            text = json_module.dumps(ledger.to_dict(), indent=2, allow_nan=False)
+            text = json_module.dumps(plain(ledger), indent=2, allow_nan=False)
         else:
             # Columns are parted by tabs, for people and for other programs.
             rows = [("entry", "time", "kind", "run", "round", "body", "hash")]
@@ -108,7 +109,7 @@ def raise_cap(
     with _open(path) as ledger:
         raised = caps.raise_cap(ledger, epsilon, signing)
         if json:
-            print_json({"epsilon": raised.epsilon, "entry": raised.entry, **ledger.head._asdict()})
+            print_json({"epsilon": raised.epsilon, "entry": raised.entry, **plain(ledger.head)})
         else:
             cap, delta = exactly(raised.epsilon), exactly(ledger.header.delta)
             print(f"The cap is epsilon = {cap} at delta = {delta} from entry {raised.entry} on.")
@@ -129,19 +130,12 @@ def catch_up(path: _Ledger, key: _Key, json: _Json = False) -> None:
         before = ledger.total()
         booked = heads.catch_up(ledger, SigningKey.load(key))
         if json:
-            spent = {"before": _finite(before), "after": _finite(ledger.total())}
-            print_json({"runs": len(booked), "epsilon": spent, **ledger.head._asdict()})
+            spent = {"before": before, "after": ledger.total()}
+            print_json({"runs": len(booked), "epsilon": spent, **plain(ledger.head)})
         else:
             cap, delta = exactly(ledger.cap), exactly(ledger.header.delta)
             print(f"Booked: what {len(booked)} run(s) had spent that was not in this ledger.")
             print(f"Spent: epsilon = {up(ledger.total())} of {cap}, at delta = {delta}; before it was {up(before)}.")
-
-
-def _finite(number: float) -> float | None:
-    """The number, or None if it is infinite, which JSON cannot say."""
-    from math import isfinite
-
-    return number if isfinite(number) else None
 
 
 def _open(path: Path) -> "Ledger":

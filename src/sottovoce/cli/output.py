@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
+from sottovoce import settings
+
 
 class Stopped(Exception):  # noqa: N818
     """Interrupted by the user; the message says what is kept."""
 
 
-def print_json(data: dict[str, Any], file: Any = None) -> None:
-    """Print one JSON object; refuses NaN and infinity, which JSON does not have."""
-    print(json.dumps(data, indent=2, allow_nan=False), file=file)
+def print_json(data: object, file: Any = None) -> None:
+    """Print one JSON object: what `settings.plain` makes of the data."""
+    print(json.dumps(settings.plain(data), indent=2, allow_nan=False), file=file)
 
 
 def console(file: Any = None) -> Any:
@@ -36,7 +38,7 @@ def table(*headings: str) -> Any:
     return lines
 
 
-def plain(text: str) -> Any:
+def verbatim(text: str) -> Any:
     """Text of a stranger as it is: neither markup nor terminal commands in it have an effect."""
     from rich.text import Text
 
@@ -45,7 +47,7 @@ def plain(text: str) -> Any:
 
 def say(shown: Any, text: str) -> None:
     """Print a line without breaking it, however long it is."""
-    shown.print(plain(text), soft_wrap=True)
+    shown.print(verbatim(text), soft_wrap=True)
 
 
 def note(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sottovoce.errors import InputError, expect
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,7 +103,7 @@ def plan(
         )  # fmt: skip
         if not json:
             _show_settings(made)  # at once: the forecast takes a while
-        found = made.to_dict()
+        found = plain(made)
     if plot is not None:
         draw(made, plot)
     if json:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.output import console, plain, print_json, say, table
+from sottovoce.cli.output import console, print_json, say, table, verbatim
 from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class _Work:
         """Print the questions that are left as one JSON object."""
         from sottovoce.files.schema.review import questions
 
-        left = [question.to_dict() for question in questions(self.schema)]
-        print_json({"schema": str(self.path), "left": len(self.schema.unreviewed), "questions": left})
+        left = len(self.schema.unreviewed)
+        print_json({"schema": self.path, "left": left, "questions": questions(self.schema)})
 
     def show_list(self) -> None:
         """Print the questions that are left as a table."""
@@ -89,7 +89,7 @@ class _Work:
         if asked:
             lines = table("columns", "kind", "read off")
             for question in asked:
-                lines.add_row(plain(_names(question)), question.kind, plain(_found(question.found, _SHOWN)))
+                lines.add_row(verbatim(_names(question)), question.kind, verbatim(_found(question.found, _SHOWN)))
             self.console.print(lines)
         self._conclude()
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.output import console, plain, print_json, say, table
+from sottovoce.cli.output import console, print_json, say, table, verbatim
 from sottovoce.cli.review import review
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
@@ -94,7 +95,7 @@ def check(
     agreed = Schema.load(schema)
     report = compare(file, agreed.separated(delimiter))
     if json:
-        found = {"digest": agreed.digest(), "advice": _advice(agreed), **report.to_dict()}
+        found = {"digest": agreed.digest(), "advice": _advice(agreed), **plain(report)}
         print_json({"file": str(file), "schema": str(schema), **found})
     else:
         _show_report(report)
@@ -139,7 +140,7 @@ def _show_report(report: "Report") -> None:
         lines = table("column", "cells", "what was found", "")
         for count in report.counts:
             refused = "refused" if count.finding.refused else ""
-            lines.add_row(plain(count.column or "-"), str(count.cells), count.finding.words, refused)
+            lines.add_row(verbatim(count.column or "-"), str(count.cells), count.finding.words, refused)
         shown.print(lines)
     for problem in report.problems:
         say(shown, problem.message)
@@ -156,7 +157,7 @@ def _show_schema(schema: "Schema") -> None:
     shown = console()
     lines = table("column", "kind", "features", "missing")
     for column in schema.columns:
-        lines.add_row(plain(column.name), column.kind(), str(column.width), column.missing)
+        lines.add_row(verbatim(column.name), column.kind(), str(column.width), column.missing)
     shown.print(lines)
     say(shown, f"Label: {schema.label.column}, {schema.label.meaning()}.")
     if schema.person is not None:

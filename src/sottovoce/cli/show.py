@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.settings import plain
+
 if TYPE_CHECKING:
     from sottovoce.files.models import Model
 
@@ -37,14 +39,14 @@ def _facts(model: "Model") -> dict[str, Any]:
 
     table = model.inference
     return {
-        **model.to_dict(),
-        "label": None if model.schema is None else model.schema.label.to_dict(),
+        **plain(model),
+        "label": None if model.schema is None else model.schema.label,
         # Where it is known how sure they are, they come with that, and what is not identified has no numbers.
-        "coefficients": coefficients(model).to_dict() if table is None else None,
-        "inference": None if table is None else table.to_dict(),
+        "coefficients": coefficients(model) if table is None else None,
+        "inference": table,
         "uncertainty": NO_ERRORS if table is None else None,
-        "privacy": model.privacy.to_dict(),
-        "provenance": dict(model.provenance),
+        "privacy": model.privacy,
+        "provenance": model.provenance,
         "signed_by": model.signed_by,
     }
 
@@ -99,7 +101,7 @@ def _outputs(model: "Model") -> list[str]:
 
 def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool) -> None:
     """Print the coefficients of an output to two digits: without standard errors nobody knows how many are right."""
-    from sottovoce.cli.output import console, plain, say, table
+    from sottovoce.cli.output import console, say, table, verbatim
     from sottovoce.files.models.coefficients import coefficients
     from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
 
@@ -110,7 +112,7 @@ def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool
     for one in chosen:
         effect, per_unit = one.effect[output], one.per_unit[output]
         ratio = [] if kind is None else [_ratio(per_unit) if per_unit < LARGEST_LOG else "huge"]
-        lines.add_row(plain(one.feature), f"{effect:+.2g}", f"{per_unit:+.2g}", *ratio)
+        lines.add_row(verbatim(one.feature), f"{effect:+.2g}", f"{per_unit:+.2g}", *ratio)
     say(shown, "")
     which = (
         "All" if every or len(chosen) == len(found.features) else f"The {len(chosen)} largest of {len(found.features)}"

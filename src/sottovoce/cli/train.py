@@ -1,6 +1,5 @@
 """`sottovoce train`: simulate sites that learn one model, print how good it is, and keep it."""
 
-import json as json_module
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -11,7 +10,7 @@ import typer
 
 from sottovoce.cli.budget import charging
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.cli.output import Stopped
+from sottovoce.cli.output import Stopped, print_json
 from sottovoce.errors import InputError
 from sottovoce.settings.toml import load
 from sottovoce.studies.config import TrainConfig
@@ -142,9 +141,9 @@ def _keep(trained: Any, out: Path) -> None:
     except InputError as error:
         if not trained.problem.private:
             raise
-        paid = {"model": trained.model().to_dict(), "privacy": trained.result.privacy.to_dict()}
-        paid |= {} if trained.evaluation is None else {"evaluation": trained.evaluation.to_dict()}
-        print(json_module.dumps(paid, indent=2, allow_nan=False))
+        paid = {"model": trained.model(), "privacy": trained.result.privacy}
+        paid |= {} if trained.evaluation is None else {"evaluation": trained.evaluation}
+        print_json(paid)
         raise InputError(f"{error} {_PRINTED}") from error
 
 
@@ -155,9 +154,9 @@ def _in_the_rounds(trained: Any) -> bool:
 
 def _print(trained: Any, out: Path | None, json: bool, quiet: bool, beside: Any) -> None:
     if json:
-        model = {"model": trained.model().to_dict()} if out is None and trained.problem.private else {}
+        model = {"model": trained.model()} if out is None and trained.problem.private else {}
         also = {} if beside is None else {"beside": beside.summary()}
-        print(json_module.dumps({**trained.summary(), **model, **also}, indent=2, allow_nan=False))
+        print_json({**trained.summary(), **model, **also})
     elif not quiet:
         from sottovoce.cli import results
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from sottovoce.plan.choose import Task
 from sottovoce.problem.sites import importances
+from sottovoce.settings import written_as
 
 MOST_KINDS = 5
 WEIGHTLESS = 0.01  # sites that together weigh less than this add next to nothing
@@ -34,6 +35,12 @@ class Gain(NamedTuple):
     def helps(self) -> bool:
         """True if the predicted loss of such a site is smaller together."""
         return self.together < self.alone
+
+
+written_as(
+    Gain,
+    lambda gain: {**gain.kind._asdict(), "together": gain.together, "alone": gain.alone, "helps": gain.helps},
+)
 
 
 def kinds(task: Task) -> tuple[Kind, ...]:

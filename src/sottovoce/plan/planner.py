@@ -24,6 +24,7 @@ from sottovoce.problem.dataset import Dataset
 from sottovoce.problem.graphs import Graph
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.problem.regularisers import L2, Regulariser
+from sottovoce.settings import written_as
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 # Settings of the algorithm that are arguments of `plan` or follow from them.
@@ -136,22 +137,15 @@ class Plan:
         who = "nobody" if len(against) == len(gains) else "not all"
         return f"Joining helps {who}: {together}, {shown}, {at}. Advise sites of such sizes not to join."
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers and strings."""
-        return {
-            "settings": self.settings,
-            "predicted": _plain(self.predicted),
-            "joining_helps": self.joining_helps,
-            "by_size": [
-                {**gain.kind._asdict(), "together": gain.together, "alone": gain.alone, "helps": gain.helps}
-                for gain in self.gains
-            ],
-            "reason": self.reason,
-            "way": self.way,
-            "ways": self.ways,
-            "trade_off": [_plain(line) for line in self.trade_off],
-            "notes": list(self.notes),
-        }
+
+written_as(
+    Plan,
+    lambda plan: {
+        "settings": plan.settings, "predicted": plan.predicted, "joining_helps": plan.joining_helps,
+        "by_size": plan.gains, "reason": plan.reason, "way": plan.way, "ways": plan.ways, "trade_off": plan.trade_off,
+        "notes": plan.notes,
+    },
+)  # fmt: skip
 
 
 def plan(
@@ -281,10 +275,6 @@ def _no_worse(found: Outcome, smaller: Outcome | None) -> Outcome:
     sums = None if found.masked is None or smaller.masked is None else less(found.masked, smaller.masked)
     joined, single = less(found.joined, smaller.joined), less(found.single, smaller.single)
     return Outcome(found.epsilon, joined, single, less(found.alone, smaller.alone), sums, found.nothing)
-
-
-def _plain(line: Outcome) -> dict[str, Any]:
-    return {name: value._asdict() if isinstance(value, Interval) else value for name, value in line._asdict().items()}
 
 
 def _notes(task: Task, stand_in: Dataset | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from math import expm1, isfinite, log
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sottovoce.errors import expect
+from sottovoce.settings import written
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -49,10 +50,6 @@ class Sampling:
         if self.scheme == "poisson":
             expect(self.batch <= self.rows, "batch <= rows for Poisson", batch=self.batch, rows=self.rows)
 
-    def to_dict(self) -> dict[str, object]:
-        """The fields, ready for JSON."""
-        return {"scheme": self.scheme, "rows": self.rows, "batch": self.batch}
-
     def describe(self) -> str:
         """A short phrase for the text of a statement."""
         if self.scheme == "poisson":
@@ -85,10 +82,6 @@ class Event(ABC):
         return to_dp_event(self)
 
     @abstractmethod
-    def to_dict(self) -> dict[str, object]:
-        """The event as JSON-able data; "kind" names its class."""
-
-    @abstractmethod
     def describe(self) -> str:
         """A short phrase for the text of a statement, without a price."""
 
@@ -96,9 +89,6 @@ class Event(ABC):
 @dataclass(frozen=True)
 class NonPrivate(Event):
     """A release without any guarantee. It costs infinity."""
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "NonPrivate"}
 
     def describe(self) -> str:
         return "a release without noise"
@@ -119,9 +109,6 @@ class Gaussian(Event):
 
     def __post_init__(self) -> None:
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "Gaussian", "sigma": self.sigma}
 
     def describe(self) -> str:
         return f"a Gaussian release, noise multiplier {self.sigma:.6g}"
@@ -145,9 +132,6 @@ class SampledGaussian(Event):
     def __post_init__(self) -> None:
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
 
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "SampledGaussian", "sigma": self.sigma, "sampling": self.sampling.to_dict()}
-
     def describe(self) -> str:
         return f"a Gaussian release over {self.sampling.describe()}, noise multiplier {self.sigma:.6g}"
 
@@ -163,11 +147,11 @@ class Repeated(Event):
         expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
         expect(_is_count(self.times, 0), "times to be an int >= 0", times=self.times)
 
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "Repeated", "times": self.times, "event": self.event.to_dict()}
-
     def describe(self) -> str:
         return f"{self.times} times {self.event.describe()}"
+
+
+written(Repeated, "times", ...)  # in ledgers and budgets, in this order
 
 
 class Runs(ABC):
@@ -177,10 +161,6 @@ class Runs(ABC):
     @abstractmethod
     def mean(self) -> float:
         """E[K], the expected number of runs."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, object]:
-        """The law as JSON-able data; "law" names its class."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -213,9 +193,6 @@ class NegativeBinomialRuns(Runs):
         x = log(self.gamma)
         return -expm1(self.eta * x) / self.eta if abs(self.eta) > 1e-300 else -x
 
-    def to_dict(self) -> dict[str, object]:
-        return {"law": "NegativeBinomialRuns", "eta": self.eta, "gamma": self.gamma}
-
     def describe(self) -> str:
         return f"a negative binomial number of runs, {self.mean:.6g} on average (eta {self.eta:.6g})"
 
@@ -232,9 +209,6 @@ class PoissonRuns(Runs):
     @property
     def mean(self) -> float:
         return self.rate
-
-    def to_dict(self) -> dict[str, object]:
-        return {"law": "PoissonRuns", "rate": self.rate}
 
     def describe(self) -> str:
         return f"a Poisson number of runs, {self.mean:.6g} on average"
@@ -256,11 +230,11 @@ class RepeatAndSelect(Event):
         expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
         expect(isinstance(self.runs, Runs), "runs to be a law of the number of runs (Runs)", runs=self.runs)
 
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "RepeatAndSelect", "runs": self.runs.to_dict(), "event": self.event.to_dict()}
-
     def describe(self) -> str:
         return f"the best of {self.runs.describe()}, each of them {self.event.describe()}"
+
+
+written(RepeatAndSelect, "runs", ...)
 
 
 @dataclass(frozen=True)
@@ -273,9 +247,6 @@ class Sequence(Event):
         expect(isinstance(self.events, tuple), "events to be a tuple", events=self.events)
         for event in self.events:
             expect(isinstance(event, Event), "events to hold only Events", event=event)
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "Sequence", "events": [event.to_dict() for event in self.events]}
 
     def describe(self) -> str:
         return "; then ".join(event.describe() for event in self.events) or "nothing"

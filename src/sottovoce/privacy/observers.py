@@ -81,14 +81,9 @@ class Sight:
     noise: float
     epsilon: float
 
-    def to_dict(self) -> dict[str, object]:
-        """The fields as JSON-able data; an infinite epsilon is null."""
-        shown = self.epsilon if isfinite(self.epsilon) else None
-        return {"colluding": self.colluding, "noise": self.noise, "epsilon": shown}
-
     @classmethod
     def from_dict(cls, data: Any, event: Event, delta: float) -> "Sight":
-        """The inverse of `to_dict`, for data from a stranger: an epsilon below what the event costs is refused."""
+        """The inverse of `settings.plain`, for a stranger's data: an epsilon below what the event costs is refused."""
         table = data if isinstance(data, dict) else {"observers": data}
         line = read(
             cls, table | {"epsilon": inf} if table.get("epsilon", 0) is None else table, "an observer", finite=False

@@ -1,4 +1,4 @@
-"""Events from data: the strict inverse of `Event.to_dict`, safe for data from a stranger.
+"""Events from data: the strict inverse of `settings.plain`, safe for data from a stranger.
 
 Every event has exactly its own keys, every value its own type, every tree at most DEEPEST levels, MOST_PARTS parts
 and MOST_RELEASES releases in all. Anything else is refused. No name in the data is ever looked up outside this file.
@@ -35,11 +35,11 @@ settings.tagged(Runs, "law", {law.__name__: law for law in (NegativeBinomialRuns
 
 
 def event_from_dict(data: object) -> Event:
-    """The event that `to_dict` wrote; anything else is refused.
+    """The event that `settings.plain` wrote; anything else is refused.
 
     Formal guarantees:
-        `event_from_dict(event.to_dict()) == event` for every event within the limits above. Anything that `to_dict`
-        cannot have written raises InputError, in time linear in the size of the data.
+        `event_from_dict(plain(event)) == event` for every event within the limits above. Anything that `plain` cannot
+        have written raises InputError, in time linear in the size of the data.
     """
     _check_size(data)
     event: Event = settings.read(Event, data, "an event", full=True)  # type: ignore[type-abstract]

@@ -31,9 +31,6 @@ class PureRelease(Event):
     def __post_init__(self) -> None:
         _expect_positive(epsilon=self.epsilon)
 
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "PureRelease", "epsilon": self.epsilon}
-
     def describe(self) -> str:
         return f"a release with pure epsilon {self.epsilon:.6g}"
 
@@ -49,9 +46,6 @@ class Laplace(Event):
 
     def __post_init__(self) -> None:
         _expect_positive(scale=self.scale)
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "Laplace", "scale": self.scale}
 
     def describe(self) -> str:
         return f"a release with Laplace noise, scale {self.scale:.6g}"
@@ -71,9 +65,6 @@ class NormLaplace(Event):
     def __post_init__(self) -> None:
         _expect_positive(scale=self.scale)
         _expect_dimension(self.d)
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "NormLaplace", "scale": self.scale, "d": self.d}
 
     def describe(self) -> str:
         return f"a release with l2-Laplace noise in {self.d} dimensions, scale {self.scale:.6g}"
@@ -95,9 +86,6 @@ class GaussianObjective(Event):
     def __post_init__(self) -> None:
         _expect_positive(sigma=self.sigma)
         _expect_kappa(self.kappa)
-
-    def to_dict(self) -> dict[str, object]:
-        return {"kind": "GaussianObjective", "sigma": self.sigma, "kappa": self.kappa}
 
     def describe(self) -> str:
         return (
@@ -125,15 +113,6 @@ class NormLaplaceObjective(Event):
         _expect_dimension(self.d)
         _expect_kappa(self.kappa)
         expect(isinstance(self.one_sided, bool), "one_sided to be True or False", one_sided=self.one_sided)
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "kind": "NormLaplaceObjective",
-            "scale": self.scale,
-            "d": self.d,
-            "kappa": self.kappa,
-            "one_sided": self.one_sided,
-        }
 
     def describe(self) -> str:
         return (

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
+from sottovoce import settings
 from sottovoce.errors import expect
 from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
 from sottovoce.privacy.accounting.calibration import Calibration
@@ -18,7 +19,7 @@ from sottovoce.privacy.events import Event, Repeated
 from sottovoce.privacy.observers import MOST_LINES, NONE, Sight, check_table, seen
 from sottovoce.privacy.parsing import event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
-from sottovoce.settings import check_keys, typed
+from sottovoce.settings import check_keys, plain, typed
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -95,29 +96,9 @@ class PrivacyStatement:
         """The statement with these notes added, each of them once."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
-    def to_dict(self) -> dict[str, object]:
-        """All fields as JSON-able data. An infinite epsilon is null, since JSON knows no infinity."""
-        return {
-            "private": self.private,
-            "epsilon": self.epsilon if self.private else None,
-            "target_epsilon": self.target_epsilon if isfinite(self.target_epsilon) else None,
-            "delta": self.delta,
-            "runs": self.runs,
-            "calibration": self.calibration,
-            "sigma": self.sigma,
-            "unit": self.unit.words,
-            "people": self._people(),
-            "released": self.released,
-            "public": list(self.public),
-            "notes": list(self.notes),
-            "observers": [line.to_dict() for line in self.observers],
-            "event": self.event.to_dict(),
-            "prose": self.prose(),
-        }
-
     @classmethod
     def from_dict(cls, data: Any) -> "PrivacyStatement":
-        """The inverse of `to_dict`, for data from a stranger.
+        """The inverse of `settings.plain`, for data from a stranger.
 
         Formal guarantees: every field has its type, and the event is priced anew: a statement whose epsilon is below
         what its own event costs is refused. What was not written down at all cannot be noticed here.
@@ -126,11 +107,11 @@ class PrivacyStatement:
         # Files from before several runs were counted, and observers, and people.
         table = {"runs": 1, "observers": [], "people": None, **data} if isinstance(data, dict) else {}
         check_keys(table, [*hints, *_DERIVED], (*hints, *_DERIVED), "a statement")
-        apart = ("event", "observers", "unit")  # priced anew, or read by its own rule
+        apart = ("event", "observers")  # priced anew
         for name in ("epsilon", "target_epsilon"):
             table[name] = inf if table[name] is None else typed(name, table[name], float)
         read = {name: typed(name, table[name], hint, finite=False) for name, hint in hints.items() if name not in apart}
-        made = cls(event=event_from_dict(table["event"]), unit=Unit.named(table["unit"]), **read)
+        made = cls(event=event_from_dict(table["event"]), **read)
         lines = typed("observers", table["observers"], tuple[Any, ...])
         expect(len(lines) <= MOST_LINES, f"at most {MOST_LINES} observers", observers=len(lines))
         made = replace(made, observers=tuple(Sight.from_dict(line, made.event, made.delta) for line in lines))
@@ -141,7 +122,7 @@ class PrivacyStatement:
         longest = max(map(len, (made.released, *made.public, *made.notes)))
         expect(longest <= LONGEST_TEXT, f"texts of at most {LONGEST_TEXT} characters", longest=longest)
         expect(made.runs >= 1, "runs >= 1", runs=made.runs)
-        expect(table["people"] == made._people(), f"people = {made._people()}, as in its unit", people=table["people"])
+        expect(table["people"] == made.people, f"people = {made.people}, as in its unit", people=table["people"])
         # The one number of a stranger that could mislead is computed anew.
         cost = _price(made.event, made.delta)
         honest = made.epsilon >= cost * (1 - 1e-9)
@@ -149,13 +130,14 @@ class PrivacyStatement:
         expect(table["private"] is made.private, f"private = {made.private}", private=table["private"])
         return made
 
-    def _people(self) -> dict[str, int] | None:
+    @property
+    def people(self) -> dict[str, int] | None:
         """The unit in numbers, for programs; None if single rows are protected."""
         return {"rows": self.unit.changed, "sites": self.unit.sites} if self.unit.people else None
 
     def to_json(self) -> str:
-        """`to_dict` as strict JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+        """All of it as strict JSON text. An infinite epsilon is null, since JSON knows no infinity."""
+        return json.dumps(plain(self), indent=2, allow_nan=False)
 
     def dp_event(self) -> "dp_accounting.DpEvent":
         """The event as one of dp-accounting. `Event.dp_event` says how to evaluate it."""
@@ -220,6 +202,12 @@ class PrivacyStatement:
             return f"holds against {others}"
         agreed = max(line.colluding for line in self.observers if line.noise >= 1)
         return f"holds against {agreed} colluding sites; epsilon {_up(last.epsilon)} against all {last.colluding}"
+
+
+settings.written(
+    PrivacyStatement, "private", "epsilon", "target_epsilon", "delta", "runs", "calibration", "sigma", "unit", "people",
+    "released", "public", "notes", "observers", "event", "prose",
+)  # fmt: skip
 
 
 class _Words(NamedTuple):

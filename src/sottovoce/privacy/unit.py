@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import final
 
+from sottovoce import settings
 from sottovoce.errors import InputError, expect
 
 MOST_ROWS, MOST_SITES = 10**6, 10**6
@@ -100,5 +101,6 @@ class Unit:
         return unit
 
 
+settings.made_by(Unit, Unit.named)
 UNIT_OF_PRIVACY = "one row of one site replaced by any other row"
 ROW = Unit()

@@ -5,7 +5,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from sottovoce.problem.graphs import CompleteGraph
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
 from sottovoce.problem.problem import Answers, Problem
 from sottovoce.problem.sites import Sites
+from sottovoce.settings import plain
 from sottovoce.simulation.devices import DeviceName, Precision, by_name
 from sottovoce.simulation.engine import Charge, Progress, Result, Solved, solve
 from sottovoce.simulation.exchange import EngineName
@@ -98,8 +99,8 @@ class Scores:
             "accuracy_std": {name: spread(values) for name, values in self.accuracy.items()},
             "majority_accuracy": self.majority,
             "metrics": {
-                "consensus": None if self.figures is None else asdict(self.figures),
-                "no_model": None if self.nothing is None else asdict(self.nothing),
+                "consensus": self.figures,
+                "no_model": self.nothing,
             },
             "rare_class": self.rare,
             "worse_than_no_model": self.worse_than_nothing,
@@ -348,7 +349,7 @@ class Trained:
         # Where files lie is nobody's business; and of a file, what is said of packaged data means nothing.
         files = ("data", "schema", "test_data", *(() if self.config.data is None else ("dataset", "split")))
         settings = {name: value for name, value in settings.items() if value is not None and name not in files}
-        provenance: dict[str, Any] = jsonable(
+        provenance: dict[str, Any] = plain(
             {
                 "sottovoce": __version__,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -397,15 +398,15 @@ class Trained:
             "loss_unit": self.loss_unit,
             "rounds_made": self.result.rounds,
             "unfinished": self.unfinished,
-            "notices": list(self.notices),
+            "notices": self.notices,
             "holder_only": self.holder_only and {"why": self.holder_only, "fields": list(_UNPROTECTED)},
-            "privacy": privacy.to_dict(),
-            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
-            "network": [line._asdict() for line in self.timed] or None,
+            "privacy": privacy,
+            "evaluation": self.evaluation,
+            "network": self.timed or None,
             "seconds": self.result.seconds,
             "seconds_total": self.seconds,
         }
-        cleaned: dict[str, Any] = jsonable(data)
+        cleaned: dict[str, Any] = plain(data)
         return cleaned
 
 
@@ -596,19 +597,6 @@ def beside(config: TrainConfig, name: str) -> TrainConfig:
 def spread(values: Array) -> float | None:
     """Standard deviation over runs; None for a single run."""
     return float(values.std(ddof=1)) if len(values) > 1 else None
-
-
-def jsonable(value: Any) -> Any:
-    """The data with None in place of what JSON cannot hold, such as inf."""
-    match value:
-        case dict():
-            return {name: jsonable(part) for name, part in value.items()}
-        case list() | tuple():
-            return [jsonable(part) for part in value]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
 
 
 def _scores(solved: Solved, columns: Mapping[str, Array], rows: Sites | Dataset) -> Scores:

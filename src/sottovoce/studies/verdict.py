@@ -13,8 +13,7 @@ is named as untested and does not count. Where nothing could be compared the ver
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -72,10 +71,6 @@ class Claim:
     def summary(self) -> str:
         """The verdict with its condition."""
         return f"{self.verdict}: {self.condition}" if self.condition else self.verdict
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        return asdict(self)
 
 
 def comparison_of(condition: str, against: str, kind: str, test: Test, runs: int) -> Comparison:

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import InputError, expect
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.losses import Logistic, Loss, Reals, WeightedLogistic
-from sottovoce.settings import check_keys, read, typed
+from sottovoce.settings import check_keys, plain, read, typed, written
 from sottovoce.settings.disk import check_new, writable, write_whole
 from sottovoce.tally.questions import (
     FEWEST,
@@ -28,6 +28,7 @@ from sottovoce.tally.questions import (
 from sottovoce.tally.release import Terms, evaluate
 
 FORMAT = "sottovoce-evaluation/1"
+_KEYS = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
 FILE = "evaluation.json"  # beside the model
 LARGEST_FILE = 2**26  # bytes
 COUNTED_ALIKE = "In what is told of how good the model is, every row counts alike, whatever its weight in learning."
@@ -55,20 +56,13 @@ class PrivateEvaluation:
     answer: Answer
     privacy: PrivacyStatement
     model: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` is the inverse."""
-        names = None if self.classes is None else list(self.classes)
-        about = {"format": FORMAT, "rows": self.rows, "classes": names, "threshold": self.threshold}
-        about |= {"model": self.model}
-        return {**about, "answer": asdict(self.answer), "privacy": self.privacy.to_dict()}
+    format: ClassVar[str] = FORMAT
 
     @classmethod
     def from_dict(cls, data: Any) -> "PrivateEvaluation":
-        """Read what `to_dict` made, from a stranger: types are checked, and epsilon is computed again."""
+        """The inverse of `settings.plain`, for a stranger's data: types are checked, and epsilon is computed again."""
         expect(isinstance(data, dict), "an evaluation as a JSON object", data=type(data).__name__)
-        fields = ("format", "rows", "classes", "threshold", "model", "answer", "privacy")
-        check_keys(data, fields, fields, "a private evaluation")
+        check_keys(data, _KEYS, _KEYS, "a private evaluation")
         expect(data["format"] == FORMAT, f"format {FORMAT!r}", format=data["format"])
         return cls(
             rows=typed("rows", data["rows"], int),
@@ -81,7 +75,7 @@ class PrivateEvaluation:
 
     def to_bytes(self) -> bytes:
         """The content of its file: equal evaluations have equal bytes."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False).encode()
+        return json.dumps(plain(self), indent=1, allow_nan=False).encode()
 
     def save(self, path: Path | str) -> None:
         """Write it to a new JSON file, whole or not at all."""
@@ -101,6 +95,9 @@ class PrivateEvaluation:
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"Expected an evaluation in JSON at path={str(place)!r}, got: {error}.") from error
         return cls.from_dict(data)
+
+
+written(PrivateEvaluation, *_KEYS)
 
 
 class Tallied(NamedTuple):

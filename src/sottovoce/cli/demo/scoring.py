@@ -4,7 +4,7 @@ Both are computed on public test rows. With private rows this would be a release
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -22,6 +22,7 @@ from sottovoce.files import models
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.problem import Problem
+from sottovoce.settings import plain, written, written_as
 from sottovoce.simulation.engine import solve
 from sottovoce.simulation.history import mean_scores
 
@@ -64,9 +65,8 @@ class Scores:
         """Mean accuracy over sites, 0 to 1."""
         return float(np.mean([site.accuracy for site in self.sites]))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The scores as plain data for JSON."""
-        return {"accuracy": self.accuracy, **asdict(self)}
+
+written(Scores, "accuracy", ...)
 
 
 @final
@@ -90,17 +90,20 @@ class Trial:
         """The guarantee, which is the same at all sites."""
         return statement_of(self.agreement, self.agreement.names[0])
 
-    def to_dict(self) -> dict[str, Any]:
-        """The trial as plain data for JSON."""
-        observers = [line.to_dict() for line in self.privacy.observers]
-        about = {"way": self.way, "out": str(self.out), "run": self.agreement.run, "exchanges": self.rounds}
-        return {**about, "site_seconds": round(self.seconds, 2), "observers": observers, **self.scores.to_dict()}
+
+written_as(
+    Trial,
+    lambda trial: {
+        "way": trial.way, "out": trial.out, "run": trial.agreement.run, "exchanges": trial.rounds,
+        "site_seconds": round(trial.seconds, 2), "observers": trial.privacy.observers, **plain(trial.scores),
+    },
+)  # fmt: skip
 
 
 def as_json(out: Path, trials: Sequence[Trial], seconds: float) -> dict[str, Any]:
     """Plain data of one trial, or a list of several. `seconds` is how long all of it took."""
     about = {"out": str(out), "seconds": round(seconds, 1)}
-    ways = [trial.to_dict() for trial in trials]
+    ways = plain(trials)
     return {**ways[0], **about} if len(ways) == 1 else {**about, "ways": ways}
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.errors import InputError, SottovoceError
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sottovoce.federation.agreement.agreement import Agreement
@@ -163,8 +164,6 @@ def site_status(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Where the runs of a site stand: round, who is awaited, what was spent, what is left. It may run meanwhile."""
-    from dataclasses import asdict
-
     from sottovoce.cli.output import print_json
     from sottovoce.cli.site.view import print_status
     from sottovoce.federation.site.status import FILE, is_running, read_status
@@ -177,7 +176,7 @@ def site_status(
             "the --state of: sottovoce site run."
         )
     if json:
-        print_json({"runs": [asdict(status) | {"running": is_running(status)} for status in found]})
+        print_json({"runs": [plain(status) | {"running": is_running(status)} for status in found]})
     else:
         print_status(found)
 

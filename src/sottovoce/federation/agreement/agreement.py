@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias, final, get_args
 import numpy as np
 from scipy import sparse
 
+from sottovoce import settings
 from sottovoce.algorithms import DPDSGD, Analysis, PrivateMethod
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement import keyring, terms
@@ -88,11 +89,8 @@ class Member:
                 "one that it has not. Ask the site for the line that it made with: sottovoce site seed."
             )
 
-    def to_dict(self) -> dict[str, object]:
-        """As in the file."""
-        table: dict[str, object] = {"name": self.name, "public_key": str(self.public_key), "rows": int(self.rows)}
-        table |= {} if self.data_commitment is None else {"data_commitment": self.data_commitment}
-        return table if self.mask_key is None else table | {"mask_key": str(self.mask_key)}
+
+settings.written(Member, ..., absent=(None,))
 
 
 @final
@@ -122,11 +120,11 @@ class LostNeighbour:
         )
         first = self.go_on_after_round
         expect(first is None or first >= 0, "go_on_after_round >= 0", go_on_after_round=first)
+        # 60 and 60.0 are one wait, so they must be one text: signatures are over it.
+        object.__setattr__(self, "wait_seconds", float(self.wait_seconds))
 
-    def to_dict(self) -> dict[str, object]:
-        """As in the file."""
-        table: dict[str, object] = {"policy": self.policy, "wait_seconds": float(self.wait_seconds)}
-        return table if self.go_on_after_round is None else table | {"go_on_after_round": self.go_on_after_round}
+
+settings.written(LostNeighbour, ..., absent=(None,))
 
 
 @final
@@ -315,24 +313,6 @@ class Agreement:
 
     # -- one content, one digest --------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, object]:
-        """The content, as in the file."""
-        data: dict[str, object] = {"features": int(self.features), "data_norm": float(self.data_norm)}
-        data |= {} if self.sites_per_person is None else {"sites_per_person": self.sites_per_person}
-        table: dict[str, object] = {
-            "format": FORMAT,
-            "run": self.run,
-            "name": self.name,
-            "created": self.created,
-            "edges": [list(edge) for edge in self.edges],
-            "sites": [site.to_dict() for site in self.sites],
-            "data": data if self.schema is None else data | {"schema": self.schema},
-            "algorithm": terms.describe(self.algorithm),
-            "noise": {"kind": "discrete", "grid_bits": self.grid_bits},
-            "lost_neighbour": self.lost_neighbour.to_dict(),
-        }
-        return table if self.radius is None else table | {"messages": {"radius": self.reach}}
-
     def digest(self) -> bytes:
         """32 bytes that stand for exactly this agreement. Signatures and messages carry them."""
         return self._digest
@@ -340,7 +320,30 @@ class Agreement:
     @cached_property
     def _digest(self) -> bytes:
         # Asked for several times a round, and it takes longer the more sites there are.
-        return hashlib.sha256(b"sottovoce agreement\0" + canonical(self.to_dict())).digest()
+        return hashlib.sha256(b"sottovoce agreement\0" + canonical(settings.plain(self))).digest()
+
+
+def _content(agreement: Agreement) -> dict[str, object]:
+    """The tables of its file."""
+    optional = {"sites_per_person": agreement.sites_per_person, "schema": agreement.schema}
+    data = {"features": agreement.features, "data_norm": float(agreement.data_norm)}
+    messages = {} if agreement.radius is None else {"messages": {"radius": agreement.reach}}
+    return {
+        "format": FORMAT,
+        "run": agreement.run,
+        "name": agreement.name,
+        "created": agreement.created,
+        "edges": agreement.edges,
+        "sites": agreement.sites,
+        "data": data | {key: value for key, value in optional.items() if value is not None},
+        "algorithm": agreement.algorithm,
+        "noise": {"kind": "discrete", "grid_bits": agreement.grid_bits},
+        "lost_neighbour": agreement.lost_neighbour,
+        **messages,
+    }
+
+
+settings.written_as(Agreement, _content)
 
 
 def canonical(table: Mapping[str, object]) -> bytes:

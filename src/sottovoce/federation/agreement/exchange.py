@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, final
 
+from sottovoce import settings
 from sottovoce.errors import InputError, PrivacyError, expect, naming
 from sottovoce.federation.agreement.identity import (
     KEY_BYTES,
@@ -121,6 +122,9 @@ class MaskKey:
 
     def __str__(self) -> str:
         return _text(self.raw, self.proof)
+
+
+settings.made_by(MaskKey, MaskKey.from_text)
 
 
 @final

@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from sottovoce import settings
 from sottovoce.errors import InputError, PrivacyError, expect, naming
 from sottovoce.settings.disk import write_new
 
@@ -128,6 +129,9 @@ class PublicKey:
 
     def __str__(self) -> str:
         return PREFIX + base64.b64encode(self.raw).decode("ascii")
+
+
+settings.made_by(PublicKey, PublicKey.from_text)
 
 
 @final

@@ -94,12 +94,12 @@ def diameter_of(algorithm: PrivateMethod) -> float:
     return float(algorithm.diameter)
 
 
-def describe(algorithm: PrivateMethod) -> dict[str, object]:
-    """All settings as a table, from which `settings.read` makes the same algorithm."""
-    table: dict[str, object] = {"name": name_of(algorithm)} | _plain(algorithm)
+def _table(algorithm: PrivateMethod) -> dict[str, object]:
+    """All settings, from which `settings.read` makes the same algorithm."""
+    table: dict[str, object] = {"name": name_of(algorithm)} | _numbers(algorithm)
     for piece in (algorithm.loss, algorithm.regulariser):
         what = "loss" if piece is algorithm.loss else "regulariser"
-        table[what] = {"name": piece.name} | _plain(piece)
+        table[what] = {"name": piece.name} | _numbers(piece)
     table.pop("sensitivity", None)
     if table.get("inference") is False:
         del table["inference"]
@@ -108,7 +108,7 @@ def describe(algorithm: PrivateMethod) -> dict[str, object]:
     return table
 
 
-def _plain(piece: Any) -> dict[str, object]:
+def _numbers(piece: Any) -> dict[str, object]:
     """The fields that are text or numbers, as exactly the types that they are read as."""
     hints, plain = get_type_hints(type(piece)), dict[str, object]()
     for field in fields(piece):
@@ -131,3 +131,4 @@ def _choose(table: dict[str, Any]) -> tuple[type[PrivateMethod], dict[str, Any]]
 
 
 settings.choose(PrivateMethod, _choose)
+settings.written_as(PrivateMethod, _table)

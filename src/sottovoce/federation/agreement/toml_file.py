@@ -8,12 +8,8 @@ from sottovoce import settings
 from sottovoce.algorithms import PrivateMethod
 from sottovoce.errors import InputError, expect
 from sottovoce.federation.agreement.agreement import FORMAT, MOST_SITES, Agreement, LostNeighbour, Member
-from sottovoce.federation.agreement.exchange import MaskKey
-from sottovoce.federation.agreement.identity import PublicKey, write_public
+from sottovoce.federation.agreement.identity import write_public
 from sottovoce.settings import toml
-
-settings.made_by(PublicKey, PublicKey.from_text)
-settings.made_by(MaskKey, MaskKey.from_text)
 
 _MOST_EDGES = 100_000
 
@@ -109,7 +105,7 @@ def loads(text: str) -> Agreement:
 
 def dumps(agreement: Agreement) -> str:
     """The agreement as TOML."""
-    content: dict[str, Any] = agreement.to_dict()
+    content: dict[str, Any] = settings.plain(agreement)
     lines = [
         "# What the sites of this federation agree on. All of it is public.",
         "# Do not edit after signing: each site's signature is over exactly this content.",

@@ -9,7 +9,6 @@ Every happening is a small class, a `SiteEvent`. Its name and its fields are its
 
 import json
 import logging
-import math
 import re
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from time import monotonic
 from typing import ClassVar, final
 
 from sottovoce.errors import SottovoceError
+from sottovoce.settings import plain
 
 LOG = logging.getLogger("sottovoce.site")
 _FIRST_PAUSE = 5.0  # seconds
@@ -353,15 +353,7 @@ class JsonLines(logging.Formatter):
             "time": time, "level": record.levelname, "logger": record.name, "event": record.getMessage(),
         }  # fmt: skip
         fields = record.__dict__.get("fields", {})
-        found = {key: finite(value) for key, value in fields.items() if key not in line}
-        return json.dumps(line | found, default=str, allow_nan=False)
-
-
-def finite(value: object) -> object:
-    """The same, with None for numbers that JSON does not know."""
-    if isinstance(value, Mapping):
-        return {key: finite(one) for key, one in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return json.dumps(line | plain(fields) | line, allow_nan=False)
 
 
 @final

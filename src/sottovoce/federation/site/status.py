@@ -16,7 +16,8 @@ from typing import Any, final
 from sottovoce import settings
 from sottovoce.errors import InputError
 from sottovoce.federation.site import events
-from sottovoce.federation.site.events import SiteEvent, Watcher, finite
+from sottovoce.federation.site.events import SiteEvent, Watcher
+from sottovoce.settings import plain
 from sottovoce.settings.disk import beside
 
 FILE = "status.json"
@@ -111,7 +112,7 @@ class StatusFile(Watcher):
         unfinished = beside(self._path)
         with suppress(OSError):
             try:
-                unfinished.write_text(json.dumps(finite(asdict(self._now)), allow_nan=False), encoding="utf-8")
+                unfinished.write_text(json.dumps(plain(self._now), allow_nan=False), encoding="utf-8")
                 unfinished.replace(self._path)
             finally:
                 unfinished.unlink(missing_ok=True)

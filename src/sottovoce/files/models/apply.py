@@ -23,6 +23,7 @@ from sottovoce.privacy.strength import default_delta
 from sottovoce.problem.figures import figures, no_model, rare_class
 from sottovoce.problem.losses import Poisson
 from sottovoce.problem.problem import Answers
+from sottovoce.settings import written
 from sottovoce.settings.disk import text_out
 from sottovoce.tally import PrivateEvaluation, Terms
 from sottovoce.tally.evaluation import COUNTED_ALIKE
@@ -61,10 +62,8 @@ class Evaluation:
         nothing = None if self.no_model is None else self.no_model["risk"]
         return None if nothing is None else not self.risk < nothing
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        matrix = None if self.confusion is None else [list(row) for row in self.confusion]
-        return {**vars(self), "confusion": matrix, "worse_than_no_model": self.worse_than_no_model}
+
+written(Evaluation, ..., "worse_than_no_model")
 
 
 @dataclass(frozen=True)

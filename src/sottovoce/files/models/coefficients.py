@@ -10,8 +10,8 @@ A row that a schema with a numeric `row_norm` cuts is shorter than that says: it
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -57,10 +57,6 @@ class Coefficients:
         """The `most` listed features with the largest effect on this output, largest first."""
         listed = [one for one in self.features if one.listed]
         return sorted(listed, key=lambda one: -abs(one.effect[output]))[:most]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        return asdict(self)
 
 
 def coefficients(model: Model) -> Coefficients:

@@ -16,7 +16,7 @@ import base64
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -70,16 +70,7 @@ class _Header:
 
 def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
     """Write the file: whole, or not at all. A site of a federation signs it with its key."""
-    parts = {
-        "loss": {"name": model.loss.name, **asdict(model.loss)},
-        "names": list(model.names),
-        "classes": None if model.classes is None else list(model.classes),
-        "offset": model.offset,
-        "privacy": model.privacy.to_dict(),
-        "schema": None if model.schema is None else model.schema.to_dict(),
-        "provenance": dict(model.provenance),
-        "inference": None if model.inference is None else model.inference.to_dict(),
-    }
+    parts = {name: settings.plain(getattr(model, name)) for name in _content(FORMAT)}
     header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
     weights = np.ascontiguousarray(model.weights, dtype=np.float64)
     header["signature"] = json.dumps(None if key is None else _signature(key, weights, header))

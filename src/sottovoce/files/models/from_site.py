@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.arrays import Floats
-from sottovoce.federation.agreement import terms
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.model import Model
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.observers import on_a_grid
 from sottovoce.problem.problem import Answers
+from sottovoce.settings import plain
 from sottovoce.tally.evaluation import PrivateEvaluation, Tallied
 
 
@@ -149,6 +149,6 @@ def _provenance(agreement: Agreement, site: str, absent: Mapping[str, int]) -> d
         "neighbours": [name for name in agreement.neighbours(site) if name not in absent],
         "absent": dict(absent),
         "rounds": agreement.algorithm.rounds,
-        "settings": terms.describe(agreement.algorithm),
+        "settings": plain(agreement.algorithm),
         "rows": {member.name: member.rows for member in agreement.sites},
     }

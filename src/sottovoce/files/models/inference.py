@@ -8,9 +8,9 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from scipy import special
@@ -19,6 +19,7 @@ from sottovoce.algorithms import PrivateMethod
 from sottovoce.algorithms.masked import KINDS
 from sottovoce.arrays import Floats
 from sottovoce.errors import UnsupportedError, expect
+from sottovoce.settings import plain
 from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
 
 LARGEST_LOG = 700.0  # of an odds ratio that can be written
@@ -111,7 +112,7 @@ class Inference:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data for JSON; `settings.read` makes the table again."""
-        return {**asdict(self), "budget": dict(self.budget)}
+        return cast("dict[str, Any]", plain(self))
 
     def to_csv(self) -> str:
         """A line for each coefficient, with a heading; empty cells where nothing is known."""

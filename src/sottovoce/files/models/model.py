@@ -19,6 +19,7 @@ from sottovoce.files.models.inference import Inference
 from sottovoce.files.schema import review
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.problem.losses import Logistic, Loss, Softmax, WeightedLogistic
+from sottovoce.settings import written_as
 
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
@@ -73,16 +74,6 @@ class Model:
         """Number of features, the intercept included."""
         return int(self.weights.shape[0])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Weights, loss, names and classes as plain data for JSON; without guarantee and schema."""
-        return {
-            "loss": self.loss.name,
-            "classes": None if self.classes is None else list(self.classes),
-            "features": list(self.names),
-            "weights": self.weights.tolist(),
-            "offset": self.offset,
-        }
-
     def outputs(self, features: "Features", exposures: Floats | None = None) -> Floats:
         """Scores z of every row, (rows, outputs). Counts take exposures; None is one unit for every row."""
         expect(features.shape[1] == self.d, f"rows of {self.d} features", features=features.shape[1])
@@ -125,3 +116,13 @@ class Model:
         both = np.concatenate([np.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z
         found: Floats = special.softmax(both, axis=1)
         return found
+
+
+# Without guarantee, schema and provenance, which are shown beside it.
+written_as(
+    Model,
+    lambda model: {
+        "loss": model.loss.name, "classes": model.classes, "features": model.names, "weights": model.weights,
+        "offset": model.offset,
+    },
+)  # fmt: skip

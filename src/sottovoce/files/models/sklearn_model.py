@@ -7,6 +7,7 @@ import numpy as np
 from sottovoce.errors import InputError, UnsupportedError
 from sottovoce.files.models.model import Model
 from sottovoce.problem.losses import Poisson
+from sottovoce.settings import plain
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -49,5 +50,5 @@ def to_sklearn(model: Model) -> "LogisticRegression | LinearSVC | LinearRegressi
         made.coef_ = np.ascontiguousarray(model.weights.T)
         made.intercept_, made.classes_ = np.zeros(model.weights.shape[1]), np.array(model.classes)
         made.n_iter_ = np.array([0])
-    made.n_features_in_, made.privacy_ = model.d, model.privacy.to_dict()
+    made.n_features_in_, made.privacy_ = model.d, plain(model.privacy)
     return made

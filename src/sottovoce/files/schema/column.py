@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from sottovoce.errors import InputError, expect
 from sottovoce.files.schema.cells import Cells, Encoded
 from sottovoce.files.schema.findings import Finding
 from sottovoce.files.schema.values import check_word
+from sottovoce.settings import written
 
 MissingPolicy: TypeAlias = Literal["refuse", "row", "indicator", "fill"]
 Fill: TypeAlias = float | str | bool
@@ -76,11 +77,6 @@ class Column(ABC):
             place[place > out] -= 1
         return Encoded(place, value, finding)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of the schema file."""
-        data = {"name": self.name, "kind": self.kind(), **self._keys(), "missing": self.missing}
-        return data if self.fill is None else data | {"fill": self.fill}
-
     @classmethod
     @abstractmethod
     def kind(cls) -> str:
@@ -102,9 +98,6 @@ class Column(ABC):
     def _check(self) -> None: ...
 
     @abstractmethod
-    def _keys(self) -> dict[str, Any]: ...
-
-    @abstractmethod
     def _own_width(self) -> int: ...
 
     @abstractmethod
@@ -117,3 +110,6 @@ class Column(ABC):
     @abstractmethod
     def _filled(self) -> tuple[int, float]:
         """Place and value of the declared filling."""
+
+
+written(Column, "name", "kind", ..., "missing", "fill", absent=(None,))

@@ -20,7 +20,7 @@ most the number of columns, whatever the data.
 from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Literal, TypeAlias, final, get_args
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from sottovoce.files.schema.cells import Cells, Encoded, Places
 from sottovoce.files.schema.column import Column
 from sottovoce.files.schema.findings import Finding
 from sottovoce.files.schema.values import check_bounds, check_words, number
-from sottovoce.settings import brief
+from sottovoce.settings import brief, written
 
 Scale: TypeAlias = Literal["unit", "symmetric"]
 DateOrder: TypeAlias = Literal["ymd", "dmy", "mdy"]
@@ -93,10 +93,6 @@ class Ranged(Column):
     def left_out(self) -> int | None:
         """Index of the bin that holds the reference; None without one."""
         return None if self.reference is None else int(self._spots(np.array([self.reference]))[0][0])
-
-    def _keys(self) -> dict[str, Any]:
-        how = {"scale": self.scale} if self.edges is None else {"edges": list(self.edges)}
-        return {"bounds": list(self.bounds), **how, **_reference_key(self.reference)}
 
     def _own_width(self) -> int:
         return 1 if self.edges is None else len(self.edges) + 1
@@ -179,12 +175,12 @@ class Age(Ranged):
             written = ""
         expect(self.on == written, f"{self.path('on')} to be a date like 2025-01-31", on=self.on)
 
-    def _keys(self) -> dict[str, Any]:
-        return {"on": self.on, "order": self.order, **super()._keys()}
-
     def _numbers(self, cells: Cells) -> tuple[Floats, Finding]:
         ended = (date.fromisoformat(self.on) - _EPOCH).days
         return (ended - cells.days(self.order)) / YEAR, Finding.NOT_A_DATE
+
+
+written(Age, "name", "kind", "on", "order", ..., "missing", "fill", absent=(None,))
 
 
 @final
@@ -224,9 +220,6 @@ class Seasonal(Column):
         """Index of the season that is the reference; None without one."""
         return None if self.reference is None else self._names().index(self.reference)
 
-    def _keys(self) -> dict[str, Any]:
-        return {"by": self.by, "order": self.order, **_reference_key(self.reference)}
-
     def _names(self) -> tuple[str, ...]:
         return _SEASONS[self.by]
 
@@ -256,11 +249,6 @@ _SEASONS: dict[str, tuple[str, ...]] = {
               "November", "December"),
     "weekday": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
 }  # fmt: skip
-
-
-def _reference_key(reference: float | str | None) -> dict[str, Any]:
-    """The key `reference` of a schema file; empty without one."""
-    return {} if reference is None else {"reference": reference}
 
 
 def _check_level(path: str, reference: str | None, levels: tuple[str, ...], other: bool = False) -> None:
@@ -330,10 +318,6 @@ class Categorical(Column):
     def mean_square(self) -> float:
         return 1.0
 
-    def _keys(self) -> dict[str, Any]:
-        keys = {"categories": list(self.categories), "other": self.other, **_reference_key(self.reference)}
-        return keys if self.first is None else {"first": self.first, **keys}
-
     def _own_width(self) -> int:
         return len(self.categories) + self.other
 
@@ -362,6 +346,9 @@ class Categorical(Column):
         return self.categories.index(str(self.fill)), 1.0
 
 
+written(Categorical, "name", "kind", "first", ..., "missing", "fill", absent=(None,))
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Boolean(Column):
@@ -386,9 +373,6 @@ class Boolean(Column):
         both = sorted(set(self.true_values) & set(self.false_values))
         expect(not both, f"{self.path('true_values')} and false_values to share no spelling", both=both)
         expect(self.fill is None or isinstance(self.fill, bool), f"{self.path('fill')} true or false", fill=self.fill)
-
-    def _keys(self) -> dict[str, Any]:
-        return {"true_values": list(self.true_values), "false_values": list(self.false_values)}
 
     def mean_square(self) -> float:
         return 0.5

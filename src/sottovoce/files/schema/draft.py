@@ -17,7 +17,7 @@ from sottovoce.files.schema.round_numbers import bounds_around, edges_between
 from sottovoce.files.schema.schema import Schema
 from sottovoce.files.schema.sniffing import sniff
 from sottovoce.files.schema.survey import MISSING_VALUES, MOST_CATEGORIES, Seen, survey
-from sottovoce.settings import brief
+from sottovoce.settings import brief, plain
 
 FEW_NUMBERS = 10  # up to so many different whole numbers are taken for categories
 MOST_BINS = 1000
@@ -41,7 +41,7 @@ class Draft:
 
     def text(self) -> str:
         """The text of a schema file, with comments for the reviewer."""
-        data, remarks = self.schema.to_dict(), {"": _TOP, "unreviewed": _UNREVIEWED, "file": _FORM}
+        data, remarks = plain(self.schema), {"": _TOP, "unreviewed": _UNREVIEWED, "file": _FORM}
         if self.schema.classes is not None and len(self.schema.classes) == 2:
             remarks["label"] = "The positive class is the one that is looked for; it counts as +1."
         left = "\n".join(f"Left out: {brief(name)}, {reason}." for name, reason in self.left_out.items())
@@ -67,11 +67,11 @@ def draft(
     for seen in all_seen:
         if seen.name == label:
             found = _label(seen, positive)
-            read += [f"label.{key}" for key in found.to_dict() if key in _READ_OFF]
+            read += [f"label.{key}" for key in plain(found) if key in _READ_OFF]
         elif isinstance(column := _column(seen, bins), Column):
             columns.append(column)
             declared = {"kind"} if seen.truths else set()  # by the file itself, whatever its rows are
-            read += [column.path(key) for key in column.to_dict() if key in _READ_OFF - declared]
+            read += [column.path(key) for key in plain(column) if key in _READ_OFF - declared]
         else:
             left_out[seen.name] = column
     if found is None:

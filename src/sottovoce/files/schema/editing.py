@@ -12,6 +12,7 @@ from tomlkit.items import AoT, Comment, Table
 
 from sottovoce.errors import InputError
 from sottovoce.files.schema.schema import Schema
+from sottovoce.settings import plain
 
 
 def with_unreviewed(text: str, schema: Schema, entries: tuple[str, ...]) -> str:
@@ -36,7 +37,7 @@ def with_column(text: str, schema: Schema, name: str, changes: dict[str, Any]) -
 def without_column(text: str, schema: Schema, name: str) -> str:
     """The text without a column, and without what was to be reviewed of it."""
     i = [column.name for column in schema.columns].index(name)
-    gone = {schema.columns[i].path(key) for key in schema.columns[i].to_dict()}
+    gone = {schema.columns[i].path(key) for key in plain(schema.columns[i])}
     left = tuple(entry for entry in schema.unreviewed if entry not in gone)
     document = tomlkit.parse(with_unreviewed(text, schema, left))
     columns, keys = _columns(document), list(document)

@@ -1,7 +1,7 @@
 """A number that a row brings besides features and label: how much it counts, or its exposure. It is no feature."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -58,7 +58,3 @@ class Factor:
     def words(self) -> tuple[str, ...]:
         """The declared texts of a cell: none, as it is a number."""
         return ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of the schema file."""
-        return {"column": self.column, "bound": self.bound}

@@ -7,10 +7,12 @@ one that it does not deal with: a file with a refusal is not encoded.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sottovoce.settings import written
 
 Findings: TypeAlias = NDArray[np.uint8]  # one `Finding` for every cell
 
@@ -77,10 +79,6 @@ class Problem:
     finding: Finding
     message: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        return {"row": self.row, "column": self.column, "finding": self.finding.name, "message": self.message}
-
 
 @dataclass(frozen=True)
 class Count:
@@ -90,10 +88,13 @@ class Count:
     finding: Finding
     cells: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        refused = self.finding.refused
-        return {"column": self.column, "finding": self.finding.name, "refused": refused, "cells": self.cells}
+    @property
+    def refused(self) -> bool:
+        """True if a file with such cells is not encoded."""
+        return self.finding.refused
+
+
+written(Count, "column", "finding", "refused", "cells")
 
 
 @dataclass(frozen=True)
@@ -110,19 +111,10 @@ class Report:
     @property
     def fits(self) -> bool:
         """True if the file can be encoded."""
-        return not any(count.finding.refused for count in self.counts)
+        return not any(count.refused for count in self.counts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        return {
-            "fits": self.fits,
-            "rows": self.rows,
-            "used": self.used,
-            "counts": [count.to_dict() for count in self.counts],
-            "problems": [problem.to_dict() for problem in self.problems],
-            "notes": [note.to_dict() for note in self.notes],
-            "unused_columns": list(self.unused_columns),
-        }
+
+written(Report, "fits", ...)
 
 
 class Tally:
@@ -158,6 +150,6 @@ class Tally:
     def report(self, rows: int, used: int, unused: Sequence[str]) -> Report:
         """The finished report, refusals first."""
         counts = [Count(column, finding, cells) for (column, finding), cells in self._counts.items()]
-        counts.sort(key=lambda count: not count.finding.refused)
+        counts.sort(key=lambda count: not count.refused)
         problems = sorted(self.problems, key=lambda problem: problem.row or 0)
         return Report(rows, used, tuple(counts), tuple(problems), tuple(self.notes), tuple(unused))

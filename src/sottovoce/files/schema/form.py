@@ -3,10 +3,11 @@ None of this changes what a cell means, so sites may write their files different
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from sottovoce.errors import expect
 from sottovoce.files.schema.values import check_words
+from sottovoce.settings import written_as
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DECIMALS = (".", ",")
@@ -29,14 +30,10 @@ class FileForm:
         if self.names is not None:
             check_words("file.names", self.names, at_least=1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of a schema file whose values differ from the defaults."""
-        pairs = {"delimiter": self.delimiter, "decimal": self.decimal}
-        told: dict[str, Any] = {key: value for key, value in pairs.items() if value != getattr(USUAL, key)}
-        return told if self.names is None else told | {"names": list(self.names)}
-
 
 USUAL = FileForm()
+# In a schema, only what is unusual; nothing if all is as usual.
+written_as(FileForm, lambda form: {key: one for key, one in vars(form).items() if one != getattr(USUAL, key)} or None)
 
 
 def spelt(delimiter: str) -> str:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
+from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from sottovoce.files.schema.cells import Cells
 from sottovoce.files.schema.findings import Finding, Findings
 from sottovoce.files.schema.values import check_bounds, check_word, check_words
 from sottovoce.problem.losses.scalar import LEAST_COUNT, MOST_COUNT
+from sottovoce.settings import written
 
 LabelMissing: TypeAlias = Literal["refuse", "row"]
 
@@ -45,10 +46,6 @@ class Label(ABC):
         finding[cells.unreadable()] = Finding.NOT_TEXT
         return EncodedLabels(value, finding)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of the schema file."""
-        return {"column": self.column, **self._keys(), "missing": self.missing}
-
     def words(self) -> tuple[str, ...]:
         """The texts that a cell may be, where they are declared."""
         return ()
@@ -63,9 +60,6 @@ class Label(ABC):
 
     @abstractmethod
     def _check(self) -> None: ...
-
-    @abstractmethod
-    def _keys(self) -> dict[str, Any]: ...
 
     @abstractmethod
     def _present(self, cells: Cells) -> EncodedLabels:
@@ -104,14 +98,13 @@ class ClassLabel(Label):
     def _check(self) -> None:
         check_words("label.classes", self.classes, at_least=2)
 
-    def _keys(self) -> dict[str, Any]:
-        keys: dict[str, Any] = {"classes": list(self.classes)}
-        return keys if self.positive is None else keys | {"positive": self.positive}
-
     def _present(self, cells: Cells) -> EncodedLabels:
         place = cells.places(self.classes)
         finding = np.where(place < 0, Finding.UNKNOWN, Finding.FITS).astype(np.uint8)
         return EncodedLabels(self.values[np.maximum(place, 0)], finding)
+
+
+written(ClassLabel, "column", "classes", "positive", "missing", absent=(None,))
 
 
 def positive_last(classes: tuple[str, ...], positive: str | None) -> tuple[str, ...]:
@@ -146,12 +139,12 @@ class NumberLabel(Label):
         fine = not self.counts or (self.bounds[0] == 0 and LEAST_COUNT <= self.bounds[1] <= MOST_COUNT)
         expect(fine, f"label.bounds from 0 to {LEAST_COUNT:g} .. {MOST_COUNT:g} with counts = true", bounds=self.bounds)
 
-    def _keys(self) -> dict[str, Any]:
-        return {"bounds": list(self.bounds), **({"counts": True} if self.counts else {})}
-
     def _present(self, cells: Cells) -> EncodedLabels:
         x = cells.numbers()
         unknown, outside = np.isnan(x), (x < self.bounds[0]) | (x > self.bounds[1])
         finding = np.where(outside, Finding.CLIPPED, Finding.FITS).astype(np.uint8)
         finding[unknown] = Finding.NOT_A_NUMBER
         return EncodedLabels(np.clip(np.where(unknown, self.bounds[0], x), *self.bounds), finding)
+
+
+written(NumberLabel, "column", "bounds", "counts", "missing", absent=(False,))

@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"Expected a schema file in UTF-8, got schema={str(path)!r}: {error.reason}.") from error
 
 
-def plain(text: str) -> dict[str, Any]:
+def tables(text: str) -> dict[str, Any]:
     """The tables of a schema's text."""
     return toml.parse(text, "a schema in TOML", LARGEST_FILE)
 
@@ -92,7 +92,7 @@ def render(data: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     """The text of a schema file.
 
     Args:
-        data: what `Schema.to_dict` gives.
+        data: a schema, as `settings.plain` gives it.
         remarks: comments by place: "" on top, "end", "unreviewed", "file", "person", "weight", "exposure", "label", or
             "columns.NAME".
     """

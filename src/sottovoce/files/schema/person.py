@@ -1,7 +1,7 @@
 """The person of a row: the column that names them, and how many rows a person may have. It is never a feature."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -61,7 +61,3 @@ class Person:
         found[cells.missing()] = Finding.MISSING
         found[cells.unreadable()] = Finding.NOT_TEXT
         return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of the schema file."""
-        return {"column": self.column, "rows": self.rows, "surplus": self.surplus}

@@ -12,7 +12,7 @@ from typing import Any
 
 from sottovoce.errors import InputError, PrivacyError, PrivacyLeakWarning
 from sottovoce.files.schema.schema import Schema
-from sottovoce.settings import brief
+from sottovoce.settings import brief, plain
 
 _SHOWN = 5
 
@@ -63,17 +63,13 @@ class Question:
         own = {name: tuple(e for e in self.entries if _owner(e) == name) for name in self.columns}
         return [Question((name,), self.kind, self.found, own[name]) for name in self.columns]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
-        return {"columns": list(self.columns), "kind": self.kind, "found": self.found, "entries": list(self.entries)}
-
 
 def questions(schema: Schema) -> list[Question]:
     """The label first, then the columns, those of one kind together, in the order of the schema."""
     asked = list[Question]()
     keys = [entry.removeprefix("label.") for entry in schema.unreviewed if entry.startswith("label.")]
     if keys:
-        told = schema.label.to_dict()
+        told = plain(schema.label)
         shown = {key: told[key] for key in [*keys, *({"positive"} & set(told))]}
         asked.append(Question((schema.label.column,), "label", shown, tuple(f"label.{key}" for key in keys)))
     return asked + _by_kind(schema)
@@ -89,7 +85,7 @@ def _by_kind(schema: Schema) -> list[Question]:
     for column in schema.columns:
         keys = open_keys.get(column.name)
         if keys:
-            data = column.to_dict()
+            data = plain(column)
             found = {key: data[key] for key in data if key in keys}
             same = json.dumps([column.kind(), found])
             kinds[same] = column.kind()

@@ -16,7 +16,7 @@ from functools import cached_property
 from hashlib import sha256
 from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, final
 
 from sottovoce import settings
 from sottovoce.errors import InputError, expect, naming
@@ -27,7 +27,7 @@ from sottovoce.files.schema.form import USUAL, FileForm, spelt
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.values import check_word
-from sottovoce.settings import brief
+from sottovoce.settings import brief, plain, written
 
 if TYPE_CHECKING:
     from sottovoce.privacy.unit import Unit
@@ -58,6 +58,7 @@ class Schema:
     person: Person | None = None  # None: single rows are protected, not people
     weight: Factor | None = None  # None: rows count alike
     exposure: Factor | None = None  # of counts; None: all rows are of the same
+    version: ClassVar[int] = parse.VERSION
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -112,8 +113,8 @@ class Schema:
             if value:
                 check_word("missing_values", value)
         # Every text that a cell may be stands in a list of the schema.
-        listed = [(f"label.{key}", value) for key, value in self.label.to_dict().items()]
-        listed += [(column.path(key), value) for column in self.columns for key, value in column.to_dict().items()]
+        listed = [(f"label.{key}", value) for key, value in plain(self.label).items()]
+        listed += [(column.path(key), value) for column in self.columns for key, value in plain(column).items()]
         for path, word in ((path, word) for path, value in listed if isinstance(value, list) for word in value):
             if word in self.missing_values:
                 raise InputError(
@@ -123,8 +124,8 @@ class Schema:
 
     @cached_property
     def _paths(self) -> frozenset[str]:
-        paths = {f"label.{key}" for key in self.label.to_dict()}
-        return frozenset(paths.union(*({column.path(key) for key in column.to_dict()} for column in self.columns)))
+        paths = {f"label.{key}" for key in plain(self.label)}
+        return frozenset(paths.union(*({column.path(key) for key in plain(column)} for column in self.columns)))
 
     def separated(self, delimiter: str | None) -> "Schema":
         """The schema for a file with this delimiter; None keeps the schema's own."""
@@ -189,41 +190,23 @@ class Schema:
         What is still marked as unreviewed is left out: reviewing a value without changing it changes no encoding. So is
         the form of the files, which may differ from site to site, and the positive class, which the order says.
         """
-        data = {key: value for key, value in self.to_dict().items() if key not in ("unreviewed", "file")}
+        data = {key: value for key, value in plain(self).items() if key not in ("unreviewed", "file")}
         data["label"] = {key: value for key, value in data["label"].items() if key != "positive"}
         return sha256(json.dumps(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able, with the keys of a schema file. Columns are a list, so that their order survives."""
-        form = self.file.to_dict()
-        return {
-            "version": parse.VERSION,
-            "name": self.name,
-            "intercept": self.intercept,
-            "row_norm": self.row_norm,
-            "missing_values": list(self.missing_values),
-            "unreviewed": list(self.unreviewed),
-            **({"file": form} if form else {}),
-            **({} if self.person is None else {"person": self.person.to_dict()}),
-            **({} if self.weight is None else {"weight": self.weight.to_dict()}),
-            **({} if self.exposure is None else {"exposure": self.exposure.to_dict()}),
-            "label": self.label.to_dict(),
-            "columns": [column.to_dict() for column in self.columns],
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Schema":
-        """The inverse of `to_dict`; refuses what it does not know."""
+        """The inverse of `settings.plain`; refuses what it does not know."""
         return settings.read(cls, parse.fields(data), "keys of a schema")
 
     def dumps(self) -> str:
         """The text of a schema file."""
-        return parse.render(self.to_dict(), {})
+        return parse.render(plain(self), {})
 
     @classmethod
     def loads(cls, text: str) -> "Schema":
         """Read a schema from the text of a schema file."""
-        return cls.from_dict(parse.plain(text))
+        return cls.from_dict(parse.tables(text))
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
@@ -231,3 +214,6 @@ class Schema:
         text = parse.read_text(Path(path))
         with naming(schema=path):
             return cls.loads(text)
+
+
+written(Schema, "version", "name", "intercept", "row_norm", "missing_values", ..., "label", "columns", absent=(None,))

@@ -33,7 +33,7 @@ from sottovoce.privacy.books.filter import Charges, Filter, order_for
 from sottovoce.privacy.events import Event, Gaussian, Sequence
 from sottovoce.privacy.parsing import event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
-from sottovoce.settings import typed
+from sottovoce.settings import plain, typed
 from sottovoce.settings.disk import taking_turns, write_whole
 
 FORMAT = "sottovoce budget"
@@ -351,24 +351,24 @@ class BudgetAccountant:
             "Ask for a smaller epsilon or fewer rounds, or agree on a larger budget with those whose rows these are."
         )
 
-    def _to_dict(self) -> dict[str, object]:
+    def _content(self) -> dict[str, object]:
         """What a file says. The total goes along, so that `load` can tell whether the events were changed."""
         return {
             "format": FORMAT,
             "version": VERSION,
-            "unit": self._unit.words,
-            "epsilon": self.epsilon if isfinite(self.epsilon) else None,
+            "unit": self._unit,
+            "epsilon": self.epsilon,
             "delta": self.delta,
             "order": None if self._filter is None else self._filter.order,
             "spent": self._price(),
-            "events": [event.to_dict() for event in self._events],
+            "events": self._events,
         }
 
     def _write(self, place: Path, events: tuple[Event, ...]) -> None:
         """Have these events, and so has the file. If it cannot be written, they are not charged."""
         before, self._events = self._events, events
         try:
-            write_whole(place, json.dumps(self._to_dict(), indent=1, allow_nan=False).encode(), 0o600)
+            write_whole(place, json.dumps(plain(self._content()), indent=1, allow_nan=False).encode(), 0o600)
         except BaseException:
             self._events = before
             raise

@@ -20,7 +20,7 @@ is in both counts once (`account`).
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import fsum, inf, isfinite, isinf, nextafter, sqrt
@@ -40,6 +40,7 @@ from sottovoce.privacy.events import Event, Gaussian, NonPrivate
 from sottovoce.privacy.observers import against
 from sottovoce.privacy.parsing import event_from_dict
 from sottovoce.privacy.unit import ROW, Unit
+from sottovoce.settings import plain, written, written_as
 
 RESERVE, RELEASED, NOTE, CAP, CAUGHT_UP = "reserve", "released", "note", "cap", "caught up"
 _DOWN = 1 - 1e-15  # what a few roundings may have added
@@ -69,6 +70,9 @@ class Cost(NamedTuple):
     event: Event
     divergence: float = 0.0  # KL, of the real noise from the one that the event speaks of
     assumed: Assumed | None = None
+
+
+written(Cost, ..., absent=(None,))  # in entries
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,7 @@ class Ledger:
                 return known
             self._expect_next(run, round_)
             self._afford(run, {round_: cost}, f"run={run!r}, round={round_}")
-            self._take(self._store.append(run, round_, RESERVE, _body_of(cost)))
+            self._take(self._store.append(run, round_, RESERVE, plain(cost)))
             return self._rounds[run, round_]
 
     def bind_message(self, run: str, round_: int, message_digest: str) -> Reservation:
@@ -487,21 +491,6 @@ class Ledger:
                 "without it. This is another ledger, or a rewritten one: release nothing from these rows."
             )
 
-    def to_dict(self) -> dict[str, object]:
-        """Everything as JSON-able data, with the chain. An infinite total is null."""
-        total = self.total()
-        return {
-            "header": asdict(self.header),
-            "head": self.head._asdict(),
-            "cap": self.cap,
-            "total": {
-                "epsilon": total if isfinite(total) else None,
-                "slack": self.slack(),
-                "colluding": self.colluding(),
-            },
-            "entries": [entry._asdict() for entry in self.entries()],
-        }
-
     def close(self) -> None:
         """Let other processes have it. Later calls that write are refused."""
         self._store.close()
@@ -738,8 +727,8 @@ def _together(own: Record, caught: Record, same: Sequence[Cost], rule: Filter) -
 
 def _record_body(record: Record) -> dict[str, object]:
     """A record as an entry tells of it; a weight that is everything is null."""
-    weight = record.weight if isfinite(record.weight) else None
-    return record._asdict() | {"run": record.run.hex(), "weight": weight}
+    body: dict[str, object] = plain(record._asdict() | {"run": record.run.hex()})
+    return body
 
 
 def _record_from(data: dict[str, Any]) -> Record:
@@ -761,12 +750,22 @@ def _checked(run: str, round_: int, event: Event, divergence: float, assumed: As
 @lru_cache(maxsize=256)
 def _written(event: Event, divergence: float, assumed: Assumed | None) -> Cost:
     """The cost, if it can be written down and read again."""
-    cost = _cost_of(json.dumps(_body_of(Cost(event, float(divergence), assumed)), allow_nan=False))
+    cost = _cost_of(json.dumps(plain(Cost(event, float(divergence), assumed)), allow_nan=False))
     expect(cost.event == event, "an event that can be read again as it was written", event=event)
     return cost
 
 
 @lru_cache(maxsize=256)
+def _whole(ledger: Ledger) -> dict[str, object]:
+    """The ledger with its whole chain, to be exported."""
+    total = {"epsilon": ledger.total(), "slack": ledger.slack(), "colluding": ledger.colluding()}
+    entries = tuple(ledger.entries())
+    return {"header": ledger.header, "head": ledger.head, "cap": ledger.cap, "total": total, "entries": entries}
+
+
+written_as(Ledger, _whole)
+
+
 def _cost_of(body: str) -> Cost:
     """The cost that an entry's body tells of."""
     data = json.loads(body)
@@ -774,12 +773,6 @@ def _cost_of(body: str) -> Cost:
     if assumed is not None and not (type(assumed.colluding) is type(assumed.least_sites) is int and min(assumed) >= 0):
         raise ValueError(f"assumed={assumed!r}")
     return Cost(event_from_dict(data["event"]), data["divergence"], assumed)
-
-
-def _body_of(cost: Cost) -> dict[str, object]:
-    """What an entry says of a cost. Entries that rest on nothing look as they always did."""
-    body: dict[str, object] = {"event": cost.event.to_dict(), "divergence": cost.divergence}
-    return body if cost.assumed is None else body | {"assumed": cost.assumed._asdict()}
 
 
 def _resting_on(cost: Cost) -> str:

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from sottovoce import __version__
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import Verdict, claimed_curve
+from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report.rendering import TextTable, render_page
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
@@ -124,5 +125,4 @@ def write_audits(audits: Mapping[str, Verdict], out: Path) -> None:
 def write_data(audits: Mapping[str, Verdict], out: Path) -> None:
     """The data alone: audits take minutes, and those that have ended are kept if a later one is interrupted."""
     out.mkdir(parents=True, exist_ok=True)
-    data = {name: one.to_dict() for name, one in audits.items()}
-    write_whole(out / DATA, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+    write_whole(out / DATA, (json.dumps(plain(audits), indent=2, allow_nan=False) + "\n").encode())

@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sottovoce.errors import InputError
+from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
 from sottovoce.studies.report import tables
 from sottovoce.studies.report.panel_figures import draw_panel
 from sottovoce.studies.report.study_page import study_page
 from sottovoce.studies.report.svg import picture
 from sottovoce.studies.reproduce import Study
-from sottovoce.studies.run import jsonable
 from sottovoce.studies.verdict import LEVEL, RULE
 
 PAGE = "index.html"
@@ -46,13 +46,13 @@ def write_study(study: Study, out: Path) -> None:
 
 def verdict(study: Study) -> dict[str, Any]:
     """The claims as strict JSON data."""
-    data: dict[str, Any] = jsonable(
+    data: dict[str, Any] = plain(
         {
             "title": study.title,
             "quick": study.quick,
             "level": LEVEL,
             "rule": RULE,
-            "claims": [claim.to_dict() for claim in study.claims],
+            "claims": study.claims,
             "left_out": study.notes(),
             "optimum_risk": study.optimum,
             "cells": study.cells,
