@@ -29,7 +29,8 @@ class Oracle(Event):
     def dp_event(self):
         return dp_accounting.UnsupportedDpEvent()
 
-    def describe(self):
+    @property
+    def words(self):
         return "an oracle"
 
 

@@ -45,7 +45,7 @@ def test_every_event_speaks_json_google_and_english(event):
     data = json.loads(json.dumps(plain(event), allow_nan=False))
     assert data["kind"] == type(event).__name__
     assert isinstance(event.dp_event(), dp_accounting.DpEvent)
-    assert event.describe()
+    assert event.words
     assert hash(event) == hash(event)
     fields = {k: v for k, v in data.items() if not isinstance(v, dict | list | str)}
     assert all(getattr(event, name) == value for name, value in fields.items())

@@ -170,7 +170,7 @@ def test_an_absurd_batch_is_refused():
 
 def test_the_grid_says_how_fine_it_is():
     event = Repeated(SampledGaussian(4.0, Sampling("poisson", 100, 10)), 100)
-    assert "apart" in composed(event, 1e-5).describe()
+    assert "apart" in composed(event, 1e-5).words
     assert composed(event, 1e-5).delta(1.0) <= exp(-1)
 
 

@@ -411,7 +411,7 @@ def test_bad_searches_are_refused():
 
 
 def test_a_search_in_words():
-    text = RepeatAndSelect(Gaussian(2.0), NegativeBinomialRuns(1.0, 0.1)).describe()
+    text = RepeatAndSelect(Gaussian(2.0), NegativeBinomialRuns(1.0, 0.1)).words
     assert text == (
         "the best of a negative binomial number of runs, 10 on average (eta 1), each of them a Gaussian release, "
         "noise multiplier 2"

@@ -205,7 +205,7 @@ def _show(b: PricedSteps) -> None:
     if b.unit.people:
         console.print(f"For {b.unit}. Sigma is relative to what one row moves.")
     if b.sampling is not None:
-        console.print(f"Each step looks at {b.sampling.describe()}.")
+        console.print(f"Each step looks at {b.sampling.words}.")
     if b.found is None:
         verdict = "The budget holds" if b.holds else "The budget does NOT hold"
         console.print(f"{verdict}: these steps cost epsilon = {up(b.spent)}.")

@@ -154,7 +154,7 @@ def _runs(ledger: "Ledger") -> list[dict[str, object]]:
     reserved, released = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for reservation in ledger.reservations():
         cost = reservation.cost
-        key = reservation.run, cost.event.describe() + against(cost.assumed and cost.assumed.colluding)
+        key = reservation.run, cost.event.words + against(cost.assumed and cost.assumed.colluding)
         reserved[key] += 1
         released[key] += reservation.message is not None
     return [

@@ -273,7 +273,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             if mu is None or mu > 1 / costs.fit_sigma:
                 raise PrivacyError(
                     "Expected candidates that add plain Gaussian noise, which the search is calibrated on, got "
-                    f"event={event.describe()!r}. "
+                    f"event={event.words!r}. "
                     "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
                 )
             own = no_epsilon(estimator.epsilon)  # of one fit, which is promised to nobody

@@ -50,7 +50,8 @@ class Sampling:
         if self.scheme == "poisson":
             expect(self.batch <= self.rows, "batch <= rows for Poisson", batch=self.batch, rows=self.rows)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         """A short phrase for the text of a statement."""
         if self.scheme == "poisson":
             return f"a Poisson batch of about {self.batch} of {self.rows} rows"
@@ -81,8 +82,9 @@ class Event(ABC):
 
         return to_dp_event(self)
 
+    @property
     @abstractmethod
-    def describe(self) -> str:
+    def words(self) -> str:
         """A short phrase for the text of a statement, without a price."""
 
 
@@ -90,7 +92,8 @@ class Event(ABC):
 class NonPrivate(Event):
     """A release without any guarantee. It costs infinity."""
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return "a release without noise"
 
 
@@ -110,7 +113,8 @@ class Gaussian(Event):
     def __post_init__(self) -> None:
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return f"a Gaussian release, noise multiplier {self.sigma:.6g}"
 
 
@@ -132,8 +136,9 @@ class SampledGaussian(Event):
     def __post_init__(self) -> None:
         expect(isfinite(self.sigma) and self.sigma > 0, "sigma to be positive and finite", sigma=self.sigma)
 
-    def describe(self) -> str:
-        return f"a Gaussian release over {self.sampling.describe()}, noise multiplier {self.sigma:.6g}"
+    @property
+    def words(self) -> str:
+        return f"a Gaussian release over {self.sampling.words}, noise multiplier {self.sigma:.6g}"
 
 
 @dataclass(frozen=True)
@@ -147,8 +152,9 @@ class Repeated(Event):
         expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
         expect(_is_count(self.times, 0), "times to be an int >= 0", times=self.times)
 
-    def describe(self) -> str:
-        return f"{self.times} times {self.event.describe()}"
+    @property
+    def words(self) -> str:
+        return f"{self.times} times {self.event.words}"
 
 
 written(Repeated, "times", ...)  # in ledgers and budgets, in this order
@@ -162,8 +168,9 @@ class Runs(ABC):
     def mean(self) -> float:
         """E[K], the expected number of runs."""
 
+    @property
     @abstractmethod
-    def describe(self) -> str:
+    def words(self) -> str:
         """A short phrase for the text of a statement."""
 
 
@@ -193,7 +200,8 @@ class NegativeBinomialRuns(Runs):
         x = log(self.gamma)
         return -expm1(self.eta * x) / self.eta if abs(self.eta) > 1e-300 else -x
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return f"a negative binomial number of runs, {self.mean:.6g} on average (eta {self.eta:.6g})"
 
 
@@ -210,7 +218,8 @@ class PoissonRuns(Runs):
     def mean(self) -> float:
         return self.rate
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return f"a Poisson number of runs, {self.mean:.6g} on average"
 
 
@@ -230,8 +239,9 @@ class RepeatAndSelect(Event):
         expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
         expect(isinstance(self.runs, Runs), "runs to be a law of the number of runs (Runs)", runs=self.runs)
 
-    def describe(self) -> str:
-        return f"the best of {self.runs.describe()}, each of them {self.event.describe()}"
+    @property
+    def words(self) -> str:
+        return f"the best of {self.runs.words}, each of them {self.event.words}"
 
 
 written(RepeatAndSelect, "runs", ...)
@@ -248,5 +258,6 @@ class Sequence(Event):
         for event in self.events:
             expect(isinstance(event, Event), "events to hold only Events", event=event)
 
-    def describe(self) -> str:
-        return "; then ".join(event.describe() for event in self.events) or "nothing"
+    @property
+    def words(self) -> str:
+        return "; then ".join(event.words for event in self.events) or "nothing"

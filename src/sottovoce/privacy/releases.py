@@ -31,7 +31,8 @@ class PureRelease(Event):
     def __post_init__(self) -> None:
         _expect_positive(epsilon=self.epsilon)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return f"a release with pure epsilon {self.epsilon:.6g}"
 
 
@@ -47,7 +48,8 @@ class Laplace(Event):
     def __post_init__(self) -> None:
         _expect_positive(scale=self.scale)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return f"a release with Laplace noise, scale {self.scale:.6g}"
 
 
@@ -66,7 +68,8 @@ class NormLaplace(Event):
         _expect_positive(scale=self.scale)
         _expect_dimension(self.d)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return f"a release with l2-Laplace noise in {self.d} dimensions, scale {self.scale:.6g}"
 
 
@@ -87,7 +90,8 @@ class GaussianObjective(Event):
         _expect_positive(sigma=self.sigma)
         _expect_kappa(self.kappa)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return (
             f"an argmin with Gaussian noise in its objective, noise multiplier {self.sigma:.6g},"
             f" Jacobian constant {self.kappa:.6g}"
@@ -114,7 +118,8 @@ class NormLaplaceObjective(Event):
         _expect_kappa(self.kappa)
         expect(isinstance(self.one_sided, bool), "one_sided to be True or False", one_sided=self.one_sided)
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         return (
             f"an argmin with l2-Laplace noise in its objective, {self.d} dimensions, scale {self.scale:.6g},"
             f" Jacobian constant {self.kappa:.6g}"

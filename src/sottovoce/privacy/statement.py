@@ -150,7 +150,7 @@ class PrivacyStatement:
         warning = [
             "NOT PRIVATE. This run gives NO differential privacy guarantee: what was released may reveal any row.",
             f"Released: {self.released}.",
-            f"What happened: {self.event.describe()}.",
+            f"What happened: {self.event.words}.",
             "Treat everything that was released as if it were the private data.",
         ]
         return " ".join([*warning, *self.notes])
@@ -173,7 +173,7 @@ class PrivacyStatement:
             f" most e^epsilon = {_factor(self.epsilon)} through {words.whose}{exception}.",
             *self._against(),
             f"Released: {self.released}.",
-            f"What happened {where}: {self.event.describe()}.",
+            f"What happened {where}: {self.event.words}.",
             f"Assumed public, and not protected: {public}.",
             "Not covered: other releases from the same rows, whose costs add to this one; hyper-parameters tuned or"
             f" data prepared by looking at the private rows; {words.behind}; how long a run takes"

@@ -173,7 +173,8 @@ class Composed:
     rounding: float
     lost: float  # mass that was cut off, counted as if every such run gave the row away
 
-    def describe(self) -> str:
+    @property
+    def words(self) -> str:
         """Size and interval of the grid, and the mass that was cut off, in words."""
         return f"{len(self.losses)} losses, {self.interval:.3g} apart; {self.lost:.3g} of probability cut off"
 

@@ -336,7 +336,7 @@ class BudgetAccountant:
         together = self._charges.with_(event)
         if not book.knows(together):
             raise BudgetError(
-                f"Expected plain Gaussian releases after the first charge, got event={event.describe()!r}. What is "
+                f"Expected plain Gaussian releases after the first charge, got event={event.words!r}. What is "
                 "charged later is chosen with sight of earlier results, and this budget is not made for mixtures. "
                 "Nothing was computed, nothing charged. Make one that is (mixed=True, --mixed) before its first "
                 "charge, or charge all that is planned first, as one Sequence."
