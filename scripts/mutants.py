@@ -499,8 +499,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a budget takes what does not fit",
         "privacy/books/budget.py",
-        "if not self._filter.fits(self._charges.with_(event)):",
-        "if not self._filter.fits(self._charges):",
+        "if not wanted.fits():",
+        "if not before.fits():",
         "tests/privacy/test_budget.py::test_what_does_not_fit_is_refused_and_not_charged",
     ),
     Mutant(
@@ -513,7 +513,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a loaded budget does not look at what others have charged",
         "privacy/books/budget.py",
-        "        self._events = there._events\n",
+        "        self._charged = there\n",
         "        pass\n",
         "tests/privacy/test_budget.py::test_what_is_charged_to_a_loaded_accountant_is_in_its_file_before_the_work_begins",
     ),
@@ -555,17 +555,31 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a ledger gives slack and delta twice",
-        "privacy/books/ledger.py",
-        "rest = nextafter(header.delta - slack, 0.0) if slack > 0 else header.delta",
-        "rest = header.delta",
+        "privacy/books/book.py",
+        "rest = nextafter(limit.delta - slack, 0.0) if slack > 0 else limit.delta",
+        "rest = limit.delta",
         "tests/privacy/test_ledger_budget.py::test_the_gap_of_real_noise_is_paid_from_a_part_of_delta_that_the_first_round_fixes",
     ),
     Mutant(
         "a ledger takes what does not fit",
         "privacy/books/ledger.py",
-        "if not self._within(wanted):",
-        "if not self._within(wanted) and False:",
+        "if not wanted.fits():",
+        "if not wanted.fits() and False:",
         "tests/privacy/test_ledger_budget.py::test_a_run_that_is_calibrated_to_the_cap_fits_exactly_and_not_one_round_more",
+    ),
+    Mutant(
+        "what a ledger has checked fits after any first round",
+        "privacy/books/book.py",
+        "return (self.limit, self.first) == (other.limit, other.first) and self.costs <= other.costs",
+        "return self.limit == other.limit and self.costs <= other.costs",
+        "tests/privacy/test_ledger_budget.py::test_what_was_checked_fits_no_more_once_another_run_has_begun",
+    ),
+    Mutant(
+        "others' sight of rounds that were booked here counts for nothing",
+        "privacy/books/caught.py",
+        "return None if own and len(own) >= caught.rounds else",
+        "return None if own else",
+        "tests/privacy/test_account.py::test_everything_less_everything_is_not_nothing",
     ),
     Mutant(
         "a message without a booking",

@@ -10,7 +10,7 @@ from sottovoce.federation.site import journal
 from sottovoce.federation.transport import wire
 from sottovoce.files.models import file
 from sottovoce.files.schema import parse
-from sottovoce.privacy.books import budget, store
+from sottovoce.privacy.books import chain, json_file
 from sottovoce.tally import evaluation
 
 ROOT = Path(__file__).parents[2]
@@ -19,8 +19,8 @@ FORMATS = {
     "agreement": agreement.FORMAT,
     "journal": journal.FORMAT,
     "message": wire.MAGIC.decode(),
-    "ledger": store.FORMAT,
-    "budget": budget.VERSION,
+    "ledger": chain.FORMAT,
+    "budget": json_file.VERSION,
     "model": file.FORMAT,
     "schema": parse.VERSION,
     "evaluation": evaluation.FORMAT,

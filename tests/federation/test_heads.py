@@ -680,6 +680,6 @@ def test_a_raise_that_was_signed_for_another_place_is_found(tmp_path, ledger):
     claim(ledger, key.public)
     raised = raise_cap(ledger, 6.0, key)
     with Ledger.create(tmp_path / "other.ledger", "other", 5.0, 1e-5) as other:
-        other._store.append("", 0, "cap", {"epsilon": 6.0, "signer": raised.signer, "signature": raised.signature})
+        other._chain.append("", 0, "cap", {"epsilon": 6.0, "signer": raised.signer, "signature": raised.signature})
     with Ledger.open(tmp_path / "other.ledger") as other, pytest.raises(DamagedError, match="entry=1"):
         check_raises(other, key.public)

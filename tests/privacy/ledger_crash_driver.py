@@ -18,7 +18,8 @@ from sottovoce.privacy.books.ledger import Ledger
 EVENT = Gaussian(1e4)
 OURS = (
     "privacy/books/ledger.py",
-    "privacy/books/store.py",
+    "privacy/books/booked.py",
+    "privacy/books/chain.py",
     "privacy/books/account.py",
     "cli/site/files.py",
 )  # whose lines are counted

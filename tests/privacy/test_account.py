@@ -9,7 +9,8 @@ import pytest
 from sottovoce.errors import BudgetError, InputError, PrivacyError
 from sottovoce.privacy import Gaussian, SampledGaussian
 from sottovoce.privacy.books.account import ACCOUNT_BYTES, MOST_RECORDS, Account, Record, mark_of
-from sottovoce.privacy.books.ledger import Assumed, Ledger
+from sottovoce.privacy.books.book import Assumed
+from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.privacy.events import Sampling
 from sottovoce.privacy.unit import Unit
 
@@ -314,10 +315,23 @@ def test_a_raise_that_slack_would_not_pay_for_is_refused(make):
 
 def test_entries_that_cannot_be_are_refused_when_opened(make, tmp_path):
     ledger = make(epsilon=2.0)
-    ledger._store.append("", 0, "cap", {"epsilon": 1.0, "signer": "x", "signature": ""})
+    ledger._chain.append("", 0, "cap", {"epsilon": 1.0, "signer": "x", "signature": ""})
     ledger.close()
     with pytest.raises(PrivacyError, match=r"a cap of 1\.0 after 2\.0"):
         Ledger.open(tmp_path / "rows.ledger")
+
+
+def test_an_entry_of_others_sight_that_does_not_say_the_unit_is_of_this_ledgers(make):
+    """As they were first written."""
+    ledger = make()
+    book(ledger, "one", 4)
+    runs = [{"run": mark_of("two").hex(), "rounds": 3, "weight": 0.01, "divergence": FAR, "plain": True}]
+    body = {"height": 9, "first": FAR, "book": {"epsilon": 3.0, "delta": 1e-5, "order": None}, "runs": runs}
+    ledger._chain.append("", 0, "caught up", body)
+    ledger.close()
+    again = make()
+    assert again.height > 9
+    assert {record.run: record.weight for record in again.account().records}[mark_of("two")] == 0.01
 
 
 # -- attacks ----------------------------------------------------------------------------------------------------------

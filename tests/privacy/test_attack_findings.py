@@ -40,7 +40,7 @@ def test_two_processes_that_charge_the_same_event_are_both_counted(tmp_path):
     BudgetAccountant(1.0, 1e-5).save(path)
     mine, theirs = BudgetAccountant.load(path), BudgetAccountant.load(path)
     mine.spend(fit)
-    with pytest.raises(BudgetError, match=r"spent=0\.9 by 1 events"):
+    with pytest.raises(BudgetError, match=r"without it 0\.9 in 1 charges"):
         theirs.spend(fit)
     assert BudgetAccountant.load(path).events == (fit,)
 

@@ -80,9 +80,10 @@ def test_what_does_not_fit_is_refused_and_not_charged():
     with pytest.raises(BudgetError) as refused:
         accountant.spend(FIT)
     message = str(refused.value)
-    assert message.startswith("Expected a total of at most epsilon=1.0 at delta=1e-05, got 1.0")
-    assert "asked=0.5, spent=0.911" in message
-    assert "by 3 events, left for one more Gaussian fit=0.362" in message
+    assert message.startswith("Expected to stay within the cap epsilon=1.0 at delta=1e-05, got asked=0.5: all with it")
+    assert "would cost epsilon=1.0" in message
+    assert "without it 0.911" in message
+    assert "in 3 charges, which leaves 0.362" in message
     assert "Ask for a smaller epsilon or fewer rounds" in message
     assert accountant.events == (FIT,) * 3
     accountant.check(Gaussian(60.0))
@@ -177,7 +178,7 @@ def test_after_the_first_charge_only_gaussians_unless_it_is_made_for_mixtures():
     assert accountant.total().epsilon == epsilon(Sequence((sampled, FIT)), DELTA)
     for event in (other, sampled, Laplace(1e6)):
         with pytest.raises(
-            BudgetError, match=r"plain Gaussian releases after the first charge, got event=.*mixed=True"
+            BudgetError, match=r"plain Gaussian noise after the first charge.*got asked=.*with event=.*mixed=True"
         ):
             accountant.spend(event)
         assert accountant.remaining_times(event) == 0
@@ -208,7 +209,7 @@ def test_in_a_mixed_budget_what_is_said_is_what_is_refused(cap):
     assert epsilon(Sequence(tuple(charges)), DELTA) < accountant.total().epsilon
     left = accountant.remaining().epsilon
     accountant.check(Gaussian(sigma_for(left, DELTA, 1)))
-    with pytest.raises(BudgetError, match=rf"at most epsilon={cap}.*left for one more Gaussian fit={left:.3g}"):
+    with pytest.raises(BudgetError, match=rf"the cap epsilon={cap} .*leaves {left:.3g}.* for one more"):
         accountant.spend(Gaussian(sigma_for(1.01 * left, DELTA, 1)))
     accountant.spend(Repeated(Gaussian(sigma_for(left, DELTA, 7)), 7))
     assert cap * (1 - 1e-3) < accountant.total().epsilon <= cap
@@ -221,7 +222,7 @@ def test_in_a_mixed_budget_what_is_said_is_what_is_refused(cap):
 
 def test_past_events_must_fit_too():
     assert len(BudgetAccountant(1.0, DELTA, (FIT, FIT))) == 2
-    with pytest.raises(BudgetError, match=r"got 1\.0"):
+    with pytest.raises(BudgetError, match=r"would cost epsilon=1\.0"):
         BudgetAccountant(1.0, DELTA, [FIT] * 4)
 
 
@@ -394,7 +395,7 @@ def test_what_is_charged_to_a_loaded_accountant_is_in_its_file_before_the_work_b
     assert link.is_symlink()
     assert mine.events == theirs.events == BudgetAccountant.load(path).events == (FIT, FIT)
     mine.spend(FIT)
-    with pytest.raises(BudgetError, match="by 3 events"):
+    with pytest.raises(BudgetError, match="in 3 charges"):
         theirs.spend(FIT)
     assert BudgetAccountant.load(path).events == (FIT,) * 3
 
@@ -580,7 +581,7 @@ def test_what_is_no_budget_file_is_refused(tmp_path, text, message):
 def test_missing_and_huge_files_are_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="to read path="):
         BudgetAccountant.load(tmp_path / "none")
-    monkeypatch.setattr("sottovoce.privacy.books.budget.LARGEST_FILE", 100)
+    monkeypatch.setattr("sottovoce.privacy.books.json_file.LARGEST_FILE", 100)
     path = saved(tmp_path, dict.copy)
     with pytest.raises(InputError, match="at most 100 bytes"):
         BudgetAccountant.load(path)

@@ -7,7 +7,8 @@ import pytest
 from sottovoce.cli import main
 from sottovoce.errors import BudgetError, PrivacyError
 from sottovoce.privacy import Gaussian
-from sottovoce.privacy.books.ledger import Assumed, Cost, Ledger
+from sottovoce.privacy.books.book import Assumed, Cost
+from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.settings import plain
 
 DIGEST = "hmac-sha256:" + "0" * 64
@@ -49,7 +50,7 @@ def test_an_assumption_changes_no_price_and_is_part_of_the_booking(ledger):
 
 def test_whoever_asks_what_was_spent_is_told_against_whom(ledger, tmp_path, capsys):
     ledger.reserve("run", 1, Gaussian(10.0), 0.0, ONE)
-    with pytest.raises(BudgetError, match=r"against at most 1 colluding site\. Use fewer rounds"):
+    with pytest.raises(BudgetError, match=r"against at most 1 colluding site, which.*Use fewer rounds"):
         ledger.check_rounds("next", [Cost(Gaussian(0.1))])
     ledger.close()
     assert main(["ledger", "show", str(tmp_path / "rows.ledger")]) == 0

@@ -24,9 +24,10 @@ from sottovoce.privacy import (
     epsilon_of_mu,
     sigma_for,
 )
-from sottovoce.privacy.books import store as store
+from sottovoce.privacy.books import chain as chain
+from sottovoce.privacy.books.book import Cost
 from sottovoce.privacy.books.filter import Filter
-from sottovoce.privacy.books.ledger import Cost, Ledger
+from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.settings import plain
 
 
@@ -113,11 +114,11 @@ def test_after_the_first_round_only_gaussians(ledger):
     ledger.reserve("run", 2, Gaussian(50.0))
     assert ledger.total() == epsilon(Sequence((SAMPLED, Gaussian(50.0))), 1e-5)
     for other in (Laplace(100.0), SAMPLED):
-        with pytest.raises(BudgetError, match=r"plain Gaussian rounds after the first.*round=3.*--cap-mixed"):
+        with pytest.raises(BudgetError, match=r"plain Gaussian noise after.*round=3, with event=.*--cap-mixed"):
             ledger.reserve("run", 3, other)
         assert ledger.rounds_left(other) == 0
         assert ledger.would_cost(other) == inf
-    with pytest.raises(BudgetError, match="run='other' of 2 rounds, which has other rounds"):
+    with pytest.raises(BudgetError, match="run='other' of 2 rounds, with event='a Gaussian release over a Poisson"):
         ledger.check_run("other", SAMPLED, 2)
     assert ledger.head.entries == 2
 
@@ -144,7 +145,7 @@ def test_ledgers_of_the_first_format_go_on(tmp_path):
     """As version 1 wrote them: a header without an order."""
     path = tmp_path / "rows.ledger"
     connection = sqlite3.connect(path, isolation_level=None)
-    for statement in store._SCHEMAS[1]:
+    for statement in chain._SCHEMAS[1]:
         connection.execute(statement)
     unit = "one row of one site replaced by any other row"
     header = (1, "digest", unit, 1.0, 1e-5, "2025-01-01T00:00:00+00:00")
@@ -187,7 +188,7 @@ def test_a_round_is_released_with_one_message_for_ever(ledger):
     with pytest.raises(PrivacyError, match=r"was released with, ab, got message_digest='cd'"):
         ledger.bind_message("run", 1, "cd")
     ledger.close()
-    with Ledger.open(ledger._store.path) as again:
+    with Ledger.open(ledger._chain.path) as again:
         assert again.reserve("run", 1, Gaussian(10.0)).message == "ab"
         assert again.head.entries == 2
 
@@ -254,6 +255,22 @@ def test_rounds_of_a_checked_run_are_not_priced_again(ledger, monkeypatch):
         ledger.reserve("run", k, event)
     with pytest.raises(pytest.fail.Exception, match="priced again"):
         ledger.reserve("run", 5, event)
+
+
+def test_what_was_checked_fits_no_more_once_another_run_has_begun(ledger):
+    """Only the first round of all may be of any kind."""
+    ledger.check_rounds("run", [Cost(SAMPLED), Cost(Gaussian(50.0))])
+    ledger.reserve("other", 1, Gaussian(50.0))
+    with pytest.raises(BudgetError, match=r"plain Gaussian noise after the first.*run='run', round=1"):
+        ledger.reserve("run", 1, SAMPLED)
+
+
+def test_what_was_checked_fits_no_more_once_another_round_has_fixed_slack(ledger):
+    ledger.check_rounds("run", [Cost(Gaussian(50.0), divergence) for divergence in (1e-26, 1e-18, 1e-30)])
+    ledger.reserve("other", 1, Gaussian(50.0), 1e-30)
+    ledger.reserve("run", 1, Gaussian(50.0), 1e-26)
+    with pytest.raises(BudgetError, match=r"at most 1e-20 in all, got 1e-18 with run='run', round=2"):
+        ledger.reserve("run", 2, Gaussian(50.0), 1e-18)
 
 
 def test_many_equal_rounds_are_cheap_to_price(ledger):

@@ -13,7 +13,7 @@ import pytest
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import Gaussian
-from sottovoce.privacy.books import store as store
+from sottovoce.privacy.books import chain as chain
 from sottovoce.privacy.books.ledger import Ledger
 
 DRIVER = Path(__file__).parent / "ledger_crash_driver.py"
@@ -98,11 +98,11 @@ def ledger(tmp_path):
 
 def test_a_second_holder_in_this_process_is_refused(ledger):
     with pytest.raises(PrivacyError, match="in use"):
-        Ledger.open(ledger._store.path)
+        Ledger.open(ledger._chain.path)
 
 
 def test_every_commit_is_synced(ledger):
-    connection = ledger._store._connection
+    connection = ledger._chain._connection
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     assert connection.execute("PRAGMA locking_mode").fetchone() == ("exclusive",)
@@ -144,11 +144,11 @@ def test_a_disk_that_is_full_when_a_ledger_is_made_or_its_head_repaired_is_calle
     with pytest.raises(sqlite3.Error) as error:
         small.execute("CREATE TABLE t (x)")
     with pytest.raises(PrivacyError, match="got a disk that is full"):
-        store._refuse(path, error.value)
+        chain._refuse(path, error.value)
 
 
 def test_a_full_disk_reserves_nothing_and_loses_nothing(ledger):
-    connection = ledger._store._connection
+    connection = ledger._chain._connection
     connection.execute("PRAGMA max_page_count = 1")  # SQLite takes what it has
 
     def fill():
@@ -161,7 +161,7 @@ def test_a_full_disk_reserves_nothing_and_loses_nothing(ledger):
     with pytest.raises(PrivacyError, match="after a failed write"):
         ledger.note("go on")
     ledger.close()
-    with Ledger.open(ledger._store.path) as again:
+    with Ledger.open(ledger._chain.path) as again:
         assert len(again.reservations()) == count
         again.reserve("run", count + 1, Gaussian(1e4))
 
@@ -178,7 +178,7 @@ def test_a_head_that_cannot_be_written_stops_the_ledger_and_the_entry_counts(led
     with pytest.raises(PrivacyError, match="after a failed write"):
         ledger.reserve("run", 2, Gaussian(50.0))
     ledger.close()
-    with Ledger.open(ledger._store.path) as again:
+    with Ledger.open(ledger._chain.path) as again:
         assert [r.round for r in again.reservations()] == [1, 2]
         assert again.reserve("run", 2, Gaussian(50.0)).entry == 2
 
@@ -186,7 +186,7 @@ def test_a_head_that_cannot_be_written_stops_the_ledger_and_the_entry_counts(led
 def test_a_crash_while_creating_leaves_room_for_another_try(tmp_path, monkeypatch):
     path = tmp_path / "rows.ledger"
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_SCHEMA", (*store._SCHEMA, "nonsense"))
+        patch.setattr(chain, "_SCHEMA", (*chain._SCHEMA, "nonsense"))
         with pytest.raises(PrivacyError, match="syntax error"):
             Ledger.create(path, "digest", 1.0, 1e-5)
     with pytest.raises(PrivacyError, match="other tables"):
@@ -205,18 +205,18 @@ def test_what_is_no_ledger_is_not_taken_for_none(tmp_path, ledger):
     with pytest.raises(PrivacyError, match="not a database"):
         Ledger.exists(tmp_path / "other.ledger")
     with pytest.raises(PrivacyError, match="in use"):
-        Ledger.exists(ledger._store.path)
+        Ledger.exists(ledger._chain.path)
     ledger.close()
-    ledger._store.path.write_bytes(b"")
-    assert not Ledger.exists(ledger._store.path)
+    ledger._chain.path.write_bytes(b"")
+    assert not Ledger.exists(ledger._chain.path)
     with pytest.raises(PrivacyError, match="no trace of an earlier ledger"):
-        Ledger.create(ledger._store.path, "digest", 1.0, 1e-5)
+        Ledger.create(ledger._chain.path, "digest", 1.0, 1e-5)
 
 
 def test_what_was_committed_but_not_yet_merged_is_missed_if_it_is_thrown_away(ledger, tmp_path):
     """SQLite's write-ahead log holds the last entries while the ledger is open."""
     copy = tmp_path / "copy.ledger"
-    path = ledger._store.path
+    path = ledger._chain.path
     for end in ("", ".head"):
         copy.with_name(copy.name + end).write_bytes(path.with_name(path.name + end).read_bytes())
     assert path.with_name(path.name + "-wal").stat().st_size > 0
@@ -230,4 +230,4 @@ def test_closed_is_closed(ledger):
         ledger.reserve("run", 2, Gaussian(50.0))
     with pytest.raises(PrivacyError, match="readable ledger"):
         list(ledger.entries())
-    assert sqlite3.connect(ledger._store.path).close() is None
+    assert sqlite3.connect(ledger._chain.path).close() is None

@@ -10,7 +10,8 @@ from pathlib import Path
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement.identity import Context, PublicKey, SigningKey
 from sottovoce.federation.site.stops import DamagedError
-from sottovoce.privacy.books.ledger import Ledger, Raise
+from sottovoce.privacy.books.entries import Raise
+from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.settings.disk import write_whole
 
 

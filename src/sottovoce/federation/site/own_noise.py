@@ -26,7 +26,7 @@ from sottovoce.noise.secure import SecureNoise
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Event
 from sottovoce.privacy.accounting.discrete import discretisation_divergence
-from sottovoce.privacy.books.ledger import Cost
+from sottovoce.privacy.books.book import Cost
 from sottovoce.problem.graphs import Inbox
 
 

@@ -18,7 +18,7 @@ from sottovoce.federation.site.mail import Answer, Letter, Mail
 from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Kind, Slot
-from sottovoce.privacy.books.ledger import Cost
+from sottovoce.privacy.books.book import Cost
 from sottovoce.tally.evaluation import Tallied
 
 if TYPE_CHECKING:

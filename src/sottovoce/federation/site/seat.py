@@ -30,7 +30,8 @@ from sottovoce.federation.transport.wire import digest_of
 from sottovoce.noise.secure import SecureNoise, require_secure
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy.books.ledger import Cost, Ledger
+from sottovoce.privacy.books.book import Cost
+from sottovoce.privacy.books.ledger import Ledger
 from sottovoce.problem.sites import Sites
 
 

@@ -1,1 +1,1 @@
-"""What was ever spent on one data set: the budget of one process, the ledger that survives crashes, their filter."""
+"""What was ever spent on one data set: one book, kept as a budget or as a ledger."""

@@ -23,6 +23,7 @@ from math import fsum, inf, isnan
 from typing import NamedTuple, Self, final
 
 from sottovoce.privacy.accounting.accountant import plain_mu
+from sottovoce.privacy.books.book import Cost, colluding_of, fewest
 from sottovoce.privacy.books.filter import Filter
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.unit import ROW, Unit
@@ -133,22 +134,20 @@ def mark_of(run: str) -> bytes:
     return hashlib.sha256(b"sottovoce run v1\0" + run.encode()).digest()[:MARK_BYTES]
 
 
-def record_of(
-    run: str, last: int, costs: Iterable[tuple[Event, float, int]], rule: Filter, colluding: int | None = None
-) -> Record:
+def record_of(run: str, last: int, costs: Iterable[tuple[Cost, int]], rule: Filter) -> Record:
     """What a run has taken of a book.
 
     Args:
         run: its name.
         last: its last round.
-        costs: event, divergence and number of times.
+        costs: of its rounds, each with the number of times.
         rule: the filter of the book.
-        colluding: against how many colluding sites the costs hold; None: against everybody.
     """
     listed = tuple(costs)
-    plain = all(_plain_weight(event) is not None for event, *_ in listed)
-    weight = fsum(times * _weight(event, rule) for event, _, times in listed) * _UP
-    return Record(mark_of(run), last, weight, fsum(times * d for _, d, times in listed), plain, colluding)
+    plain = all(_plain_weight(cost.event) is not None for cost, _ in listed)
+    weight = fsum(times * _weight(cost.event, rule) for cost, times in listed) * _UP
+    divergence = fsum(times * cost.divergence for cost, times in listed)
+    return Record(mark_of(run), last, weight, divergence, plain, colluding_of(cost for cost, _ in listed))
 
 
 def larger(one: Record, other: Record) -> Record:
@@ -157,11 +156,6 @@ def larger(one: Record, other: Record) -> Record:
         one.run, max(one.rounds, other.rounds), max(one.weight, other.weight), max(one.divergence, other.divergence),
         one.plain and other.plain, fewest((one.colluding, other.colluding)),
     )  # fmt: skip
-
-
-def fewest(colluding: Iterable[int | None]) -> int | None:
-    """The smallest of some numbers of colluding sites; None stands for everybody."""
-    return min((number for number in colluding if number is not None), default=None)
 
 
 @lru_cache(maxsize=4096)

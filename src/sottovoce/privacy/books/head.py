@@ -93,7 +93,7 @@ class OpenHead:
     def sync_every_other(self) -> None:
         """Sync, unless this is the first head that is not on the disk yet.
 
-        So a power cut leaves the head at most two entries behind, which `LedgerStore` allows for.
+        So a power cut leaves the head at most two entries behind, which `Chain` allows for.
         """
         if self._synced:
             self._synced = False

@@ -98,10 +98,10 @@ class LedgerEntry(NamedTuple):
         return _digest(self[:-1])
 
 
-class LedgerStore:
+class Chain:
     """The files of one ledger, held by one process at a time.
 
-    It keeps entries and shows tampering, and knows nothing of prices: those are in `ledger`. `replay` has to be run to
+    It keeps entries and shows tampering, and knows nothing of prices: those are in `book`. `replay` has to be run to
     its end before `append`: it is what verifies the chain.
 
     Formal guarantees:
@@ -146,7 +146,7 @@ class LedgerStore:
             connection.close()
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> "LedgerStore":
+    def create(cls, path: Path, header: Header) -> "Chain":
         """A new ledger, locked for this process, in the place of none or of one that is not in force.
 
         A crash leaves one that is not in force, where another try succeeds.
@@ -175,7 +175,7 @@ class LedgerStore:
             _give_up(path, connection, error)
 
     @classmethod
-    def open(cls, path: Path) -> "LedgerStore":
+    def open(cls, path: Path) -> "Chain":
         """An existing ledger, locked for this process."""
         if not path.is_file():
             raise InputError(f"Expected a ledger, got path={str(path)!r}, which is no file. Create it first.")
