@@ -1,7 +1,7 @@
 """From keys to a running server, by the commands that people type."""
 
-import sys
 import tracemalloc
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -166,7 +166,7 @@ def test_what_is_not_given_is_planned(run, tmp_path, monkeypatch):
         planned = {"rounds": 9, "local_steps": 3, "rho": 0.5, "diameter": 7.0, "lam": 1.0, "weights": "rows"}
         return SimpleNamespace(settings=planned)
 
-    monkeypatch.setitem(sys.modules, "sottovoce.plan", SimpleNamespace(plan=plan))
+    monkeypatch.setattr(import_module("sottovoce.plan"), "plan", plan)
     run("federation", "new", *SITES, *PRIVACY, *ARRAYS, "--graph", "path", "--rounds", "9", "--lam", "0.3")
     algorithm = toml_file.load(tmp_path / "federation.toml").algorithm
     assert (algorithm.rounds, algorithm.local_steps, algorithm.rho, algorithm.diameter) == (9, 3, 0.5, 7.0)

@@ -112,6 +112,8 @@ class Method(ABC):
     def __post_init__(self) -> None:
         self._check_rounds()
         expect(0 <= self.lam < float("inf"), "lam >= 0", lam=self.lam)
+        clipped = self.max_grad_norm
+        expect(clipped is None or 0 < clipped < float("inf"), "max_grad_norm > 0", max_grad_norm=clipped)
         expect(self.weights in WEIGHTS, f"weights among {', '.join(WEIGHTS)}", weights=self.weights)
 
     def _check_rounds(self) -> None:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 MASKED = "masked"
 _WHO, _DATA, _LOST = "Who", "Data", "When a neighbour falls silent"
-# What is fixed before anything is planned.
-_PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
-_SETTINGS = tuple(f.name for f in fields(AlgorithmOptions) if f.name not in (*_PROMISED, "algorithm"))
 _NUMBERS = ("huber", "absolute", "quantile", "smoothed-quantile")
 
 
@@ -160,14 +157,14 @@ def _shape(draft: Draft, schema: "Schema | None") -> tuple[int, float]:
 def _promise(draft: Draft, schema: "Schema | None") -> "PrivateMethod":
     """Loss, regulariser and guarantee, as an algorithm whose other settings are placeholders."""
     from sottovoce.algorithms import IPADMM
+    from sottovoce.plan import PROMISED
     from sottovoce.problem import regularisers
 
-    pieces: dict[str, Any] = {"loss": _loss(draft.loss, schema)}
+    given = _given(draft, PROMISED) | {"loss": _loss(draft.loss, schema)}
     if draft.regulariser is not None:
-        pieces["regulariser"] = regularisers.by_name(draft.regulariser)
-    given = _given(draft, ("epsilon", "delta", "lam", "max_grad_norm"))
+        given["regulariser"] = regularisers.by_name(draft.regulariser)
     rounds = draft.rounds or (draft.go_on_after_round or 0) + 1
-    return IPADMM(**given, **pieces, diameter=1.0, rounds=rounds, local_steps=1)
+    return IPADMM(**given, diameter=1.0, rounds=rounds, local_steps=1)
 
 
 def _loss(name: str | None, schema: "Schema | None") -> "Loss":
@@ -187,11 +184,12 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
     """The algorithm with all its settings. What was not given is planned where it can be, else left to the class."""
     from sottovoce.algorithms import registry
     from sottovoce.federation.agreement.terms import kind_of
+    from sottovoce.plan import PROMISED
 
     name, promise = draft.algorithm or "ipadmm", open_terms.algorithm
     kind = kind_of(name)
     own = {field.name for field in fields(kind)}
-    given = _given(draft, _SETTINGS)
+    given = _given(draft, [f.name for f in fields(AlgorithmOptions) if f.name not in (*PROMISED, "algorithm")])
     registry.expect_own(name, given)
     planned = registry.entry(name).planned
     if not set(planned) <= set(given):
@@ -201,7 +199,7 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
         given["largest_degree"] = int(open_terms.graph.degrees.max())
     if name == MASKED:
         given |= _masked_settings(draft, open_terms)
-    shared = {key: getattr(promise, key) for key in _PROMISED}
+    shared = {key: getattr(promise, key) for key in PROMISED}
     rows = sum(site.rows for site in open_terms.sites)
     return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)
 

@@ -27,9 +27,9 @@ from sottovoce.problem.regularisers import L2, Regulariser
 from sottovoce.settings import written_as
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-# Settings of the algorithm that are arguments of `plan` or follow from them.
-_NOT_FIXED = {"epsilon", "delta", "loss", "regulariser", "lam", "max_grad_norm"}
-FIXABLE = tuple(field.name for field in fields(IPADMM) if field.name not in _NOT_FIXED)
+# Settings of the algorithm that are arguments of `plan`: what is promised and minimised is not for it to choose.
+PROMISED = ("epsilon", "delta", "lam", "loss", "regulariser", "max_grad_norm")
+FIXABLE = tuple(field.name for field in fields(IPADMM) if field.name not in PROMISED)
 
 
 @final

@@ -109,8 +109,6 @@ class TrainConfig(AlgorithmOptions, Source):
         expect(self.runs is None or self.runs >= 1, "runs >= 1", runs=self.runs)
         expect(self.seed is None or self.seed >= 0, "seed >= 0", seed=self.seed)
         expect(self.record >= 1, "record >= 1", record=self.record)
-        clipped = self.max_grad_norm
-        expect(clipped is None or clipped > 0, "max_grad_norm > 0", max_grad_norm=clipped)
         from sottovoce.studies.choices import check
 
         check(self)
