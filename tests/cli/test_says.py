@@ -291,7 +291,7 @@ def test_show_and_report_with_inference_say_nothing_that_it_withholds(counted, t
     assert cli("report", tmp_path / "run")[0] == 0
     page = words((tmp_path / "run" / "report.html").read_text())
     assert "rate ratio" in page
-    assert f"{known.estimate:+.4g}" in page
+    assert f"{known.estimate:.4g}" in page
     assert f"{bare:+.4g}" not in page
     assert "All coefficients" not in page
 

@@ -8,7 +8,7 @@ import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
 LAYERS = [
-    ("errors", "arrays", "launched", "settings"),
+    ("errors", "arrays", "launched", "settings", "document", "numerals"),
     (
         "problem.losses",
         "problem.regularisers",

@@ -9,7 +9,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, members
-from sottovoce.cli import federation_view
+from sottovoce.cli import federation as federation_view
 from sottovoce.cli.site import files
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
 from sottovoce.federation.agreement import signing, toml_file
@@ -169,7 +169,7 @@ def test_a_budget_for_people_takes_no_run_for_less(tmp_path):
 
 
 def test_members_are_named_in_what_people_read(capsys):
-    from sottovoce.cli.federation_view import tell
+    from sottovoce.cli.federation import tell
 
     a = agreement(members()[1], **PEOPLE)
     tell(a, signing.standings(a, Path("nowhere")))

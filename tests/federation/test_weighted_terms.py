@@ -15,7 +15,7 @@ from federation.test_summing import SIZES, D, Sums, assert_same, run, simulated
 from helpers.federations import agreement, masked_agreement
 from sottovoce.cli import main
 from sottovoce.cli.demo import processes
-from sottovoce.cli.federation_view import _lines
+from sottovoce.cli.federation import _lines
 from sottovoce.cli.site import files
 from sottovoce.errors import InputError
 from sottovoce.federation.agreement import toml_file

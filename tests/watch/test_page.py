@@ -18,11 +18,21 @@ from sottovoce.cli.watch.page import PARTS, Terms, page, parts
 from sottovoce.cli.watch.serving import Board, PageServer, serving
 from sottovoce.cli.watch.story import SiteStory, clean
 from sottovoce.federation.agreement import toml_file
+from sottovoce.privacy.observers import Sight
+from sottovoce.privacy.words import observers
 from watch.browser import BROWSER, FLAGS, Browser
 from watch.logs import AGREEMENT, HOSTILE, began, digest, done, line
 from watch.test_story import three, told
 
-TERMS = Terms(AGREEMENT, "Income", "masked sums", "epsilon = 1", "In words.", {0: 0.5, 1: 1.0, 4: 2.5}, 1)
+SIGHTS = (Sight(0, 2.0, 0.5), Sight(1, 1.0, 1.0), Sight(4, 0.5, 2.5))
+TERMS = Terms(
+    AGREEMENT,
+    "Income",
+    "masked sums",
+    "epsilon = 1",
+    "In words.",
+    observers(SIGHTS),
+)
 EDGES = (("berlin", "oslo"), ("oslo", "paris"), ("berlin", "paris"))
 NOW = 1767355200.0  # noon of the logs
 
@@ -96,7 +106,7 @@ def test_it_draws_the_size_of_what_was_opened_and_says_it_in_numbers():
 
 def test_the_guarantee_is_that_of_the_agreement_of_these_logs_and_of_no_other():
     found = drawn(three())["guarantee"]
-    assert "colluding sites, with the relay epsilon 0 0.5 1 (agreed) 1 4 2.5" in words(found)
+    assert "colluding sites, with the relay epsilon 0 0.5 1 1 assumed 4 2.5" in words(found)
     other = drawn(three(), replace(TERMS, digest="ee" * 32))
     assert "epsilon = 1" not in other["guarantee"]
     assert "2.5" not in other["guarantee"]
@@ -111,11 +121,13 @@ def test_terms_are_read_off_an_agreement(tmp_path):
     toml_file.save(made, tmp_path / "federation.toml")
     terms = read_terms(tmp_path / "federation.toml")
     assert terms.name == made.name
-    assert (terms.digest, terms.way, terms.agreed) == (made.digest().hex(), "masked sums", 1)
+    assert (terms.digest, terms.way) == (made.digest().hex(), "masked sums")
     assert terms.promise.endswith(", if at most 1 site colluded with whoever carries the messages")
     statement = algorithm.statement(made.public_oracle("berlin"))
-    told = {line.colluding: line.epsilon for line in statement.observers}
-    assert terms.observers == pytest.approx(told, rel=1e-9)  # those of real sites pay for the grid
+    (table,) = terms.observers
+    assert [(row[0], row[2]) for row in table.rows] == [("0", ""), ("1", "assumed"), ("2", "")]
+    told = [line.epsilon for line in statement.observers]
+    assert [float(row[1]) for row in table.rows] == pytest.approx(told, rel=2e-5)  # six digits, rounded up
 
 
 def test_what_does_not_fit_is_said():

@@ -185,29 +185,25 @@ def _given(came: Mapping[str, object]) -> str:
 
 
 def _show(b: PricedSteps) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from sottovoce.cli.output import show
+    from sottovoce.document import Table
+    from sottovoce.numerals import exactly, up
+    from sottovoce.privacy.words import observers
 
-    from sottovoce.cli.output import exactly, up
-    from sottovoce.cli.results import observed
-
-    table = Table(box=None, pad_edge=False, show_header=False)
     how = "computed" if b.calibration is None else f"computed, {b.calibration} calibration"
+    rows = []
     for name, value in (("epsilon", b.epsilon), ("delta", b.delta), ("sigma", b.sigma), ("steps", b.steps)):
         computed = name == b.found
         # Whole numbers are exact. Others are rounded up where they were computed, and left as they were given.
         text = str(value) if isinstance(value, int) else up(value) if computed else exactly(value)
-        table.add_row(name, text, how if computed else "")
-    console = Console(highlight=False)
-    console.print(table)
-    if (lines := observed(b.observers)) is not None:
-        console.print(lines)
+        rows.append((name, text, how if computed else ""))
+    show(Table((), rows), *observers(b.observers))
     if b.unit.people:
-        console.print(f"For {b.unit}. Sigma is relative to what one row moves.")
+        show(f"For {b.unit}. Sigma is relative to what one row moves.")
     if b.sampling is not None:
-        console.print(f"Each step looks at {b.sampling.words}.")
+        show(f"Each step looks at {b.sampling.words}.")
     if b.found is None:
         verdict = "The budget holds" if b.holds else "The budget does NOT hold"
-        console.print(f"{verdict}: these steps cost epsilon = {up(b.spent)}.")
+        show(f"{verdict}: these steps cost epsilon = {up(b.spent)}.")
     elif b.steps == 0:
-        console.print("Not even one step stays within epsilon. Add noise.")
+        show("Not even one step stays within epsilon. Add noise.")

@@ -67,7 +67,7 @@ def predict(
 
 def _unlisted(written: "Written", *, skipped: bool) -> Iterator[str]:
     """Lines that say how many rows have categories that the schema does not list, and what became of them."""
-    from sottovoce.cli.output import counted
+    from sottovoce.numerals import counted
 
     if written.unknown:
         which = ", ".join(map(str, written.unknown[:_LISTED])) + (", ..." if len(written.unknown) > _LISTED else "")
@@ -162,10 +162,11 @@ _PRINTED = "Its cost is spent, so the evaluation is printed instead, as JSON: ke
 
 def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: dict[str, Any], json: bool) -> None:
     """Charge, count, keep, print: in this order, so that nothing is lost that was paid for."""
-    from sottovoce.cli import evaluation_view, output
+    from sottovoce.cli import output
     from sottovoce.cli.budget import charging
     from sottovoce.files.models import apply
     from sottovoce.settings.disk import check_new
+    from sottovoce.tally.words import described
 
     if asked["epsilon"] is None:
         raise InputError(
@@ -191,7 +192,7 @@ def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: di
     if json:
         output.print_json(found)
     else:
-        evaluation_view.show(found, out)
+        output.show(*described(found), *([] if out is None else [f"Kept in {out}."]))
 
 
 def _promise(model: Any) -> dict[str, Any]:
@@ -202,7 +203,7 @@ def _promise(model: Any) -> dict[str, Any]:
 
 def _tell(model: Any, file: Any = None) -> None:
     """Print the guarantee of the model to the rows that it was learnt from, and its notes."""
-    from sottovoce.cli.output import exactly, up
+    from sottovoce.numerals import exactly, up
 
     privacy = model.privacy
     said = f"epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}" if privacy.private else "NOTHING"
@@ -212,14 +213,11 @@ def _tell(model: Any, file: Any = None) -> None:
 
 
 def _show(model: Any, found: Any) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    from sottovoce.cli.results import constant_words
+    from sottovoce.cli.output import show
+    from sottovoce.document import Table, Words
     from sottovoce.privacy import HOLDER_ONLY
+    from sottovoce.problem.figures import constant_words
 
-    console = Console(highlight=False)
     nothing = found.no_model
     # Each with what no model at all reaches.
     figures = {
@@ -237,26 +235,15 @@ def _show(model: Any, found: Any) -> None:
         ),
         "R²": (_digits(found.r2, ".4f"), _digits(nothing["r2"], ".4f")),
     }  # fmt: skip
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", "model", "no model"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, (figure, without) in figures.items():
-        if figure is not None:
-            table.add_row(name, figure, without or "")
-    console.print(table)
-    console.print(f"No model: {constant_words(model.loss)}.")
+    rows = [(name, figure, without or "") for name, (figure, without) in figures.items() if figure is not None]
+    show(Table(("", "model", "no model"), rows, frozenset({1, 2})), f"No model: {constant_words(model.loss)}.")
     if found.worse_than_no_model:
-        console.print("[bold red]By its loss the model is WORSE THAN NO MODEL on these rows.[/]")
+        show(Words("By its loss the model is WORSE THAN NO MODEL on these rows.", "bad"))
     if found.confusion is not None:
-        matrix = Table(box=SIMPLE_HEAD, pad_edge=False)
-        matrix.add_column("true \\ predicted")
         names = [f"{name} (positive)" if name == found.positive else name for name in model.classes]
-        for name in names:
-            matrix.add_column(name, justify="right")
-        for name, counts in zip(names, found.confusion, strict=True):
-            matrix.add_row(name, *(f"{n:,}" for n in counts))
-        console.print(matrix)
-    console.print(f"{HOLDER_ONLY} Keep it to yourself.")
+        matrix = [(name, *(f"{n:,}" for n in counts)) for name, counts in zip(names, found.confusion, strict=True)]
+        show(Table(("true \\ predicted", *names), matrix, frozenset(range(1, len(names) + 1))))
+    show(f"{HOLDER_ONLY} Keep it to yourself.")
 
 
 def _share(value: float | None) -> str | None:

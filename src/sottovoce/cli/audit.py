@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from sottovoce.cli.options import HelpfulCommand, signature_of, values
-from sottovoce.cli.output import Stopped, console, note, print_json, progress, say, table, verbatim
+from sottovoce.cli.output import Stopped, note, print_json, progress, show
 from sottovoce.errors import InputError, expect
 from sottovoce.settings.options import option
 
@@ -224,21 +224,17 @@ def _wire(
     if json:
         print_json(found)
     elif not quiet:
-        say(console(), found.prose())
+        show(found.prose())
     return REFUTED if found.alarm else 0
 
 
 def _show(found: "Mapping[str, Verdict]", out: Path | None) -> None:
-    shown = console()
+    from sottovoce.auditing.table import table_of
+
     if len(found) == 1:
-        say(shown, next(iter(found.values())).prose())
+        show(next(iter(found.values())).prose())
     else:
-        lines = table("what", "claimed", "shown, by counting", "shown, normal scores", "refuted")
-        for name, one in found.items():
-            normal = "–" if one.lower_gaussian is None else f"{one.lower_gaussian:.3f}"
-            lines.add_row(
-                verbatim(name), f"{one.claim.epsilon:.4g}", f"{one.lower:.3f}", normal, "YES" if one.alarm else "no"
-            )
-        shown.print(lines)
+        # A terminal is narrow: the rest is on the page.
+        show(table_of(found).only("attacked", "claimed ε", "shown, by counting", "shown, normal", "verdict"))
     if out is not None:
-        say(shown, f"Written to {out}.")
+        show(f"Written to {out}.")

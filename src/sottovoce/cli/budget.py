@@ -54,7 +54,7 @@ def show_budget(file: _File, json: _Json = False) -> None:
 
     What was spent is the smallest budget of this kind that takes all charges, at the same delta.
     """
-    from sottovoce.cli.output import up
+    from sottovoce.numerals import up
     from sottovoce.privacy import BudgetAccountant
 
     accountant = BudgetAccountant.load(file)

@@ -24,7 +24,8 @@ def coefficients(
     Standard errors hold the privacy noise. What is not identified at the budget is named, without numbers. It must have
     been asked for before training: sottovoce train --algorithm masked --inference.
     """
-    from sottovoce.cli.output import console, print_json, say
+    from sottovoce.cli.output import print_json, show
+    from sottovoce.document import Code
     from sottovoce.files import models
 
     expect(not (json and csv), "one of --json and --csv", json=json, csv=csv)
@@ -41,13 +42,12 @@ def coefficients(
     elif csv:
         print(table.to_csv(), end="")
     else:
-        for line in table.text(_about(loaded)).splitlines():
-            say(console(), line)
+        show(Code(table.text(_about(loaded))))
 
 
 def _about(model: "Model") -> dict[str, str]:
     """Label and guarantee of the model, as the heading shows them."""
-    from sottovoce.cli.output import exactly
+    from sottovoce.numerals import exactly
 
     label = "the label" if model.schema is None else model.schema.label.column
     shown = label if model.classes is None else f"{label} = {model.classes[-1]}"

@@ -13,8 +13,6 @@ from sottovoce.cli.output import print_json
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from sottovoce.privacy.books.ledger import Ledger
 
 ledger_app = typer.Typer(
@@ -101,9 +99,9 @@ def raise_cap(
     The guarantee is then that of the highest cap: whoever raises it after seeing results gives up the lower one for all
     that was ever released.
     """
-    from sottovoce.cli.output import exactly
     from sottovoce.federation.agreement.identity import SigningKey
     from sottovoce.federation.site import caps
+    from sottovoce.numerals import exactly
 
     signing = SigningKey.load(key)
     with _open(path) as ledger:
@@ -122,9 +120,9 @@ def catch_up(path: _Ledger, key: _Key, json: _Json = False) -> None:
     It is for a ledger that was put back from a copy, or a second one for the same rows, if the newest one is lost. What
     is booked are amounts that this site told others itself. A round that is in both counts once.
     """
-    from sottovoce.cli.output import exactly, up
     from sottovoce.federation.agreement.identity import SigningKey
     from sottovoce.federation.site import heads
+    from sottovoce.numerals import exactly, up
 
     with _open(path) as ledger:
         before = ledger.total()
@@ -175,46 +173,36 @@ def _caught_up(ledger: "Ledger") -> list[dict[str, object]]:
 
 def _show(ledger: "Ledger") -> None:
     """Print what was spent, what the ledger takes, and its runs."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from sottovoce.cli.output import exactly, up
+    from sottovoce.cli.output import show
+    from sottovoce.document import Table
+    from sottovoce.numerals import exactly, up
     from sottovoce.privacy.observers import against
 
-    h, console = ledger.header, Console(highlight=False)
-    console.print(Text(f"Data set {h.data_digest}, since {h.created}."), soft_wrap=True)
-    console.print(Text(f"Unit of protection: {h.unit}."), soft_wrap=True)
+    h = ledger.header
     kind = "any kind of round" if h.order is not None else "after the first round, plain Gaussians only"
     spent = f"epsilon = {up(ledger.total())} of {exactly(ledger.cap)}, at delta = {exactly(h.delta)}"
-    console.print(f"Spent: {spent}{against(ledger.colluding())}.", soft_wrap=True)
-    console.print(f"Takes: {kind}.")
-    _show_changes(ledger, console)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("run", "rounds", "released", "each"):
-        table.add_column(heading)
-    for line in _runs(ledger):
-        table.add_row(*(Text(str(value)) for value in line.values()))
-    console.print(table)
-    console.print(Text(f"{ledger.head.entries} entries, head {ledger.head.hash}"), soft_wrap=True)
+    runs = [tuple(map(str, line.values())) for line in _runs(ledger)]
+    show(
+        f"Data set {h.data_digest}, since {h.created}.",
+        f"Unit of protection: {h.unit}.",
+        f"Spent: {spent}{against(ledger.colluding())}.",
+        f"Takes: {kind}.",
+        *_changes(ledger),
+        Table(("run", "rounds", "released", "each"), runs),
+        f"{ledger.head.entries} entries, head {ledger.head.hash}",
+    )
 
 
-def _show_changes(ledger: "Ledger", console: "Console") -> None:
-    """Print when the cap was raised and by whom, and when was booked what others had seen."""
-    from rich.text import Text
-
-    from sottovoce.cli.output import exactly
+def _changes(ledger: "Ledger") -> list[str]:
+    """Sentences on when the cap was raised and by whom, and when was booked what others had seen."""
     from sottovoce.federation.site.caps import is_signed
+    from sottovoce.numerals import exactly
 
-    if ledger.raises():
-        console.print(f"Cap at first: epsilon = {exactly(ledger.header.epsilon)}.")
+    words = [f"Cap at first: epsilon = {exactly(ledger.header.epsilon)}."] if ledger.raises() else []
     for raised in ledger.raises():
         by = f"signed by {raised.signer}" if is_signed(raised) else "NOT SIGNED by the key that it names"
-        words = f"Raised to epsilon = {exactly(raised.epsilon)} at {raised.time}, entry {raised.entry}, {by}."
-        console.print(Text(words), soft_wrap=True)
-    for line in _caught_up(ledger):
-        words = (
-            f"Caught up with what others had seen of {line['runs']} run(s) at {line['time']}, entry {line['entry']}."
-        )
-        console.print(Text(words), soft_wrap=True)
+        words.append(f"Raised to epsilon = {exactly(raised.epsilon)} at {raised.time}, entry {raised.entry}, {by}.")
+    return words + [
+        f"Caught up with what others had seen of {line['runs']} run(s) at {line['time']}, entry {line['entry']}."
+        for line in _caught_up(ledger)
+    ]

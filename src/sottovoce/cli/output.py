@@ -1,12 +1,14 @@
-"""Lines and tables for people, with texts from files that may hold anything."""
+"""What a command prints: documents on a terminal, JSON, remarks and a bar. Texts from files may hold anything."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sottovoce.document import Cell, Part, Table
 
 from sottovoce import settings
 
@@ -20,34 +22,61 @@ def print_json(data: object, file: Any = None) -> None:
     print(json.dumps(settings.plain(data), indent=2, allow_nan=False), file=file)
 
 
-def console(file: Any = None) -> Any:
-    """A console for text and tables, on standard output unless another file is given."""
+def show(*parts: "Part | str", file: Any = None) -> None:
+    """Print parts of a document, on standard output unless another file is given; a string is a paragraph. A terminal
+    has no figures.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, file=file)
+    from sottovoce.document import Code, Facts, Folded, Section, Table, Words
+
+    console = Console(highlight=False, file=file)
+    for part in parts:
+        match part:
+            case str() | Words():
+                # Elsewhere a paragraph is a line, however long: a program finds it whole, and an editor breaks it.
+                text = _text(part)
+                if console.is_terminal:
+                    text.plain = fill(text.plain, console.width, break_long_words=False, break_on_hyphens=False)
+                console.print(text, soft_wrap=True)
+            case Table():
+                console.print(_table(part))
+            case Facts():
+                show(*(f"{name}: {value}" for name, value in part.pairs), file=file)
+            case Code():
+                for line in part.text.splitlines():
+                    console.print(_text(line), soft_wrap=True)
+            case Folded():
+                show(part.summary, *part.parts, file=file)
+            case Section():
+                show(Words(part.heading, "strong"), *part.parts, file=file)
+    console.file.flush()
 
 
-def table(*headings: str) -> Any:
-    """A table with these headings, and no lines yet."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    lines = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        lines.add_column(heading)
-    return lines
+# How a terminal shows a tone; the others are plain there.
+_STYLES = {"strong": "bold", "banner": "bold", "good": "green", "part": "yellow", "bad": "bold red"}
 
 
-def verbatim(text: str) -> Any:
+def _text(cell: "Cell") -> Any:
     """Text of a stranger as it is: neither markup nor terminal commands in it have an effect."""
     from rich.text import Text
 
-    return Text("".join(letter if letter.isprintable() else " " for letter in text))
+    text, tone = (cell, "plain") if isinstance(cell, str) else (cell.text, cell.tone)
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return Text(shown, style=_STYLES.get(tone, ""))
 
 
-def say(shown: Any, text: str) -> None:
-    """Print a line without breaking it, however long it is."""
-    shown.print(verbatim(text), soft_wrap=True)
+def _table(part: "Table") -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Grid
+
+    grid = Grid(box=SIMPLE_HEAD, pad_edge=False) if part.headings else Grid.grid(padding=(0, 2))
+    for place in range(len(part.headings or part.rows[0])):
+        justify: Any = "right" if place in part.numbers else "left"
+        grid.add_column(_text(part.headings[place]) if part.headings else "", justify=justify, overflow="fold")
+    for number, row in enumerate(part.rows):
+        grid.add_row(*map(_text, row), style="bold" if number in part.strong else None)
+    return grid
 
 
 def note(text: str) -> None:
@@ -70,30 +99,3 @@ def progress(quiet: bool, of: str = "round") -> Iterator[Callable[[int, int], No
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(of, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def exactly(value: float) -> str:
-    """A number as it was given, without a trailing .0."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-def up(value: float) -> str:
-    """Six significant digits, never rounded down: neither a cost nor a needed noise may be understated."""
-    return _rounded(value, ROUND_CEILING)
-
-
-def down(value: float) -> str:
-    """Six significant digits, never rounded up: what is left may not be overstated."""
-    return _rounded(value, ROUND_FLOOR)
-
-
-def _rounded(value: float, direction: str) -> str:
-    if not math.isfinite(value):
-        return str(value)
-    return f"{float(Context(prec=6, rounding=direction).create_decimal(Decimal(value))):g}"
-
-
-def counted(number: int, what: str) -> str:
-    """A number with its noun: 1 round, 2 rounds."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

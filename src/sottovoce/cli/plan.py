@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from sottovoce.cli.output import show
+from sottovoce.document import Code, Table
 from sottovoce.errors import InputError, expect
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from sottovoce.plan import Interval, Plan
     from sottovoce.privacy import Unit
     from sottovoce.problem.dataset import Dataset
@@ -228,57 +228,40 @@ def _text(value: Any) -> str:
 
 
 def _show_settings(made: "Plan") -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    chosen = Table("setting", "value", box=SIMPLE_HEAD, pad_edge=False)
-    for name in _SHOWN:
-        value = made.settings[name]
-        chosen.add_row(name.replace("_", " "), "all rows" if value is None else _text(value))
-    console.print(chosen)
-    console.file.flush()
+    values = ((name, made.settings[name]) for name in _SHOWN)
+    rows = [(name.replace("_", " "), "all rows" if value is None else _text(value)) for name, value in values]
+    show(Table(("setting", "value"), rows))
 
 
 def _show_forecast(made: "Plan", plot: Path | None) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    risks = Table(*_HEAD, box=SIMPLE_HEAD, pad_edge=False)
-    for line in made.trade_off:
-        here = line.epsilon == made.task.epsilon
-        intervals = ("-" if i is None else _interval(i) for i in (line.joined, line.single, line.masked, line.alone))
-        risks.add_row(_text(line.epsilon), *intervals, style="bold" if here else None)
-    console.print("Mean loss that is foretold, with 90 % intervals:")
-    console.print(risks)
+    rows = [
+        (
+            _text(line.epsilon),
+            *("-" if i is None else _interval(i) for i in (line.joined, line.single, line.masked, line.alone)),
+        )
+        for line in made.trade_off
+    ]  # fmt: skip
+    here = frozenset(place for place, line in enumerate(made.trade_off) if line.epsilon == made.task.epsilon)
+    show("Mean loss that is foretold, with 90 % intervals:", Table(_HEAD, rows, strong=here))
     if len(made.gains) > 1:
-        console.print(f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:")
-        console.print(_by_size(made))
-    console.print(Text(f"No model, always the same answer: {_interval(made.predicted.nothing)}."))
-    for text in (made.reason, made.ways, *made.notes):
-        console.print(Text(text))
+        gains = f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:"
+        show(gains, _by_size(made))
+    show(f"No model, always the same answer: {_interval(made.predicted.nothing)}.", made.reason, made.ways, *made.notes)
     if plot is not None:
-        console.print(Text(f"Drawn into {plot}."), soft_wrap=True)
-    console.print(Text(f"sottovoce train {train_options(made)}"), soft_wrap=True)
+        show(f"Drawn into {plot}.")
+    show(Code(f"sottovoce train {train_options(made)}"))
     if made.way == "masked":
-        console.print(Text(f"sottovoce train {masked_options(made)}"), soft_wrap=True)
+        show(Code(f"sottovoce train {masked_options(made)}"))
 
 
-def _by_size(made: "Plan") -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    found = Table("rows", "sites", "weight %", "together", "alone", "joining", box=SIMPLE_HEAD, pad_edge=False)
+def _by_size(made: "Plan") -> Table:
+    found = []
     for gain in made.gains:
         rows, sites, weight = gain.kind
         gained = f"{'gains' if gain.helps else 'loses'} {abs(gain.alone - gain.together):.3f}"
-        weighs, losses = f"{100 * weight:.2g}", (f"{gain.together:.3f}", f"{gain.alone:.3f}")
-        found.add_row(str(rows), str(sites), weighs, *losses, gained)
-    return found
+        losses = f"{gain.together:.3f}", f"{gain.alone:.3f}"
+        found.append((str(rows), str(sites), f"{100 * weight:.2g}", *losses, gained))
+    return Table(("rows", "sites", "weight %", "together", "alone", "joining"), found)
 
 
 def _interval(interval: "Interval") -> str:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.output import console, print_json, say, table, verbatim
+from sottovoce.cli.output import print_json, show
+from sottovoce.document import Code, Table
 from sottovoce.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ class _Work:
 
         self.path, self.text = path, text
         self.schema: Schema = Schema.load(path)
-        self.console = console()
 
     # -- without questions ---------------------------------------------------------------------------------------
 
@@ -87,10 +87,8 @@ class _Work:
 
         asked = questions(self.schema)
         if asked:
-            lines = table("columns", "kind", "read off")
-            for question in asked:
-                lines.add_row(verbatim(_names(question)), question.kind, verbatim(_found(question.found, _SHOWN)))
-            self.console.print(lines)
+            rows = [(_names(question), question.kind, _found(question.found, _SHOWN)) for question in asked]
+            show(Table(("columns", "kind", "read off"), rows))
         self._conclude()
 
     # -- with questions ------------------------------------------------------------------------------------------
@@ -101,7 +99,7 @@ class _Work:
 
         waiting = questions(self.schema)
         if waiting:
-            self._say(_HELP)
+            show(Code(_HELP))
         total, done = len(waiting), 0
         while waiting:
             question = waiting.pop(0)
@@ -116,17 +114,17 @@ class _Work:
 
     def _answer(self, question: "Question", count: str) -> str:
         """Ask until there is an answer, and do what it says."""
-        self._say(f"\n[{count}] {question.kind}: {_names(question)}")
-        self._say(f"  {_found(question.found, _SHOWN)}")
+        show("", f"[{count}] {question.kind}: {_names(question)}")
+        show(f"  {_found(question.found, _SHOWN)}")
         if _HINTS.get(question.kind):
-            self._say(f"  {_HINTS[question.kind]}")
+            show(f"  {_HINTS[question.kind]}")
         while True:
             try:
                 answer = str(typer.prompt("  y, LOW HIGH, d, o, l, a, q", prompt_suffix=" > ")).strip()
             except typer.Abort:
                 return "q"  # the end of the input: all answers so far are written
             if answer == "a":
-                self._say(f"  {', '.join(question.columns)}\n  {_found(question.found, None)}")
+                show(f"  {', '.join(question.columns)}", f"  {_found(question.found, None)}")
             elif self._done(question, answer):
                 return answer
 
@@ -142,7 +140,7 @@ class _Work:
             elif answer not in ("o", "l", "q"):
                 raise InputError(f"Expected y, two numbers, d, o, l, a or q, got {answer[:40]!r}.")
         except InputError as error:
-            self._say(f"  {error}")
+            show(f"  {error}")
             return False
         return True
 
@@ -205,11 +203,7 @@ class _Work:
         from sottovoce.files.schema.review import questions
 
         left = len(questions(self.schema))
-        self._say("All is reviewed." if not left else f"Left to review: {left}, with `sottovoce schema review`.")
-
-    def _say(self, words: str) -> None:
-        for line in words.split("\n"):
-            say(self.console, line)
+        show("All is reviewed." if not left else f"Left to review: {left}, with `sottovoce schema review`.")
 
 
 def _names(question: "Question") -> str:

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.output import console, print_json, say, table, verbatim
+from sottovoce.cli import output
+from sottovoce.cli.output import print_json
 from sottovoce.cli.review import review
+from sottovoce.document import Table
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
@@ -66,16 +68,18 @@ def draft(
     if json:
         print_json({"schema": str(out), "left_out": made.left_out, **_facts(made.schema)}, remarks(out))
         return
-    shown = console(remarks(out))
-    if made.schema.file.delimiter != ",":
-        say(shown, f"Fields are separated by {DELIMITERS[made.schema.file.delimiter]}.")
-    if made.schema.file.decimal != ".":
-        say(shown, "The decimal sign is a comma.")
-    say(shown, f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.")
-    for name, reason in made.left_out.items():
-        say(shown, f"Left out: {name!r}, {reason}.")
-    say(shown, f"{len(made.schema.unreviewed)} values were read off the file and need a review before training.")
-    say(shown, f"Go through them with: sottovoce schema review {out}")
+    form, said = made.schema.file, remarks(out)
+    if form.delimiter != ",":
+        output.show(f"Fields are separated by {DELIMITERS[form.delimiter]}.", file=said)
+    if form.decimal != ".":
+        output.show("The decimal sign is a comma.", file=said)
+    output.show(
+        f"Wrote {out}: {len(made.schema.columns)} columns, {made.schema.d} features.",
+        *(f"Left out: {name!r}, {reason}." for name, reason in made.left_out.items()),
+        f"{len(made.schema.unreviewed)} values were read off the file and need a review before training.",
+        f"Go through them with: sottovoce schema review {out}",
+        file=said,
+    )
 
 
 @schema_app.command()
@@ -135,44 +139,41 @@ def _facts(schema: "Schema") -> dict[str, Any]:
 
 
 def _show_report(report: "Report") -> None:
-    shown = console()
-    if report.counts:
-        lines = table("column", "cells", "what was found", "")
-        for count in report.counts:
-            refused = "refused" if count.finding.refused else ""
-            lines.add_row(verbatim(count.column or "-"), str(count.cells), count.finding.words, refused)
-        shown.print(lines)
-    for problem in report.problems:
-        say(shown, problem.message)
+    rows = [
+        (count.column or "-", str(count.cells), count.finding.words, "refused" if count.finding.refused else "")
+        for count in report.counts
+    ]
+    if rows:
+        output.show(Table(("column", "cells", "what was found", ""), rows))
+    output.show(*(problem.message for problem in report.problems))
     more = sum(count.cells for count in report.counts if count.finding.refused) - len(report.problems)
     if more:
-        say(shown, f"And {more} more.")
+        output.show(f"And {more} more.")
     if report.unused_columns:
-        say(shown, f"Not in the schema, so not used: {_listed(report.unused_columns)}.")
+        output.show(f"Not in the schema, so not used: {_listed(report.unused_columns)}.")
     verdict = "The file fits" if report.fits else "The file does NOT fit"
-    say(shown, f"{verdict}: {report.rows} rows read, {report.used} usable.")
+    output.show(f"{verdict}: {report.rows} rows read, {report.used} usable.")
 
 
 def _show_schema(schema: "Schema") -> None:
-    shown = console()
-    lines = table("column", "kind", "features", "missing")
-    for column in schema.columns:
-        lines.add_row(verbatim(column.name), column.kind(), str(column.width), column.missing)
-    shown.print(lines)
-    say(shown, f"Label: {schema.label.column}, {schema.label.meaning()}.")
+    rows = [(column.name, column.kind(), str(column.width), column.missing) for column in schema.columns]
+    output.show(Table(("column", "kind", "features", "missing"), rows))
+    output.show(f"Label: {schema.label.column}, {schema.label.meaning()}.")
     if schema.person is not None:
         words = (f"People: column {schema.person.column}, with at most {schema.person.rows} rows each.",)
-        say(shown, " ".join((*words, *schema.person.notes)))
+        output.show(" ".join((*words, *schema.person.notes)))
     if schema.weight is not None:
-        say(shown, f"Weights: column {schema.weight.column}, above 0 and at most {schema.weight.bound:g}.")
+        output.show(f"Weights: column {schema.weight.column}, above 0 and at most {schema.weight.bound:g}.")
     if schema.exposure is not None:
-        say(shown, f"Exposures: column {schema.exposure.column}, above 0 and at most {schema.exposure.bound:g}.")
-    say(shown, f"Intercept: {f'{schema.intercept:g}' if schema.intercept else 'none'}.")
-    say(shown, f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.")
-    say(shown, f"Digest: {schema.digest()}")
+        output.show(f"Exposures: column {schema.exposure.column}, above 0 and at most {schema.exposure.bound:g}.")
+    output.show(
+        f"Intercept: {f'{schema.intercept:g}' if schema.intercept else 'none'}.",
+        f"d = {schema.d} features, data_norm = {schema.data_norm:g}, row_norm = {schema.row_norm}.",
+        f"Digest: {schema.digest()}",
+    )
     _advise(schema)
     if schema.unreviewed:
-        say(shown, f"Needs a review before training: {_listed(schema.unreviewed)}.")
+        output.show(f"Needs a review before training: {_listed(schema.unreviewed)}.")
 
 
 def _advice(schema: "Schema") -> str | None:
@@ -183,7 +184,7 @@ def _advice(schema: "Schema") -> str | None:
 
 def _advise(schema: "Schema") -> None:
     if advice := _advice(schema):
-        say(console(), f"Advice: {advice}")
+        output.show(f"Advice: {advice}")
 
 
 def _listed(names: tuple[str, ...]) -> str:

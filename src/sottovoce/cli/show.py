@@ -52,28 +52,20 @@ def _facts(model: "Model") -> dict[str, Any]:
 
 
 def _show(model: "Model", every: bool) -> None:
-    from sottovoce.cli.output import console, say
-    from sottovoce.cli.results import observed
-    from sottovoce.files.models.coefficients import NO_ERRORS
+    from sottovoce.cli.output import show
+    from sottovoce.document import Code, Facts
+    from sottovoce.files.models.coefficients import NO_ERRORS, described
+    from sottovoce.privacy.words import guarantee
 
-    shown = console()
-    say(shown, _predicts(model))
-    say(shown, "")
-    say(shown, model.privacy.prose())
-    if (table := observed(model.privacy.observers)) is not None:
-        shown.print(table)
-    say(shown, "")
+    show(_predicts(model), "", *guarantee(model.privacy), "")
     if model.inference is not None:
-        for line in model.inference.text().splitlines():
-            say(shown, line)
+        show(Code(model.inference.text()))
     else:
-        say(shown, NO_ERRORS)
-        for output, name in enumerate(_outputs(model)):
-            _show_coefficients(model, output, name, every)
-    say(shown, "")
-    for name, value in model.provenance.items():
-        say(shown, f"{name}: {_one_line(value)}")
-    say(shown, f"signed by: {model.signed_by or 'nobody'}")
+        show(NO_ERRORS)
+        for output in range(model.weights.shape[1]):
+            show("", *described(model, output, None if every else _MOST))
+    origin = [(name, _one_line(value)) for name, value in model.provenance.items()]
+    show("", Facts([*origin, ("signed by", model.signed_by or "nobody")]))
 
 
 def _predicts(model: "Model") -> str:
@@ -88,46 +80,6 @@ def _predicts(model: "Model") -> str:
     among = ", ".join(model.classes[:10]) + (", ..." if len(model.classes) > 10 else "")
     how = " with probabilities" if model.has_probabilities else ""
     return f"Predicts {what} among {among}{how}, from {of}. Learnt with the loss {model.loss.name}."
-
-
-def _outputs(model: "Model") -> list[str]:
-    """For each output, what a larger value of it speaks for."""
-    from sottovoce.problem.losses import Counts
-
-    if model.classes is None:
-        return ["a larger mean, by its logarithm" if isinstance(model.loss.labels, Counts) else "a larger prediction"]
-    return [repr(name) for name in (model.classes if model.weights.shape[1] > 1 else model.classes[1:])]
-
-
-def _show_coefficients(model: "Model", output: int, speaks_for: str, every: bool) -> None:
-    """Print the coefficients of an output to two digits: without standard errors nobody knows how many are right."""
-    from sottovoce.cli.output import console, say, table, verbatim
-    from sottovoce.files.models.coefficients import coefficients
-    from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
-
-    found, shown = coefficients(model), console()
-    chosen = list(found.features) if every else found.largest(output, _MOST)
-    kind = RATIOS.get(model.loss.name)
-    lines = table("feature", "from lowest to highest", "per unit", *([] if kind is None else [f"{kind} per unit"]))
-    for one in chosen:
-        effect, per_unit = one.effect[output], one.per_unit[output]
-        ratio = [] if kind is None else [_ratio(per_unit) if per_unit < LARGEST_LOG else "huge"]
-        lines.add_row(verbatim(one.feature), f"{effect:+.2g}", f"{per_unit:+.2g}", *ratio)
-    say(shown, "")
-    which = (
-        "All" if every or len(chosen) == len(found.features) else f"The {len(chosen)} largest of {len(found.features)}"
-    )
-    say(shown, f"{which} coefficients, in the units of the columns; above 0 speaks for {speaks_for}.")
-    shown.print(lines)
-    say(shown, f"Intercept: {found.intercept[output]:+.2g}, where every number is 0 and nothing is said.")
-
-
-def _ratio(log_ratio: float) -> str:
-    """To two digits; one near 1 to those of its distance from 1, since 1 itself would say that there is no effect."""
-    from math import exp, floor, log10
-
-    small = 1e-9 < abs(log_ratio) < 0.1
-    return f"{exp(log_ratio):.{1 - floor(log10(abs(log_ratio)))}f}" if small else f"{exp(log_ratio):.2g}"
 
 
 def _one_line(value: object) -> str:

@@ -81,7 +81,7 @@ def compare(
 
 @contextmanager
 def _watched(quiet: bool) -> Iterator["ProgressWatcher"]:
-    from sottovoce.cli.study_view import watching_study
+    from sottovoce.cli.study_bar import watching_study
 
     try:
         with watching_study(quiet) as watcher:
@@ -96,6 +96,23 @@ def _tell(study: "Study", out: Path, json: bool, quiet: bool) -> None:
     if json:
         print(json_module.dumps(verdict(study), indent=2, allow_nan=False))
     elif not quiet:
-        from sottovoce.cli.study_view import show_study
+        _show(study, out)
 
-        show_study(study, out)
+
+def _show(study: "Study", out: Path) -> None:
+    """Print the verdicts or the scores, and where the rest is."""
+    from sottovoce.cli.output import show
+    from sottovoce.document import Words
+    from sottovoce.studies.report import tables
+    from sottovoce.studies.report.study_files import PAGE
+    from sottovoce.studies.reproduce import IN_SHORT
+
+    show(study.title, *([Words(IN_SHORT, "banner")] if study.quick else []))
+    # A terminal is narrow: the other outputs are in the report.
+    if study.claims:
+        show(tables.verdicts(study.claims).only("claim", "verdict, by last broadcast", "won", "tied", "lost"))
+    elif "compare" in study.panels:
+        scores = tables.scores(study.panels["compare"].measured(), tested=False, shown=("facet", "epsilon", "picked"))
+        show(scores.only(*(scores.headings[place] for place in (0, *range(2, 8)))))
+    show(*(f"Left out: {note}" for note in study.notes()))
+    show(f"Report: {out / PAGE}", f"{study.cells} cells, {study.seconds:.1f} s.")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,12 @@ from sottovoce.errors import InputError
 from sottovoce.settings.toml import load
 from sottovoce.studies.config import TrainConfig
 
+if TYPE_CHECKING:
+    from sottovoce.document import Words
+    from sottovoce.studies.run import Trained
+
 _PANEL = "Files and output"
+_NEAR = 0.01  # of a loss, to count as about as good as it gets
 
 
 class TrainCommand(HelpfulCommand):
@@ -158,9 +163,80 @@ def _print(trained: Any, out: Path | None, json: bool, quiet: bool, beside: Any)
         also = {} if beside is None else {"beside": beside.summary()}
         print_json({**trained.summary(), **model, **also})
     elif not quiet:
-        from sottovoce.cli import results
+        _show(trained, out, beside)
 
-        results.show(trained, out, beside)
+
+def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> None:
+    """Print scores, guarantee, files and seconds. `beside` is another algorithm on the same problem."""
+    from sottovoce.algorithms import registry
+    from sottovoce.cli.output import show
+    from sottovoce.document import Words
+    from sottovoce.numerals import exactly
+    from sottovoce.privacy.words import observers
+    from sottovoce.studies.report.run_words import scores, setting, title
+    from sottovoce.tally.words import described
+
+    summary, privacy, evaluation = trained.summary(), trained.result.privacy, trained.evaluation
+    kept = "the model that --out would keep" if out is None else f"the model in {out / 'model.safetensors'}"
+    show(
+        f"{title(summary)}: {setting(summary)}",
+        *scores(summary, trained.model(), kept, None if beside is None else beside.summary()),
+        # Right below the figures: who copies them should copy this, too.
+        *([] if trained.holder_only is None else [Words(trained.holder_only, "banner")]),
+        *_promise(trained),
+        *observers(privacy.observers),
+    )
+    for one in () if beside is None else (trained, beside):
+        promise = one.result.privacy
+        name, asked = registry.entry(one.config.algorithm).label, exactly(promise.target_epsilon)
+        show(f"{name}: epsilon = {asked} {promise.assumption()}.")
+    if evaluation is not None:
+        # Its notes are among those of the run.
+        show("As noisy sums tell, which are paid for with the model:", *described(evaluation, with_model=()))
+    if out is not None:
+        show(f"Written to {out}.")
+    if trained.timed:
+        show(_on_lines(trained))
+    show(f"{trained.seconds:.1f} s in all, {trained.result.seconds:.1f} s of them learning.")
+
+
+def _promise(trained: "Trained") -> "list[Words | str]":
+    """The guarantee in short, and its notes; a warning if there is none."""
+    from sottovoce.document import Words
+    from sottovoce.numerals import exactly, up
+    from sottovoce.privacy.accounting.accountant import leaves
+
+    privacy = trained.result.privacy
+    if not privacy.private:
+        return [Words("NOT PRIVATE: no noise was added. What was released may reveal any row.", "bad")]
+    promised, counted, sigma = exactly(privacy.target_epsilon), "", privacy.sigma or 0.0
+    if privacy.runs > 1:
+        counted = f" That is all {privacy.runs} runs together; each was asked for epsilon = {promised}."
+        promised = up(privacy.promised)
+    least = "at least " if len(leaves(privacy.event)) > 1 else ""
+    return [
+        f"Promised: epsilon = {promised}, delta = {exactly(privacy.delta)}, for {privacy.unit}.{counted}",
+        Words(
+            f"Noise: sigma = {least}{up(sigma)} ({privacy.calibration} calibration) in each of {trained.steps} steps, "
+            f"which cost epsilon = {up(privacy.epsilon)} in all."
+        ),
+        *(Words(f"Note: {note}", "strong") for note in privacy.notes),
+    ]
+
+
+def _on_lines(trained: "Trained") -> str:
+    """A sentence on the seconds of all rounds on the stated network, and of those until the loss is near its last."""
+    from sottovoce.numerals import counted
+    from sottovoce.simulation.network import Network
+
+    assert trained.config.network is not None
+    last = trained.timed[-1]
+    near = next(line for line in trained.timed if line.risk <= last.risk * (1 + _NEAR))
+    return (
+        f"On a network of {Network.read(trained.config.network).words}: {counted(last.round, 'round')} take "
+        f"{last.seconds:.3g} s, and the loss of the consensus is within {100 * _NEAR:g} % of its last after "
+        f"{near.seconds:.3g} s (round {near.round})."
+    )
 
 
 def _what_is_left(trained: Any, out: Path | None) -> str:

@@ -95,6 +95,15 @@ def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
     return np.array([abs(best.x) if share >= 0.5 else -abs(best.x)])
 
 
+def constant_words(loss: Loss) -> str:
+    """The best constant answer, in words."""
+    if isinstance(loss.labels, Counts):
+        return "always the mean"
+    if isinstance(loss.labels, Reals):
+        return f"always the {loss.theta:g} quantile" if isinstance(loss, Quantile) else "always the median"
+    return "always the shares of the labels" if isinstance(loss, Logistic | Softmax) else "the best constant answer"
+
+
 def no_model(
     loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0, known: Factors = ALIKE, factors: Factors = ALIKE
 ) -> Figures:

@@ -22,6 +22,7 @@ from sottovoce.studies.verdict import Claim
 TUNED = "fig3b"
 # In the order of the report.
 NAMES = ("fig1", "fig2", "fig3", TUNED, "trust", "sites", "table", "diameter", "graph", "skew", "choices")
+IN_SHORT = "This is the quick form: few nodes, rows, runs and rounds. It shows that everything works, and nothing else."
 
 
 @dataclass(frozen=True, kw_only=True)

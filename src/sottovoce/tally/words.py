@@ -1,6 +1,10 @@
-"""A private evaluation in words, for tables of any kind."""
+"""A private evaluation as parts of a document: figures with their intervals, what is true of them, and their cost."""
 
-from sottovoce.tally.evaluation import PrivateEvaluation
+from collections.abc import Sequence
+
+from sottovoce.document import NOTHING, Part, Table, Words
+from sottovoce.numerals import exactly, up
+from sottovoce.tally.evaluation import PRIVATE, PrivateEvaluation
 from sottovoce.tally.intervals import Interval
 
 # Figures in this order, as a share in per cent or as a number.
@@ -13,10 +17,42 @@ SHARES = {
 NUMBERS = {
     "auc": "AUC", "mean_absolute_error": "mean absolute error", "root_mean_square_error": "root mean square error",
 }  # fmt: skip
-NOTHING = "not told: the noise hides it"
+_INTERVALS = "Intervals know the noise and the chance of the rows; each holds by itself, for rows like these."
+_HIDDEN = "not told: the noise hides it"
 
 
-def figure_lines(found: PrivateEvaluation) -> list[tuple[str, str, str]]:
+def described(found: PrivateEvaluation, *, with_model: Sequence[str] | None = None) -> list[Part]:
+    """All that an evaluation says, with its cost and its notes.
+
+    `with_model`: it was made in the run that learnt the model, whose notes are told elsewhere but for these.
+    """
+    privacy = found.privacy
+    what, notes = ("It", privacy.notes) if with_model is None else ("Model and evaluation together", with_model)
+    parts: list[Part] = [
+        Words(f"{found.rows:,} rows."),
+        Table(("", "estimate", "95 % interval"), _figures(found), frozenset({1, 2})),
+    ]
+    clip = found.answer.figures.get("clipped_at")
+    if clip is not None:
+        most = 100 * found.answer.figures["clipped"].high
+        parts.append(Words(f"Errors beyond {clip.low:.4g} count as that much; at most {most:.2g} % of all are larger."))
+    if found.answer.confusion:
+        names = found.classes or ()
+        rows = [
+            (name, *(NOTHING if one.value is None else _count(one) for one in counts))
+            for name, counts in zip(names, found.answer.confusion, strict=True)
+        ]
+        parts.append(Table(("true \\ decided", *names), rows, frozenset(range(1, len(names) + 1))))
+    return [
+        *parts,
+        Words(_INTERVALS, "soft"),
+        Words(PRIVATE, "soft"),
+        Words(f"{what} cost epsilon = {up(privacy.epsilon)}, delta = {exactly(privacy.delta)}, for {privacy.unit}."),
+        *(Words(f"Note: {note}") for note in notes),
+    ]
+
+
+def _figures(found: PrivateEvaluation) -> list[tuple[str, str, str]]:
     """Name, estimate and interval of every figure, as text."""
     two = found.classes is not None and len(found.classes) == 2
     names = dict(zip(("negative", "positive"), found.classes or (), strict=False)) if two else {}
@@ -31,9 +67,13 @@ def figure_lines(found: PrivateEvaluation) -> list[tuple[str, str, str]]:
 
 def _share(one: Interval) -> tuple[str, str]:
     if one.value is None:
-        return NOTHING, ""
+        return _HIDDEN, ""
     return f"{100 * one.value:.2f} %", f"{100 * one.low:.2f} to {100 * one.high:.2f} %"
 
 
 def _number(one: Interval) -> tuple[str, str]:
-    return (NOTHING, "") if one.value is None else (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}")
+    return (_HIDDEN, "") if one.value is None else (f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}")
+
+
+def _count(one: Interval) -> str:
+    return f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})"

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from sottovoce.algorithms import Method
-from sottovoce.cli.output import counted, up
-from sottovoce.cli.results import observed
+from sottovoce.cli import output
+from sottovoce.document import Table
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.files import models
 from sottovoce.files.models.from_site import statement_of
+from sottovoce.numerals import counted, up
 from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.words import observers
 from sottovoce.problem.problem import Problem
 from sottovoce.settings import plain, written, written_as
 from sottovoce.simulation.engine import solve
@@ -148,37 +146,32 @@ def _simulated(problem: Problem, algorithm: Method, runs: int) -> Simulated:
 
 def show(trials: Sequence[Trial]) -> None:
     """Print the scores as tables: by site for one trial, by way of speaking, and what epsilon rests on."""
-    console = Console(highlight=False)
-    if len(trials) == 1:
-        console.print(_by_site(trials[0].scores))
-    console.print(_by_way(trials))
+    first = trials[0].scores
+    output.show(*([_by_site(first)] if len(trials) == 1 else []), _by_way(trials))
     for trial in trials:
-        if (table := observed(trial.privacy.observers)) is not None:
-            console.print(Text(f"Against whom {trial.way} hold, and which epsilon:"))
-            console.print(table)
-    simulated = trials[0].scores.simulated
-    lines = (
-        f"Accuracy: of {trials[0].scores.test_rows:,} test rows, mean of the five sites. Simulator: the same rows and "
-        f"settings, {simulated.runs} runs, and their spread.",
+        table = observers(trial.privacy.observers)
+        output.show(*([f"Against whom {trial.way} hold, and which epsilon:", *table] if table else []))
+    output.show(
+        f"Accuracy: of {first.test_rows:,} test rows, mean of the five sites. Simulator: the same rows and settings, "
+        f"{first.simulated.runs} runs, and their spread.",
         "Seconds: from the start of the five programs to their models, on this machine.",
         *map(_assumption, trials),
-        f"Always the more frequent answer: {_percent(trials[0].scores.majority)}.",
+        f"Always the more frequent answer: {_percent(first.majority)}.",
     )
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
 
 
 def _by_way(trials: Sequence[Trial]) -> Table:
     """One line for each way of speaking."""
-    table = _table("way of speaking", "accuracy", "simulator", "exchanges", "seconds", "epsilon")
-    for trial in trials:
-        simulated = trial.scores.simulated
-        table.add_row(
+    rows = [
+        (
             trial.way, _percent(trial.scores.accuracy),
-            f"{_percent(simulated.accuracy)} ± {100 * simulated.spread:.2f}", str(trial.rounds),
-            f"{trial.seconds:.1f}", up(trial.privacy.epsilon),
-        )  # fmt: skip
-    return table
+            f"{_percent(trial.scores.simulated.accuracy)} ± {100 * trial.scores.simulated.spread:.2f}",
+            str(trial.rounds), f"{trial.seconds:.1f}", up(trial.privacy.epsilon),
+        )
+        for trial in trials
+    ]  # fmt: skip
+    headings = ("way of speaking", "accuracy", "simulator", "exchanges", "seconds", "epsilon")
+    return Table(headings, rows, frozenset(range(1, 6)))
 
 
 def _assumption(trial: Trial) -> str:
@@ -192,22 +185,15 @@ def _assumption(trial: Trial) -> str:
 
 def _by_site(scores: Scores) -> Table:
     """One line for each site."""
-    table = _table("site", "rows", "rounds", "epsilon", "test accuracy", "agrees with others")
-    for site in scores.sites:
-        table.add_row(
+    rows = [
+        (
             site.site, f"{site.rows:,}", str(site.rounds), up(site.epsilon), _percent(site.accuracy),
             _percent(site.agreement),
-        )  # fmt: skip
-    return table
-
-
-def _table(first: str, *headings: str) -> Table:
-    """An empty table, its first column on the left, the others lined up on the right."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
+        )
+        for site in scores.sites
+    ]  # fmt: skip
+    headings = ("site", "rows", "rounds", "epsilon", "test accuracy", "agrees with others")
+    return Table(headings, rows, frozenset(range(1, 6)))
 
 
 def _percent(share: float) -> str:

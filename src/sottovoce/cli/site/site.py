@@ -393,16 +393,18 @@ def _write(
 
 def _tell(folder: Path, spending: "Spending", evaluation: "PrivateEvaluation | None") -> None:
     """Where the results are, how good the model is if that was agreed on, and what all runs on these rows have cost."""
-    from sottovoce.cli.output import exactly, up
+    from sottovoce.numerals import exactly, up
     from sottovoce.privacy.observers import against
 
     if evaluation is None:
         print(f"Written to {folder}: model.safetensors and statement.txt.")
     else:
-        from sottovoce.cli import evaluation_view
+        from sottovoce.cli.output import show
+        from sottovoce.sums.evaluating import about
         from sottovoce.tally.evaluation import FILE
+        from sottovoce.tally.words import described
 
-        evaluation_view.show(evaluation, folder / FILE, with_model=True)
+        show(*described(evaluation, with_model=about(evaluation.privacy.notes)))
         print(f"Written to {folder}: model.safetensors, statement.txt and {FILE}.")
     spent = f"epsilon = {up(spending.spent)} at delta = {exactly(spending.cap_delta)}{against(spending.colluding)}"
     print(f"All runs on these rows so far: {spent}.")

@@ -14,9 +14,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce.cli.output import exactly, up
+from sottovoce.cli.output import show
+from sottovoce.document import Table as Columns
 from sottovoce.federation.site import events
 from sottovoce.federation.site.events import Facts, Reminders, SiteEvent, Spending, Watcher, say
+from sottovoce.numerals import exactly, up
 from sottovoce.privacy.observers import against
 
 if TYPE_CHECKING:
@@ -166,7 +168,6 @@ def print_status(runs: "list[Status]") -> None:
     """Where runs stand, on standard output."""
     from sottovoce.federation.site.status import is_running
 
-    console = Console(highlight=False)
     for status in runs:
         running = is_running(status)
         doing = status.doing if running or status.process is None else "not running; it ended without a word"
@@ -182,10 +183,7 @@ def print_status(runs: "list[Status]") -> None:
             f"{exactly(status.cap_delta)}{against(status.colluding)}, all runs on these rows",
             "left": f"a run of epsilon {status.left:.3g} at delta {exactly(status.cap_delta)} would fit",
         }
-        table = Table.grid(padding=(0, 2))
-        for name, words in lines.items():
-            table.add_row(name, Text("".join(c if c.isprintable() else " " for c in words)))
-        console.print(table)
+        show(Columns((), tuple(lines.items())))
 
 
 @final

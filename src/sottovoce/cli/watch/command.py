@@ -168,20 +168,18 @@ class Watched:
 
 def read_terms(file: Path) -> "Terms":
     """The guarantee of an agreement file, and against how many colluding sites it holds."""
-    from sottovoce.cli.output import counted, up
     from sottovoce.cli.watch.page import Terms
     from sottovoce.federation.agreement import toml_file
     from sottovoce.files.models.from_site import statement_of
-    from sottovoce.privacy.statement import milestones
+    from sottovoce.numerals import counted, up
+    from sottovoce.privacy.words import observers
 
     agreement = toml_file.load(file)
     privacy = statement_of(agreement, agreement.names[0])  # the same at all sites: it follows from agreed numbers
     assumed = agreement.algorithm.colluders(len(agreement.sites))
-    lines = () if assumed is None else milestones(privacy.observers)
-    agreed = max((line.colluding for line in lines if line.noise >= 1), default=None)
     # Never without what it rests on.
     condition = (
-        "" if agreed is None else f", if at most {counted(agreed, 'site')} colluded with whoever carries the messages"
+        "" if assumed is None else f", if at most {counted(assumed, 'site')} colluded with whoever carries the messages"
     )
     return Terms(
         digest=agreement.digest().hex(),
@@ -189,8 +187,7 @@ def read_terms(file: Path) -> "Terms":
         way=agreement.algorithm.way.label,
         promise=f"epsilon = {up(privacy.epsilon)} at delta = {up(privacy.delta)}{condition}",
         prose=privacy.prose(),
-        observers={line.colluding: line.epsilon for line in lines},
-        agreed=agreed,
+        observers=observers(privacy.observers),
     )
 
 

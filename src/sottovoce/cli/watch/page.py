@@ -16,14 +16,15 @@ from itertools import pairwise
 from typing import NamedTuple, final
 
 from sottovoce import __version__
-from sottovoce.cli.output import down, exactly, up
 from sottovoce.cli.watch.story import SiteStory, common_run, compared
+from sottovoce.document import NOTHING, Part, Table
 from sottovoce.federation.site.events import MASKED, OWN_NOISE
+from sottovoce.numerals import down, exactly, up
 from sottovoce.privacy.observers import against
-from sottovoce.studies.report.rendering import TextTable, render_page, source
+from sottovoce.studies.report.rendering import render_page, source
 
 PARTS = ("spoken", "facts", "status", "waits", "heard", "sums", "pace", "guarantee", "news")
-_NOTHING, _MOST_LINES, _MOST_POINTS, _MOST_ROWS = "–", 8, 240, 300
+_MOST_LINES, _MOST_POINTS, _MOST_ROWS = 8, 240, 300
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 58, 12, 10, 34  # of a chart, in its own units
 
 
@@ -38,8 +39,7 @@ class Terms:
         way: how its runs speak.
         promise: what the whole run costs a site, in short, and under which condition.
         prose: the guarantee, in words.
-        observers: epsilon by the number of colluding sites; empty where it holds against all.
-        agreed: which of these was assumed.
+        observers: a table of epsilon by the number of colluding sites; empty where it holds against all.
     """
 
     digest: str
@@ -47,8 +47,7 @@ class Terms:
     way: str
     promise: str
     prose: str
-    observers: Mapping[int, float]
-    agreed: int | None
+    observers: Sequence[Part]
 
 
 @final
@@ -76,7 +75,7 @@ class Chart(NamedTuple):
     rounds: tuple[Tick, ...]
     values: tuple[Tick, ...]
     words: str
-    table: TextTable
+    table: Table
     width: int = _WIDTH
     height: int = _HEIGHT
     left: int = _LEFT
@@ -148,7 +147,7 @@ def parts(
                   "whole": way == MASKED},
         "sums": {"chart": _sums(stories), "words": _OPENED.get(way, "")},
         "pace": {"chart": _pace(stories)},
-        "guarantee": {"terms": _fitting(stories, terms), "table": _observers(terms)},
+        "guarantee": {"terms": _fitting(stories, terms)},
         "news": {"news": _news(stories), "several": several},
     }  # fmt: skip
     return {name: render_page("watch_parts.html.j2", part=name, **content[name]) for name in PARTS}
@@ -163,11 +162,11 @@ def _facts(stories: Sequence[SiteStory], terms: Terms | None) -> list[tuple[str,
     ends = [story.last for story in stories if story.last is not None]
     begun = [story.first for story in stories if story.first is not None]
     return [
-        ("way of speaking", _WAYS.get(_way(stories, terms), _NOTHING)),
-        ("run", run[:12] or _NOTHING),
-        ("agreement", first.agreement[:12] or _NOTHING),
-        ("first line", _when(min(begun)) if begun else _NOTHING),
-        ("last line", _when(max(ends)) if ends else _NOTHING),
+        ("way of speaking", _WAYS.get(_way(stories, terms), NOTHING)),
+        ("run", run[:12] or NOTHING),
+        ("agreement", first.agreement[:12] or NOTHING),
+        ("first line", _when(min(begun)) if begun else NOTHING),
+        ("last line", _when(max(ends)) if ends else NOTHING),
     ]
 
 
@@ -255,7 +254,7 @@ def _doing(story: SiteStory, now: float) -> tuple[str, str]:
     return {"computing": "computes", "listening": "listens"}.get(story.doing, "starts"), ""
 
 
-def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> TextTable:
+def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> Table:
     """Who is awaited, by whom, and for how long; whoever is awaited by most comes first."""
     found: dict[str, dict[str, float]] = {}
     for story, now in zip(stories, at, strict=True):
@@ -263,22 +262,22 @@ def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> TextTable:
             found.setdefault(name, {})[story.name] = seconds
     order = sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     rows = [(name, ", ".join(by), _seconds(max(by.values()))) for name, by in order[:_MOST_ROWS]]
-    return TextTable(("silent", "awaited by", "for"), rows, frozenset({2}))
+    return Table(("silent", "awaited by", "for"), rows, frozenset({2}))
 
 
 # -- what they heard --------------------------------------------------------------------------------------------------
 
 
-def _digests(stories: Sequence[SiteStory]) -> TextTable:
+def _digests(stories: Sequence[SiteStory]) -> Table:
     """The newest rounds: the transcript of each site, shortened as people read it to each other."""
     run = common_run(stories)
     shown = [story for story in stories if story.run == run][:_MOST_LINES]
     newest = sorted({k for story in shown for k in story.done}, reverse=True)[:12]
     rows = [
-        (str(k), *(story.done[k].transcript[:16] or _NOTHING if k in story.done else _NOTHING for story in shown))
+        (str(k), *(story.done[k].transcript[:16] or NOTHING if k in story.done else NOTHING for story in shown))
         for k in newest
     ]
-    return TextTable(("round", *(story.name for story in shown)), rows, frozenset({0}))
+    return Table(("round", *(story.name for story in shown)), rows, frozenset({0}))
 
 
 # -- over the rounds --------------------------------------------------------------------------------------------------
@@ -341,11 +340,11 @@ def _chart(series: Mapping[str, Mapping[int, float]], meant: str, text: Callable
     )
 
 
-def _numbers(series: Mapping[str, Mapping[int, float]], text: Callable[[float], str]) -> TextTable:
+def _numbers(series: Mapping[str, Mapping[int, float]], text: Callable[[float], str]) -> Table:
     """The points of a chart as a table, the newest first."""
     rounds = sorted({k for points in series.values() for k in points}, reverse=True)[:_MOST_ROWS]
-    rows = [(str(k), *(text(points[k]) if k in points else _NOTHING for points in series.values())) for k in rounds]
-    return TextTable(("round", *series), rows, frozenset(range(len(series) + 1)))
+    rows = [(str(k), *(text(points[k]) if k in points else NOTHING for points in series.values())) for k in rounds]
+    return Table(("round", *series), rows, frozenset(range(len(series) + 1)))
 
 
 def _steps(top: float) -> list[float]:
@@ -376,13 +375,6 @@ def _value(point: tuple[int, float]) -> float:
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _observers(terms: Terms | None) -> TextTable | None:
-    if terms is None or len(terms.observers) < 2:
-        return None
-    rows = [(f"{k}{' (agreed)' if k == terms.agreed else ''}", up(epsilon)) for k, epsilon in terms.observers.items()]
-    return TextTable(("colluding sites, with the relay", "epsilon"), rows, frozenset({0, 1}))
-
-
 def _news(stories: Sequence[SiteStory]) -> list[tuple[str, str, bool, str]]:
     """Time, site, whether it is bad, and words of the 50 newest events, the newest first."""
     found = [(news.time, story.name, news.bad, news.words) for story in stories for news in story.news]
@@ -400,11 +392,11 @@ def _seconds(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole // 60 % 60} min"
 
 
-def _shown(value: float | None, words: Callable[[float], str], nothing: str = _NOTHING) -> str:
+def _shown(value: float | None, words: Callable[[float], str], nothing: str = NOTHING) -> str:
     return nothing if value is None else words(value)
 
 
 def _at(epsilon: float | None, delta: float | None) -> str:
     if epsilon is None:
-        return _NOTHING
+        return NOTHING
     return exactly(epsilon) if delta is None else f"{exactly(epsilon)} at δ = {exactly(delta)}"

@@ -11,14 +11,18 @@ A row that a schema with a numeric `row_norm` cuts is shorter than that says: it
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import exp, floor, log10
 from typing import final
 
 import numpy as np
 
 from sottovoce.arrays import Floats
+from sottovoce.document import Part, Table, Words
+from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import Schema
 from sottovoce.files.schema.columns import Categorical, Ranged
+from sottovoce.problem.losses import Counts
 
 NO_ERRORS = (
     "There are no standard errors: nothing was released that says how sure these coefficients are, and any of them may "
@@ -84,6 +88,47 @@ def per_unit(schema: Schema, weights: Floats) -> tuple[Floats, Floats]:
     """The coefficients per unit, (features, outputs), and the intercepts, (outputs,)."""
     found = of_schema(schema, weights)
     return np.array([one.per_unit for one in found.features]), np.array(found.intercept)
+
+
+def described(model: Model, output: int, most: int | None = None) -> list[Part]:
+    """The coefficients of one output, all or the `most` with the largest effect. To two digits: without standard errors
+    nobody knows how many are right.
+    """
+    found = coefficients(model)
+    chosen = list(found.features) if most is None else found.largest(output, most)
+    kind = RATIOS.get(model.loss.name)
+    ratios = () if kind is None else (f"{kind} per unit",)
+    rows = [
+        (
+            one.feature, f"{one.effect[output]:+.2g}", f"{one.per_unit[output]:+.2g}",
+            *(_ratio(one.per_unit[output]) for _ in ratios),
+        )
+        for one in chosen
+    ]  # fmt: skip
+    headings = ("feature", "from lowest to highest", "per unit", *ratios)
+    whole = len(chosen) == len(found.features)
+    which = "All" if whole else f"The {len(chosen)} largest of {len(found.features)}"
+    above = f"above 0 speaks for {_outputs(model)[output]}"
+    return [
+        Words(f"{which} coefficients, in the units of the columns; {above}."),
+        Table(headings, rows, frozenset(range(1, len(headings)))),
+        Words(f"Intercept: {found.intercept[output]:+.2g}, where every number is 0 and nothing is said."),
+    ]
+
+
+def _outputs(model: Model) -> list[str]:
+    """For each output, what a larger value of it speaks for."""
+    if model.classes is None:
+        return ["a larger mean, by its logarithm" if isinstance(model.loss.labels, Counts) else "a larger prediction"]
+    return [repr(name) for name in (model.classes if model.weights.shape[1] > 1 else model.classes[1:])]
+
+
+def _ratio(log_ratio: float) -> str:
+    """To two digits; one near 1 to those of its distance from 1, since 1 itself would say that there is no effect."""
+    if log_ratio >= LARGEST_LOG:
+        return "huge"
+    small = 1e-9 < abs(log_ratio) < 0.1
+    return f"{exp(log_ratio):.{1 - floor(log10(abs(log_ratio)))}f}" if small else f"{exp(log_ratio):.2g}"
 
 
 def _plain(name: str, weights: Floats, listed: bool = True) -> Coefficient:

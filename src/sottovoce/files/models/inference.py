@@ -18,6 +18,7 @@ from scipy import special
 from sottovoce.algorithms import PrivateMethod
 from sottovoce.algorithms.masked import KINDS
 from sottovoce.arrays import Floats
+from sottovoce.document import Facts, Part, Table, Words
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.settings import plain
 from sottovoce.sums.inference import CRITICAL, LEVEL, Estimates, Evidence, infer
@@ -144,6 +145,27 @@ class Inference:
         """The table as text. `about` adds lines to its heading, such as the label and the guarantee."""
         return "\n".join(_rendered(self, about or {}))
 
+    def described(self) -> list[Part]:
+        """Coefficients that are identified with their errors, the names of the others, and what a reader must know."""
+        ratio = RATIOS.get(self.family)
+        tail = (1 - self.level) / 2
+        ends = f"[{tail:.3g}", f"{1 - tail:.3g}]"
+        headings = ("", "estimate", "std err", "z", "P>|z|", *ends, *(() if ratio is None else (ratio,)))
+        rows = [(line.name, *_cells(line, ratio is not None)) for line in self.lines if line.identified]
+        blank = () if ratio is None else ("",)
+        rows += [(line.name, *_cells(line, ratio=False), *blank) for line in self.figures if line.identified]
+        table = Table(headings, rows, frozenset(range(1, len(headings)))) if rows else Words(_NONE_IDENTIFIED)
+        hidden = (*self.unidentified, *(line.name for line in self.figures if not line.identified))
+        unsaid = f"Not identified at this budget, so nothing is said of them: {', '.join(hidden)}."
+        return [Facts(self._heading()), table, *([Words(unsaid)] if hidden else []), *map(Words, self.notes)]
+
+    def _heading(self) -> list[tuple[str, str]]:
+        order = [*KINDS]  # a file has lost it
+        dealt = sorted(self.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
+        parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
+        known = len(self.lines) - len(self.unidentified)
+        return [("Rows", f"{self.rows:,}"), ("Identified", f"{known} of {len(self.lines)}"), ("Budget", parts)]
+
 
 def tabulate(
     estimates: Estimates, names: tuple[str, ...], family: str, rows: int, budget: Mapping[str, float],
@@ -202,49 +224,43 @@ _TITLES = {"logistic": "Private logistic regression", "linear": "Private linear 
            "poisson": "Private Poisson regression"}  # fmt: skip
 
 
-def _rendered(table: Inference, about: Mapping[str, str]) -> Iterator[str]:
-    order = [*KINDS]  # a file has lost it
-    dealt = sorted(table.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
-    parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
-    known = len(table.lines) - len(table.unidentified)
-    heading = {**about, "Rows": f"{table.rows:,}", "Identified": f"{known} of {len(table.lines)}", "Budget": parts}
-    yield _TITLES.get(table.family, table.family).center(_WIDTH).rstrip()
-    yield "=" * _WIDTH
-    yield from (f"{name + ':':<16}{value}" for name, value in heading.items())
-    yield "=" * _WIDTH
-    names = [line.name for line in (*table.lines, *table.figures) if line.identified]
-    if names:
-        yield from _numbers(table, min(max(map(len, names)), 36))
-    else:
-        yield "Nothing is identified at this budget, so there is no table: a larger epsilon or more rows would help."
-    yield "=" * _WIDTH
-    hidden = (*table.unidentified, *(line.name for line in table.figures if not line.identified))
-    if hidden:
-        yield f"Not identified at this budget, so nothing is said of them: {', '.join(hidden)}."
-    yield from table.notes
+_NONE_IDENTIFIED = (
+    "Nothing is identified at this budget, so there is no table: a larger epsilon or more rows would help."
+)
 
 
-def _numbers(table: Inference, wide: int) -> Iterator[str]:
-    """The lines of what is identified, names `wide` letters wide."""
-    ratio = RATIOS.get(table.family)
-    tail = (1 - table.level) / 2
-    titles = ("estimate", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]")
-    yield (f"{'':<{wide}}" + "".join(f"{x:>11}" for x in titles) + ("" if ratio is None else f"{ratio:>12}"))
-    yield "-" * _WIDTH
-    yield from (_row(line, wide, ratio is not None) for line in table.lines if line.identified)
-    figures = [line for line in table.figures if line.identified]
-    if figures:
-        yield "-" * _WIDTH
-        yield from (_row(line, wide, ratio=False) for line in figures)
+def _rendered(found: Inference, about: Mapping[str, str]) -> Iterator[str]:
+    """What is described, in lines that need no library to be laid out."""
+    heading, table, *notes = found.described()
+    assert isinstance(heading, Facts)
+    rule = "=" * _WIDTH
+    yield _TITLES.get(found.family, found.family).center(_WIDTH).rstrip()
+    yield rule
+    yield from (f"{name + ':':<16}{value}" for name, value in (*about.items(), *heading.pairs))
+    yield rule
+    identified = len(found.lines) - len(found.unidentified)
+    yield from _lines(table, identified) if isinstance(table, Table) else (_NONE_IDENTIFIED,)
+    yield rule
+    yield from (note.text for note in notes if isinstance(note, Words))
 
 
-def _row(line: Line, wide: int, ratio: bool) -> str:
-    name = line.name if len(line.name) <= wide else f"{line.name[: wide - 3]}..."
-    z = None if line.z is None else f"{line.z:.2f}"
-    p = None if line.p is None else f"{line.p:.3f}"
-    cells = [_number(line.estimate), _number(line.error), z, p, _number(line.low), _number(line.high)]
-    cells += [_number(line.ratio)] if ratio else []
-    return f"{name:<{wide}}" + "".join(f"{cell or '':>{12 if i == 6 else 11}}" for i, cell in enumerate(cells))
+def _lines(table: Table, coefficients: int) -> Iterator[str]:
+    """A table in columns of one width; a rule is below its headings, and one below so many coefficients."""
+    rows = [[str(cell) for cell in row] for row in table.rows]
+    wide = min(max(len(name) for name, *_ in rows), 36)
+    for number, (name, *cells) in enumerate((table.headings, *rows)):
+        if number in (1, coefficients + 1):
+            yield "-" * _WIDTH
+        short = name if len(name) <= wide else f"{name[: wide - 3]}..."
+        ends = "".join(f"{cell:>{12 if place == 6 else 11}}" for place, cell in enumerate(cells))
+        yield f"{short:<{wide}}{ends}".rstrip()
+
+
+def _cells(line: Line, ratio: bool) -> list[str]:
+    z = "" if line.z is None else f"{line.z:.2f}"
+    p = "" if line.p is None else f"{line.p:.3f}"
+    numbers = [_number(line.estimate), _number(line.error), z, p, _number(line.low), _number(line.high)]
+    return [*numbers, *([_number(line.ratio)] if ratio else [])]
 
 
 def _number(x: float | None) -> str:

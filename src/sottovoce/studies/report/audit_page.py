@@ -5,27 +5,28 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Drawing
 from scipy.special import ndtri
 
 from sottovoce import __version__
 from sottovoce.arrays import Floats
 from sottovoce.auditing.bounds import Verdict, claimed_curve
+from sottovoce.auditing.table import table_of
+from sottovoce.document import Document, Figure, Section, Words
 from sottovoce.settings import plain
 from sottovoce.settings.disk import write_whole
-from sottovoce.studies.report.rendering import TextTable, render_page
+from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
 from sottovoce.studies.report.svg import inline, picture
 
 PAGE, DATA = "audit.html", "audit.json"
 _POINTS = 400  # of a curve
-_NOTHING = "–"
 
 
-def drawn(audit: Verdict) -> Figure:
+def drawn(audit: Verdict) -> Drawing:
     """Both distributions of scores, and the trade-off curve."""
     with style():
-        figure = Figure(figsize=(7.2, 2.9))
+        figure = Drawing(figsize=(7.2, 2.9))
         left, right = figure.subplots(1, 2)
         both = np.concatenate([audit.first, audit.second])
         low, high = np.quantile(both, [0.0005, 0.9995]).tolist()
@@ -79,41 +80,49 @@ def _spread(chance: Floats) -> Floats:
 def audit_page(audits: Mapping[str, Verdict]) -> str:
     """The page as HTML, by what was attacked."""
     any_one = next(iter(audits.values()))
-    ids = {name: f"audit-{number}" for number, name in enumerate(audits)}
-    return render_page(
-        "audit.html.j2",
-        title="Audit: what an observer can really tell",
-        confidence=f"{100 * any_one.confidence:g} %",
-        assumption=any_one.assumption,
-        lines=_lines(audits),
-        audits={name: one.prose() for name, one in audits.items()},
-        refuted={name for name, one in audits.items() if one.alarm},
-        ids=ids,
-        drawn={name: inline(picture(drawn(one), "svg").decode(), ids[name] + "-f") for name, one in audits.items()},
-        version=__version__,
+    return page_of(
+        Document(
+            "Audit: what an observer can really tell",
+            [
+                Words(
+                    "Each claim of epsilon was attacked: two rows were searched for that differ most, both worlds were "
+                    "run many times, and all that an observer sees was weighed as well as can be. What is shown is a "
+                    f"lower bound on the true epsilon, with {100 * any_one.confidence:g} % confidence in each line, so "
+                    "that of many lines of right claims a few may lie above. A claim counts as refuted only where "
+                    "chance would do that once in a million audits: by counting, by the size of a round's noise, or "
+                    "because its own statement is above what was asked for."
+                ),
+                Words(
+                    "A bound above a claim by more than chance refutes it. A bound below shows that this attack found "
+                    "no fault, and no more: it proves nothing of other rows, of settings that were not tried, of "
+                    "timing, or of a machine that is not ours.",
+                    "banner",
+                ),
+                Section("all", "Claims and bounds", [table_of(audits), Words(_meant(any_one.assumption), "soft")]),
+                *(_section(f"audit-{number}", name, one) for number, (name, one) in enumerate(audits.items())),
+                Words(f"sottovoce {__version__}. Beside this page: {DATA}, the same as data.", "soft"),
+            ],
+        )
     )
 
 
-def _lines(audits: Mapping[str, Verdict]) -> TextTable:
-    headings = ("attacked", "view", "claimed ε", "shown, by counting", "of claim", "shown, normal", "of claim", "noise",
-                "runs", "seconds", "verdict")  # fmt: skip
-    rows = [
-        (
-            name,
-            one.watched,
-            f"{one.claim.epsilon:.4g}",
-            f"{one.lower:.3f}",
-            f"{one.ratio:.2f}",
-            _NOTHING if one.lower_gaussian is None else f"{one.lower_gaussian:.3f}",
-            _NOTHING if one.ratio_gaussian is None else f"{one.ratio_gaussian:.2f}",
-            _NOTHING if one.noise is None else f"{one.noise.size:.3f}",
-            f"{one.runs:,}",
-            f"{one.seconds:.0f}",
-            "does not hold" if one.alarm else "not refuted",
-        )
-        for name, one in audits.items()
-    ]
-    return TextTable(headings, rows, frozenset(range(2, 10)))
+def _meant(assumption: str) -> str:
+    """Meaning of the table's columns."""
+    return (
+        f'"By counting" assumes nothing of the scores; "normal" assumes that {assumption}, and raises no alarm. '
+        '"Noise" is the standard deviation of the noise in messages, over what the claim needs for two rows that were '
+        "there, in the round where it looks smallest: at least 1 if the claim holds, up to chance, and if noise is "
+        "normal."
+    )
+
+
+def _section(name: str, attacked: str, one: Verdict) -> Section:
+    drawing = inline(picture(drawn(one), "svg").decode(), f"{name}-f")
+    caption = (
+        "Left: scores in the two worlds, and the threshold that was fixed beforehand. Right: how many of the second "
+        "world's runs pass, where so many of the first world's do; the claim allows no more than the dashed line."
+    )
+    return Section(name, attacked, [Words(one.prose(), "bad" if one.alarm else "plain"), Figure(drawing, caption)])
 
 
 def write_audits(audits: Mapping[str, Verdict], out: Path) -> None:

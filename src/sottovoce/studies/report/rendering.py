@@ -1,11 +1,10 @@
-"""Web pages from templates: self-contained, figures inline, nothing fetched. Quick to import: it draws no figure."""
-
-from collections.abc import Sequence
-from typing import NamedTuple
+"""Documents as web pages: self-contained, figures inline, nothing fetched. Quick to import: it draws no figure."""
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-# All that comes in is text and is escaped, but for what is marked as markup: figures, which `page.inline` vouches for.
+from sottovoce.document import Document, Part
+
+# All that comes in is text and is escaped, but for what is marked as markup: figures, which `svg.inline` vouches for.
 _PAGES = Environment(
     loader=PackageLoader("sottovoce.studies.report"),
     autoescape=True,
@@ -16,12 +15,16 @@ _PAGES = Environment(
 )
 
 
-class TextTable(NamedTuple):
-    """Cells of text. `numbers` are the columns to line up on the right."""
+def _kind(part: Part) -> str:
+    return type(part).__name__
 
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numbers: frozenset[int]
+
+_PAGES.filters["kind"] = _kind
+
+
+def page_of(document: Document) -> str:
+    """The whole page."""
+    return render_page("document.html.j2", title=document.title, parts=document.parts)
 
 
 def render_page(template: str, **content: object) -> str:

@@ -16,11 +16,11 @@ from sottovoce.files.models import Model
 from sottovoce.files.models.coefficients import coefficients
 from sottovoce.files.models.inference import INTERCEPT, Inference
 from sottovoce.privacy.observers import Sight
+from sottovoce.studies.report.run_words import OUTPUTS
 from sottovoce.studies.report.style import CYCLE, DASHES, INK, style
 from sottovoce.tally import PrivateEvaluation
 
 Columns = Mapping[str, Sequence[Any]]
-LINES = {"last": "a site's last broadcast", "average": "a site's mean over its steps", "consensus": "mean of all sites"}
 _WIDE = 7.2
 _MOST_COEFFICIENTS = 25
 _MOST_SITES = 60
@@ -33,8 +33,8 @@ def learning(history: Columns, optimum: float | None, named: str) -> Figure:
         figure = Figure(figsize=(_WIDE, 2.9))
         grid = figure.subplots(1, len(meant), squeeze=False)[0]
         for axes, name in zip(grid, meant, strict=True):
-            for number, (output, words) in enumerate(LINES.items()):
-                _curve(axes, history, f"{name}_{output}", words, number)
+            for number, output in enumerate(("last", "average", "consensus")):
+                _curve(axes, history, f"{name}_{output}", OUTPUTS[output], number)
             axes.set_title("mean loss" if name == "risk" else "share of right answers")
         if optimum is not None:
             grid[0].axhline(optimum, color=INK, linewidth=0.8, linestyle=DASHES[2], label=named)

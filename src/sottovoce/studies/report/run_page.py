@@ -1,19 +1,22 @@
 """The page of one run: learning curves, sites, privacy cost and coefficients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure as Drawing
 
+from sottovoce.document import NOTHING, Code, Document, Figure, Figures, Folded, Part, Section, Table, Words
 from sottovoce.files.models import Model
-from sottovoce.files.models.coefficients import NO_ERRORS, coefficients
-from sottovoce.files.models.inference import RATIOS, Inference
+from sottovoce.files.models.coefficients import NO_ERRORS
+from sottovoce.files.models.coefficients import described as bare_coefficients
+from sottovoce.files.models.inference import Inference
+from sottovoce.privacy import PrivacyStatement
+from sottovoce.privacy.words import guarantee
 from sottovoce.settings.disk import writable, write_whole
 from sottovoce.studies.folder import HOLDER_ONLY, Run
-from sottovoce.studies.report.rendering import TextTable, render_page
+from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.run_figures import (
-    LINES,
     Columns,
     by_site,
     calibration,
@@ -24,12 +27,12 @@ from sottovoce.studies.report.run_figures import (
     roc,
     spending,
 )
+from sottovoce.studies.report.run_words import scores, setting, title
 from sottovoce.studies.report.svg import inline, picture
-from sottovoce.tally.evaluation import PRIVATE
-from sottovoce.tally.words import figure_lines
+from sottovoce.tally import PrivateEvaluation
+from sottovoce.tally.words import described
 
 PAGE = "report.html"
-_NOTHING = "–"
 
 
 def write_run_page(run: Run, out: Path) -> None:
@@ -40,132 +43,115 @@ def write_run_page(run: Run, out: Path) -> None:
 
 def run_page(run: Run) -> str:
     """The page of one run as HTML, with everything in it: figures, tables, guarantee and settings."""
-    summary, model = run.summary, run.model
-    classes = model.classes if model.weights.shape[1] > 1 else None
-    # With inference a coefficient is shown with its interval, and what is not identified has no numbers; else all are
-    # shown, and that nobody knows how sure they are.
-    bare = range(model.weights.shape[1] if model.inference is None else 0)
-    outputs = ["coefficients" if i == 0 else f"coefficients-{i}" for i in bare]
-    named, observers = summary.get("optimum", "pooled, no privacy"), model.privacy.observers
-    found = run.evaluation
-    answer = None if found is None else found.answer
-    curves = {} if answer is None else {"roc": (answer.roc, roc), "calibration": (answer.calibration, calibration)}
-    figures = {
-        "learning": learning(run.history, summary["optimum_risk"], named),
-        "spending": spending(run.history, model.privacy.promised),
-        **({} if run.sites is None else {"sites": by_site(run.sites)}),
-        **({"colluding": colluding(observers)} if len(observers) > 1 else {}),
-        **{name: draw(found) for name, (points, draw) in curves.items() if found is not None and points},
-        **{name: largest_coefficients(model, i) for i, name in enumerate(outputs)},
-        **({} if model.inference is None else {"coefficients": forest(model.inference)}),
-    }
-    return render_page(
-        "run.html.j2",
-        title=f"{summary['algorithm']} on {summary['dataset']}",
-        facts=summary,
-        model=model,
-        config=run.config,
-        # Goes with every figure that was computed from private rows.
-        holder_only=(summary.get(HOLDER_ONLY) or {}).get("why"),
-        drawn={name: inline(picture(figure, "svg").decode(), name) for name, figure in figures.items()},
-        outputs={n: f"Coefficients: {classes[i]}" if classes else "Coefficients" for i, n in enumerate(outputs)},
-        scores=_scores(summary),
-        evaluation=run.evaluation,
-        evaluated=None
-        if run.evaluation is None
-        else TextTable(("", "estimate", "95 % interval"), figure_lines(run.evaluation), frozenset((1, 2))),
-        private_words=PRIVATE,
-        sites=None if run.sites is None else _all_sites(run.sites),
-        weights=_weights(model, classes) if model.inference is None else None,
-        no_errors=NO_ERRORS,
-        inferred=None if model.inference is None else _inferred(model.inference),
+    summary, model, provenance = run.summary, run.model, run.model.provenance
+    # Goes with every figure that was computed from private rows.
+    why = (summary.get(HOLDER_ONLY) or {}).get("why")
+    marked = [] if why is None else [Words(why, "banner")]
+    origin = f"sottovoce {provenance.get('sottovoce')}, {provenance.get('created')}. Settings of"
+    parts: list[Part] = [
+        Words(f"{setting(summary)}, loss {summary['loss']}.", "soft"),
+        Words(_for_whom(run.evaluation is not None), "banner"),
+        Section("scores", "Scores", [*scores(summary, model, "the model in the file"), *marked]),
+        *_guarantee(model.privacy),
+        *_over_the_rounds(run, marked),
+        *([] if run.sites is None else [_sites(run.sites, marked)]),
+        *([] if run.evaluation is None else [_evaluation(run.evaluation, model.privacy)]),
+        # With inference a coefficient is shown with its interval, and what is not identified has no numbers; else all
+        # are shown, and that nobody knows how sure they are.
+        *(_bare(model) if model.inference is None else [_inferred(model.inference)]),
+        Section("settings", "Settings", [Words(f"{origin} sottovoce train --config:", "soft"), Code(run.config)]),
+    ]
+    return page_of(Document(title(summary), parts))
+
+
+def _for_whom(evaluated: bool) -> str:
+    """Which parts of the page may be handed on."""
+    also = ", the private evaluation" if evaluated else ""
+    file = "; and evaluation.json, which has its guarantee in it" if evaluated else ""
+    return (
+        f"Everything on this page but the guarantee, the coefficients{also} and the settings was read off the rows, "
+        "without noise. It is for whoever holds them. What may be handed on is the model file: the guarantee below "
+        f"covers it, and nothing else here{file}."
     )
 
 
-# Figures of the consensus and of no model, in this order; those that a loss has none of are left out.
-_FIGURES = {
-    "average_precision": "average precision %", "auc": "AUC", "mean_absolute_error": "mean absolute error", "r2": "R²",
-}  # fmt: skip
+def _figure(name: str, drawing: Drawing, caption: str) -> Figure:
+    return Figure(inline(picture(drawing, "svg").decode(), name), caption)
 
 
-def _scores(summary: Mapping[str, Any]) -> TextTable:
-    """Table of the scores of a run's last models, with the one of the file marked, and of no model."""
-    parts = [("", summary), *([("test ", summary["test"])] if summary["test"] else [])]
-    own = {where: (scores.get("metrics") or {}).get("consensus") or {} for where, scores in parts}
-    shown = [name for name in _FIGURES if any(found.get(name) is not None for found in own.values())]
-    headings = ["model"]
-    for where, _ in parts:
-        headings += [
-            f"{where}{summary['loss']} loss",
-            f"{where}accuracy %",
-            *(where + _FIGURES[name] for name in shown),
-        ]
-    rows = []
-    for output, words in _ENDS.items():
-        if output == _NO_MODEL or output in summary["risk"]:
-            rows.append((words, *(cell for _, scores in parts for cell in _cells(scores, output, shown))))
-    return TextTable(tuple(headings), rows, frozenset(range(1, len(headings))))
+def _guarantee(privacy: PrivacyStatement) -> list[Part]:
+    words, *table = guarantee(privacy)
+    found: list[Part] = [Section("guarantee", "Guarantee", [words])]
+    if table:
+        caption = (
+            "What holds against whoever carries the messages and so many sites that tell it all they know. Computed "
+            "from public numbers."
+        )
+        drawn = _figure("colluding", colluding(privacy.observers), caption)
+        found.append(Section("colluding", "If more sites collude", [drawn, *table]))
+    return found
 
 
-_NO_MODEL = "no_model"
-_ENDS = {
-    **LINES,
-    "site": "what a real site would get: mean of its own and its neighbours' last broadcasts",
-    "consensus": "mean of all sites: the model in the file",
-    _NO_MODEL: "no model: a constant answer",
-}
-
-
-def _cells(scores: Mapping[str, Any], output: str, shown: Sequence[str]) -> list[str]:
-    """The figures of one model on some rows."""
-    metrics = scores.get("metrics") or {}
-    found = metrics.get(output) or {}
-    risk, accuracy = (
-        (found.get("risk"), found.get("accuracy"))
-        if output == _NO_MODEL
-        else (scores["risk"].get(output), scores["accuracy"].get(output))
-    )
-    share = {"average_precision": 100.0}
-    figures = [(found.get(name), share.get(name, 1.0)) for name in shown]
-    more = [_NOTHING if value is None else f"{factor * value:.4g}" for value, factor in figures]
+def _over_the_rounds(run: Run, marked: Sequence[Words]) -> list[Part]:
+    summary, privacy = run.summary, run.model.privacy
+    named = summary.get("optimum", "pooled, no privacy")
+    means = "One run." if summary["runs"] == 1 else f"Means of {summary['runs']} runs; bands are their range."
+    whole = "the whole run" if privacy.runs == 1 else f"all {privacy.runs} runs together"
+    costs = f"The promised epsilon is for {whole}; the curve is what the broadcasts up to a round cost."
+    learnt = _figure("learning", learning(run.history, summary["optimum_risk"], named), means)
+    spent = _figure("spending", spending(run.history, privacy.promised), costs)
     return [
-        _NOTHING if risk is None else f"{risk:.4f}",
-        _NOTHING if accuracy is None else f"{100 * accuracy:.2f}",
-        *more,
+        Section("learning", "Learning", [learnt, *marked]),
+        Section("spending", "Agreement and cost", [spent, *marked]),
     ]
 
 
-def _weights(model: Model, classes: tuple[str, ...] | None) -> TextTable:
-    """Every coefficient of the model in the unit of its column, by the name of its feature; to two digits, since nobody
-    knows how many of them hold.
-    """
-    found = coefficients(model)
-    if classes is None:
-        rows = [(one.feature, f"{one.effect[0]:+.2g}", f"{one.per_unit[0]:+.2g}") for one in found.features]
-        rows.append(("intercept", _NOTHING, f"{found.intercept[0]:+.2g}"))
-        return TextTable(("feature", "from lowest to highest", "per unit of the column"), rows, frozenset((1, 2)))
-    lines = [(one.feature, *(f"{x:+.2g}" for x in one.per_unit)) for one in found.features]
-    lines.append(("intercept", *(f"{x:+.2g}" for x in found.intercept)))
-    headings = ("feature, per unit of the column", *classes)
-    return TextTable(headings, lines, frozenset(range(1, len(headings))))
+def _sites(sites: Columns, marked: Sequence[Words]) -> Section:
+    drawn = _figure("sites", by_site(sites), "The first run's models on each site's own rows.")
+    return Section("sites", "Sites", [drawn, *marked, Folded("All sites", [_all_sites(sites)])])
 
 
-def _inferred(inference: Inference) -> TextTable:
-    """Every coefficient that is identified, with its error and interval; the others by name."""
-    ratios = RATIOS.get(inference.family, "ratio")
-    headings = ("feature", "estimate", "standard error", "95 % interval", "z", "p", ratios)
-    rows = []
-    for line in (*inference.lines, *inference.figures):
-        if not line.identified:
-            rows.append((line.name, "not identified at this budget", *5 * (_NOTHING,)))
-            continue
-        ratio = _NOTHING if line.ratio is None else f"{line.ratio:.4g}"
-        estimate, interval = f"{line.estimate:+.4g}", f"{line.low:.4g} to {line.high:.4g}"
-        rows.append((line.name, estimate, f"{line.error:.3g}", interval, f"{line.z:.2f}", f"{line.p:.3f}", ratio))
-    return TextTable(headings, rows, frozenset(range(1, len(headings))))
+def _evaluation(found: PrivateEvaluation, of_model: PrivacyStatement) -> Section:
+    curves = {
+        "roc": (found.answer.roc, roc, "ROC, with 95 % intervals at every threshold."),
+        "calibration": (found.answer.calibration, calibration, "Calibration, with 95 % intervals."),
+    }
+    drawn = [_figure(name, draw(found), caption) for name, (points, draw, caption) in curves.items() if points]
+    # One that was made with the model has the guarantee above, and the notes that are there.
+    together = found.privacy == of_model
+    parts = [*described(found, with_model=() if together else None), Figures(drawn)]
+    own = [] if together else [Folded("Its guarantee in full", guarantee(found.privacy))]
+    return Section("evaluation", "Private evaluation", [*parts, *own])
 
 
-def _all_sites(sites: Columns) -> TextTable:
+def _bare(model: Model) -> list[Part]:
+    """A section for each output: the largest coefficients as bars, and all of them in a table."""
+    classes = model.classes if model.weights.shape[1] > 1 else None
+    caption = (
+        "The largest by size, in the units of the columns. They are part of the released model: the guarantee covers "
+        f"them. {NO_ERRORS}"
+    )
+    found: list[Part] = []
+    for i in range(model.weights.shape[1]):
+        name = f"coefficients-{i}" if i else "coefficients"
+        drawn = _figure(name, largest_coefficients(model, i), caption)
+        every = Folded("All coefficients", bare_coefficients(model, i))
+        found.append(Section(name, f"Coefficients: {classes[i]}" if classes else "Coefficients", [drawn, every]))
+    return found
+
+
+def _inferred(inference: Inference) -> Section:
+    caption = (
+        "Estimates with intervals of 95 %, which hold the privacy noise. They are inferred from what was released: the "
+        "guarantee covers them."
+    )
+    drawn = _figure("coefficients", forest(inference), caption)
+    facts, table, *remarks = inference.described()
+    every = Folded("All standard errors", [table])
+    return Section("coefficients", "How sure the coefficients are", [drawn, facts, every, *remarks])
+
+
+def _all_sites(sites: Columns) -> Table:
     """Every site's own scores, for those whom the figure leaves out."""
     headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
     rows = [
@@ -175,9 +161,9 @@ def _all_sites(sites: Columns) -> TextTable:
             sites["risk_consensus"], sites["distance"], strict=True,
         )
     ]  # fmt: skip
-    return TextTable(headings, rows, frozenset(range(1, len(headings))))
+    return Table(headings, rows, frozenset(range(1, len(headings))))
 
 
 def _percent(share: float) -> str:
     """A share in per cent, or a dash."""
-    return f"{100 * share:.2f}" if np.isfinite(share) else _NOTHING
+    return f"{100 * share:.2f}" if np.isfinite(share) else NOTHING

@@ -3,36 +3,65 @@
 from collections.abc import Mapping
 
 from sottovoce import __version__
+from sottovoce.document import Code, Document, Facts, Figure, Folded, Part, Section, Table, Words
 from sottovoce.studies.panels import Panel
-from sottovoce.studies.report.rendering import TextTable, render_page
+from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.svg import inline
 from sottovoce.studies.report.tables import comparisons, scores, verdicts
-from sottovoce.studies.reproduce import Study
-from sottovoce.studies.verdict import LEVEL, RULE
+from sottovoce.studies.reproduce import IN_SHORT, Study
+from sottovoce.studies.verdict import LEVEL, RULE, Claim
 
 # What the tables under some figures show besides scores.
 _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
+_FILES = (
+    ("verdict.json", "the verdict as data"),
+    ("results.parquet, results.csv", "a line per run"),
+    ("curves.parquet, curves.csv", "a line per recorded round and run"),
+    ("figures", "the figures as SVG and PNG"),
+    ("cells", "the raw results, from which the same command goes on, or redraws"),
+)
 
 
 def study_page(study: Study, figures: Mapping[str, str]) -> str:
     """The page as HTML; `figures` are SVG texts by the name of their panel."""
     shown = [panel for panel in study.panels.values() if panel.name in figures or panel.name == "table"]
-    return render_page(
-        "study.html.j2",
-        title=study.title,
-        study=study,
-        shown=shown,
-        figures={name: inline(svg, name) for name, svg in figures.items()},
-        scores={panel.name: _scores(panel) for panel in shown if panel.name in ("table", *_BESIDE)},
-        verdicts=verdicts,
-        comparisons=comparisons,
-        level=LEVEL,
-        rule=RULE,
-        version=__version__,
-    )
+    rule = f"Computed from the results by one rule, level {LEVEL}. {RULE} Differences are ours minus theirs, so that "
+    judged: list[Part] = [verdicts(study.claims), Words(f"{rule}negative is better.", "soft")]
+    made = f"sottovoce {__version__}; {study.cells} cells; {study.seconds:.0f} s in this session, the rest was there."
+    tests = [_tests(claim) for claim in study.claims if claim.comparisons]
+    parts: list[Part] = [
+        *([Words(IN_SHORT, "banner")] if study.quick else []),
+        *([Section("verdict", "Verdict", [*judged, *tests])] if study.claims else []),
+        *(_panel(panel, figures) for panel in shown),
+        Section(
+            "settings",
+            "Settings and commands",
+            [Code(study.command), Words(f"{made} Beside this page:"), Facts(_FILES)],
+        ),
+    ]
+    return page_of(Document(study.title, parts))
 
 
-def _scores(panel: Panel) -> TextTable:
+def _tests(claim: Claim) -> Part:
+    """Every test within a claim."""
+    names = ", ".join(dict.fromkeys(one.test for one in claim.comparisons))
+    return Folded(claim.text, [comparisons(claim), Words(f"{names}; Holm-corrected within this claim.", "soft")])
+
+
+def _panel(panel: Panel, figures: Mapping[str, str]) -> Section:
+    parts: list[Part] = []
+    if panel.name in figures:
+        parts.append(Figure(inline(figures[panel.name], panel.name), panel.caption))
+    if panel.name in ("table", *_BESIDE):
+        parts.append(_scores(panel))
+    if panel.name == "table":
+        parts.append(Words(panel.caption, "soft"))
+    if panel.notes:
+        parts.append(Folded(f"{len(panel.notes)} left out", [Words(note, "soft") for note in panel.notes]))
+    return Section(panel.name, panel.title, parts)
+
+
+def _scores(panel: Panel) -> Table:
     """The table under a figure, with test scores where test rows were kept apart."""
     tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
     return scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ()))

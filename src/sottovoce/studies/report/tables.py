@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithms import registry
+from sottovoce.document import NOTHING, Cell, Table, Tone, Words
 from sottovoce.studies.measured import ALL_COLUMNS
 from sottovoce.studies.panels import FORM_WORDS, Panel, Point
-from sottovoce.studies.report.rendering import TextTable
 from sottovoce.studies.statistics import interval
 from sottovoce.studies.verdict import Claim
 
-NOTHING = "–"
 # Attributes of a point that a table may show, and what they are called there.
 _SHOWN = {"facet": "graph", "epsilon": "ε", "picked": "chosen settings"}
+_TONES: dict[str, Tone] = {
+    "holds": "good", "holds only if": "part", "does not hold": "bad", "not shown": "part", "won": "good", "lost": "bad",
+}  # fmt: skip
 
 
-def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str] = ()) -> TextTable:
+def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str] = ()) -> Table:
     """One line per algorithm and form; `shown` are attributes of a point to show before the figures."""
     test = [f"test accuracy, {which} %" for which in ("last", "consensus")] if tested else []
     costs = ["distance to consensus", "ε spent", "σ", "messages", "seconds", "runs"]
@@ -48,10 +50,10 @@ def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str]
                 str(point.cell.runs),
             )
         )
-    return TextTable(tuple(headings), rows, frozenset(range(2 + len(shown), len(headings))))
+    return Table(tuple(headings), rows, frozenset(range(2 + len(shown), len(headings))))
 
 
-def verdicts(claims: Sequence[Claim]) -> TextTable:
+def verdicts(claims: Sequence[Claim]) -> Table:
     """One line per claim: the verdict by the last broadcasts, and by the other outputs."""
     others = claims[0].elsewhere if claims else ()
     headings = (
@@ -64,19 +66,19 @@ def verdicts(claims: Sequence[Claim]) -> TextTable:
         "untested",
         *(f"by {name}" for name in others),
     )
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for claim in claims:
         won = sum(c.outcome in ("won", "partly") for c in claim.comparisons)
         lost = sum(c.outcome == "lost" for c in claim.comparisons)
         ties = len(claim.comparisons) - won - lost
         counts = (won, ties, lost, len(claim.untested))
         # In short: the conditions are in the details and in the file.
-        beside = [verdict.split(":")[0] for verdict in claim.elsewhere.values()]
-        rows.append((claim.text, claim.source, claim.summary(), *map(str, counts), *beside))
-    return TextTable(headings, rows, frozenset({3, 4, 5, 6}))
+        beside = [_came_out(verdict.split(":")[0]) for verdict in claim.elsewhere.values()]
+        rows.append((claim.text, claim.source, _came_out(claim.summary()), *map(str, counts), *beside))
+    return Table(headings, rows, frozenset({3, 4, 5, 6}))
 
 
-def comparisons(claim: Claim) -> TextTable:
+def comparisons(claim: Claim) -> Table:
     """Every test within a claim."""
     rows = [
         (
@@ -86,13 +88,13 @@ def comparisons(claim: Claim) -> TextTable:
             f"{100 * c.relative:+.1f} %",
             _p(c.p),
             _p(c.p_holm),
-            c.outcome + (f", {c.only}" if c.outcome == "partly" else ""),
+            _came_out(c.outcome + (f", {c.only}" if c.outcome == "partly" else "")),
             str(c.runs),
         )
         for c in claim.comparisons
     ]
     headings = ("condition", "against", "difference", "relative", "p", "p, Holm", "outcome", "runs")
-    return TextTable(headings, rows, frozenset({2, 3, 4, 5, 7}))
+    return Table(headings, rows, frozenset({2, 3, 4, 5, 7}))
 
 
 def columns(panels: Sequence[Panel], *, every_round: bool) -> dict[str, list[Any]]:
@@ -115,6 +117,11 @@ def columns(panels: Sequence[Panel], *, every_round: bool) -> dict[str, list[Any
             for name in ALL_COLUMNS:
                 table[name] += point.result.columns[name][chosen].tolist()
     return table
+
+
+def _came_out(words: str) -> Words:
+    """How a claim or a comparison came out, in its colour."""
+    return Words(words, _TONES.get(words.split(":")[0], "plain"))
 
 
 def _attribute(point: Point, name: str) -> str:
