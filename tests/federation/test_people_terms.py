@@ -9,7 +9,7 @@ import pytest
 
 import sottovoce as sv
 from helpers.federations import agreement, masked_agreement, members
-from sottovoce.cli import federation as federation_view
+from sottovoce.cli import federation
 from sottovoce.cli.site import files
 from sottovoce.errors import BudgetError, InputError, PrivacyError, UnsupportedError
 from sottovoce.federation.agreement import signing, toml_file
@@ -90,8 +90,8 @@ def test_terms_and_statement_say_what_dropping_a_surplus_does_not_cover():
     for made in (agreement, masked_agreement):
         cut, refusing = made(**PEOPLE | {"schema": drop}), made(**PEOPLE)
         assert DROPPED in statement_of(cut, "berlin").notes
-        assert DROPPED in federation_view._people(cut)
-        assert DROPPED not in (*statement_of(refusing, "berlin").notes, *federation_view._people(refusing))
+        assert DROPPED in federation._people(cut)
+        assert DROPPED not in (*statement_of(refusing, "berlin").notes, *federation._people(refusing))
 
 
 def test_the_grid_is_paid_for_in_every_sum_that_too_many_colluders_may_open():
