@@ -1504,6 +1504,34 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/federation/test_journal.py::test_changes_are_noticed"
         "[UPDATE sums SET content = x'00'-the sum of round 0 was changed]",
     ),
+    Mutant(
+        "a program is run again on a sum at another point",
+        "federation/site/masked_sums.py",
+        'asked = summing.with_point(question, arrays["point"])',
+        'asked = question.at(arrays["point"][:, None])',
+        "tests/federation/test_masked_run.py::test_a_program_is_not_run_again_on_other_sums[another point]",
+    ),
+    Mutant(
+        "a program is run again on fewer sums than were opened",
+        "federation/site/masked_sums.py",
+        "if len(sums) != wanted:",
+        "if len(sums) > wanted:",
+        "tests/federation/test_masked_run.py::test_a_program_is_not_run_again_on_other_sums[one too few]",
+    ),
+    Mutant(
+        "everyone knows which rows a site holds out",
+        "federation/site/masked_sums.py",
+        "order=lambda: self.masks.order(len(oracle.sites.labels))",
+        "order=lambda: np.arange(len(oracle.sites.labels))",
+        "tests/federation/test_masked_run.py::test_which_rows_a_site_holds_out_follows_from_its_seed",
+    ),
+    Mutant(
+        "a proposer may choose any point with the same sensitivity",
+        "federation/site/summing.py",
+        "if not apart <= most:",
+        "if not apart < np.inf:",
+        "tests/federation/test_summing.py::test_a_proposal_off_by_more_than_rounding_is_refused[one as long]",
+    ),
 )
 # fmt: on
 

@@ -6,13 +6,12 @@ from scipy import stats
 
 import sottovoce as sv
 from algorithms.harness import given, hockey_stick
-from helpers.sums import begun, curator, opened
+from helpers.sums import begun, curator, opened, same_question
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import Gaussian, Repeated, Sequence, delta
 from sottovoce.privacy.observers import Observer, weakened
 from sottovoce.privacy.releases import leaves
-from sottovoce.sums.program import same_question
 
 LEVEL = 1e-6
 N, D, RUNS = 4, 3, 3000

@@ -9,13 +9,12 @@ import pytest
 
 import sottovoce as sv
 from helpers import every, problems
-from helpers.sums import begun
+from helpers.sums import begun, same_question
 from sottovoce.algorithms import registry
 from sottovoce.algorithms.analysis import Analysis
 from sottovoce.algorithms.rival import Rival
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy import Event
-from sottovoce.sums.program import same_question
 
 # Every line of the registry in every form, with a penalty that all can work with on so few rows; and some guises.
 COMMON = {"rounds": 3, "rho": 1.0}

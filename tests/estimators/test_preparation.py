@@ -15,13 +15,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.sums import begun
+from helpers.sums import begun, same_question
 from sottovoce import IPADMM
 from sottovoce.algorithms import MaskedNewton
 from sottovoce.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRobustRegressor, training
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
-from sottovoce.sums.program import Opened, same_question
+from sottovoce.sums.program import Opened
 
 SEEDED = "ignore:The noise came from a seed:sottovoce.errors.PrivacyLeakWarning"
 ROWS, D, WHICH = 24, 4, 7

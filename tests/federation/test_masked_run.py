@@ -22,12 +22,14 @@ from sottovoce.errors import BudgetError, InputError
 from sottovoce.federation.agreement import toml_file
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.agreement.exchange import Seed
+from sottovoce.federation.site import journal
 from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.letters import ANSWER_BYTES, Heading, read_answer, read_sum
 from sottovoce.federation.site.mail import Mail, Pace
 from sottovoce.federation.site.masks import Masks, Past, Turn
 from sottovoce.federation.site.runner import POINTS, result_of, run_site
-from sottovoce.federation.site.stops import ForkedError, SpoiledError, UsedTwiceError
+from sottovoce.federation.site.snapshot import pack_arrays, unpack_arrays
+from sottovoce.federation.site.stops import DamagedError, ForkedError, SpoiledError, UsedTwiceError
 from sottovoce.federation.site.summing import Summing
 from sottovoce.federation.transport.wire import Envelope, Kind, Slot, seal, unseal
 from sottovoce.files.models.apply import weights_digest
@@ -375,6 +377,66 @@ def test_a_run_that_does_not_fit_is_refused_before_its_first_sum():
 def test_noise_from_elsewhere_is_refused(federation):
     with ExitStack() as stack, pytest.raises(InputError, match="noise from the site's own seed"):
         federation.seat("berlin", stack, lambda _: np.zeros((1, 5, 1, 5)))
+
+
+# -- the journal is the list of opened sums ---------------------------------------------------------------------------
+
+
+def ended_with(federation, change):
+    """What berlin ends with, if its program is run again after `change` was made to the opened sums in its journal."""
+    with sqlite3.connect(federation.folder / "berlin.journal") as connection:
+        kept = dict(connection.execute("SELECT round, content FROM sums"))
+        connection.execute("DELETE FROM sums")
+        rows = [(k, content, journal._digest(b"%d" % k, content)) for k, content in change(kept).items()]
+        connection.executemany("INSERT INTO sums VALUES (?, ?, ?)", rows)
+    connection.close()
+    with ExitStack() as stack:
+        return result_of(federation.seat("berlin", stack))
+
+
+def moved_by(step):
+    """The point of the second gradient is off by so much."""
+
+    def change(kept):
+        arrays = unpack_arrays(kept[3], {"point": (5,), "value": (5,), "about": (2,)})
+        return kept | {3: pack_arrays(arrays | {"point": arrays["point"] + step})}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda kept: {1: kept[1], 2: kept[3], 3: kept[2], 4: kept[4]}, "the sum that the program asks for next"),
+        (moved_by(1e-4), "the sum that the program asks for next"),
+        (lambda kept: {2: kept[2], 1: kept[2], 3: kept[3], 4: kept[4]}, "arrays as this run has them"),
+        (lambda kept: {k: kept[k] for k in (1, 2, 3)}, "Expected 4 opened sums in the journal after round 4, got 3"),
+        (lambda kept: kept | {5: kept[4]}, "Expected 4 opened sums in the journal after round 4, got 5"),
+    ],
+    ids=["swapped", "another point", "of another size", "one too few", "one too many"],
+)
+def test_a_program_is_not_run_again_on_other_sums(federation, change, message):
+    play(federation.finish(MemoryWorld()))
+    with pytest.raises(DamagedError, match=message):
+        ended_with(federation, change)
+
+
+def test_a_program_that_is_run_again_takes_the_recorded_bits(federation):
+    """Under other roundings the point comes out otherwise in its last bits: what follows is of the recorded one."""
+    model = play(federation.finish(MemoryWorld()))["berlin"].model
+    np.testing.assert_array_equal(ended_with(federation, lambda kept: kept).model, model)
+    again = ended_with(federation, moved_by(1e-13)).model
+    np.testing.assert_allclose(again, model, rtol=1e-9)
+    assert not np.array_equal(again, model)
+
+
+def test_which_rows_a_site_holds_out_follows_from_its_seed():
+    with made(rounds=6, evaluate=0.2, hold_out=4) as federation, ExitStack() as stack:
+        seat = federation.seat("berlin", stack)
+        order = Masks(federation.agreement, "berlin", federation.seeds["berlin"]).order(30)
+        np.testing.assert_array_equal(seat.part.summing.oracle.order(), order)
+        assert sorted(order) == [*range(30)]
+        assert order.tolist() != [*range(30)]
 
 
 def test_the_seed_is_gone_when_the_run_is_over(federation):

@@ -11,13 +11,14 @@ from helpers.federations import masked_agreement, masked_members
 from helpers.laws import assert_standard
 from helpers.problems import lists
 from helpers.site_runs import FIVE
+from helpers.sums import same_question
 from sottovoce.errors import PrivacyError
 from sottovoce.federation.agreement.agreement import LostNeighbour
 from sottovoce.federation.site.masks import Masks, Past, Turn, from_steps
 from sottovoce.federation.site.stops import SpoiledError
 from sottovoce.federation.site.summing import SLACK, Summing, proposer
 from sottovoce.federation.transport.wire import BadMessageError, Refusal
-from sottovoce.sums.program import Opened, same_question
+from sottovoce.sums.program import Opened
 from sottovoce.sums.questions import Moments
 
 SIZES, D = (30, 200, 17, 80, 25), 6
@@ -208,6 +209,7 @@ def test_sites_whose_processors_round_differently_open_all_sums():
     "change",
     [
         lambda p: p._replace(point=p.point + 1e-4),
+        lambda p: p._replace(point=-p.point),
         lambda p: p._replace(point=np.full_like(p.point, np.nan)),
         lambda p: p._replace(grid=p.grid._replace(step=2 * p.grid.step)),
         lambda p: p._replace(grid=p.grid._replace(step=p.grid.step / 2)),
@@ -215,7 +217,16 @@ def test_sites_whose_processors_round_differently_open_all_sums():
         lambda p: p._replace(grid=p.grid._replace(scale=p.grid.scale - 100)),
         lambda p: p._replace(grid=p.grid._replace(scale=p.grid.scale + 100)),
     ],
-    ids=["another point", "no point", "a coarser grid", "a finer grid", "no grid", "less noise", "more noise"],
+    ids=[
+        "another point",
+        "one as long",
+        "no point",
+        "a coarser grid",
+        "a finer grid",
+        "no grid",
+        "less noise",
+        "more noise",
+    ],
 )
 def test_a_proposal_off_by_more_than_rounding_is_refused(change):
     sums = Sums()

@@ -1,10 +1,13 @@
 """Analyses played by hand, sum by sum, so that a test can look at every question before its sum is opened."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from sottovoce.errors import UnsupportedError
 from sottovoce.noise.sources import Noise
 from sottovoce.sums.opening import Curator, Opener, Shares
+from sottovoce.sums.program import Question
 
 
 class Silent(Noise):
@@ -69,3 +72,20 @@ def opened(algorithm, site, noise, runs=1):
     for _ in algorithm.play(site, runs, kept, noise):
         pass
     return kept.sums
+
+
+def same_question(one, other):
+    """True if two questions are of one kind with the same fields, bit by bit."""
+    if type(one) is not type(other):
+        return False
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(a, Question):
+            if not same_question(a, b):
+                return False
+        elif isinstance(a, np.ndarray):
+            if (a.shape, a.dtype, a.tobytes()) != (b.shape, b.dtype, b.tobytes()):
+                return False
+        elif a != b:
+            return False
+    return True

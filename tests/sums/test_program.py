@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from helpers.sums import begun, opened
+from helpers.sums import begun, opened, same_question
 from sottovoce.algorithms.squares import LeastSquares
 from sottovoce.noise.sources import SeededNoise, Shape
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.sums.descent import WIDEST_MATRIX
 from sottovoce.sums.evaluating import Counts, Places
-from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking, same_question
+from sottovoce.sums.program import Ask, AtPoint, HeldOut, LearntFrom, Opened, Question, Session, asking
 from sottovoce.sums.questions import CountHessian, CrossMoments, DiagonalMoments, Gradient, Hessian, Moments
 
 SIZES, P, RUNS = (31, 8, 40), 4, 2

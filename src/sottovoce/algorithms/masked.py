@@ -162,7 +162,8 @@ class MaskedNewton(Analysis):
             return fit
         judge = evaluating.judge(self.loss, known, fit.last, fit)
         evaluation = yield from judge if every is None else asking(judge, partial(HeldOut, every=every))
-        return fit._replace(evaluation=evaluation)
+        # The model that was evaluated: all sites took its bits, whatever they round to.
+        return fit._replace(last=evaluation.question.point, evaluation=evaluation)
 
     def _learn(self, known: Known) -> Program[Fit]:
         penalty = self.lam * self.regulariser.l2

@@ -12,7 +12,7 @@ run again from the list of its opened sums, which is all that a site writes down
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -218,20 +218,3 @@ def asking(program: Program[T], some: Callable[[Question], _Some]) -> Program[T]
     except StopIteration as end:
         found: T = end.value
         return found
-
-
-def same_question(one: Question, other: Question) -> bool:
-    """True if two questions are of one kind with the same fields, bit by bit."""
-    if type(one) is not type(other):
-        return False
-    for field in fields(one):
-        a, b = getattr(one, field.name), getattr(other, field.name)
-        if isinstance(a, Question):
-            if not same_question(a, b):
-                return False
-        elif isinstance(a, np.ndarray):
-            if a.tobytes() != b.tobytes():
-                return False
-        elif a != b:
-            return False
-    return True

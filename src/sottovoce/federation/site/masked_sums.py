@@ -1,8 +1,8 @@
 """A site that speaks in masked sums: it says masked words, and everyone goes on from the sum.
 
 What all sites compute is one program (`sottovoce.sums`), a function of the opened sums alone. So a site writes down no
-state but the list of these sums, and after a crash runs the program again on them. Where its next question is not the
-recorded one, up to rounding, it refuses; otherwise it goes on with the recorded bits.
+state but the list of these sums, and after a crash runs the program again on them. Where the point of its next question
+is not the recorded one, up to rounding, it refuses; otherwise it goes on with the recorded bits.
 
 Before a sum, one of the sites says where it is taken, and the others take its bits (`prepare`). A sum that somebody is
 lost from is given up, and made again without it (`lost`).
