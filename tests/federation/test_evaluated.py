@@ -17,8 +17,10 @@ from sottovoce.federation.site.formats import format_of
 from sottovoce.federation.site.mail import largest_message
 from sottovoce.federation.site.runner import result_of
 from sottovoce.federation.transport.wire import Slot, sealed_size
+from sottovoce.files.models.coefficients import table_of
 from sottovoce.files.models.from_site import evaluation_of, model_of, statement_of
 from sottovoce.privacy import Gaussian
+from sottovoce.problem.problem import Answers
 from sottovoce.tally import PrivateEvaluation
 
 
@@ -100,6 +102,39 @@ def test_it_is_paid_for_in_the_same_books_and_the_same_bytes_at_all_sites(tmp_pa
             booked = [r for r in seat.ledger.reservations() if r.run == seat.booked]
             assert [r.cost.event for r in booked] == [Gaussian(sigma) for sigma in sigmas]
             assert result_of(seat).tallied == ends["rome"].tallied
+
+
+def test_all_sites_write_one_table_of_coefficients_that_of_a_simulation_with_the_same_noise():
+    terms = {"rounds": 6, "inference": True, "epsilon": 20.0}
+    sums = run(Sums(terms))
+    a = sums.agreement
+    session, _ = simulated(sums, a.algorithm.oracle(sv.Sites(sums.features, sums.labels), sv.graphs.complete(5)))
+    names = tuple(f"x{i}" for i in range(a.features))
+    expected = table_of(a.algorithm, session.answer.evidence[0], None, names, Answers.of(None, 1))
+    found = [
+        model_of(a, name, sums.model(name)[:, 0], {}, evidence=sums.session[name].answer.evidence[0]).inference
+        for name in FIVE
+    ]
+    assert all(one == found[0] for one in found)
+    assert found[0].rows == 352
+    assert found[0].unidentified == expected.unidentified
+    assert len(found[0].unidentified) < a.features
+    for line, other in zip(found[0].lines, expected.lines, strict=True):
+        if line.identified:
+            assert (line.estimate, line.error) == pytest.approx((other.estimate, other.error), rel=1e-5)
+
+
+def test_a_run_ends_with_its_table_of_coefficients_also_when_it_is_read_again(tmp_path):
+    with made(rounds=6, inference=True, epsilon=8.0) as federation:
+        ends = play(federation.finish(MemoryWorld()))
+        a = federation.agreement
+        models = {n: model_of(a, n, end.model, end.absent, evidence=end.evidence) for n, end in ends.items()}
+        assert len({tuple(model.inference.lines) for model in models.values()}) == 1
+        sv.models.save(models["rome"], tmp_path / "model.safetensors")
+        assert sv.models.load(tmp_path / "model.safetensors").inference.lines == models["oslo"].inference.lines
+        with ExitStack() as stack:
+            again = result_of(federation.seat("rome", stack)).evidence
+        assert model_of(a, "rome", ends["rome"].model, {}, evidence=again).inference == models["rome"].inference
 
 
 @pytest.mark.parametrize(("point", "at"), [("computed", 4), ("published", 4), ("absorbed", 4), ("in outbox", 5)])

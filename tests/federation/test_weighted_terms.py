@@ -114,7 +114,7 @@ def test_a_site_is_bound_to_its_weights():
 
 
 def test_standard_errors_are_not_agreed_on_with_weights():
-    with pytest.raises(InputError, match=r"count alike with inference, got weights=True.*leave inference or the"):
+    with pytest.raises(InputError, match=r"for inference, got one of which rows count by 'w'.*take \[weight\] out"):
         masked_agreement(schema=CLASSES, features=D, algorithm={"inference": True, "rounds": 6})
 
 

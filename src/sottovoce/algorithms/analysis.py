@@ -91,6 +91,11 @@ class Analysis(PrivateMethod):
         """The questions that are asked, one for each line of the schedule, and what is learnt from the sums."""
 
     @property
+    def infers(self) -> bool:
+        """True if coefficients are to have standard errors."""
+        return False
+
+    @property
     def opened(self) -> int:
         """Number of sums; raises if it is unset."""
         if self.rounds is None:

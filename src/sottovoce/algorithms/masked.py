@@ -204,6 +204,11 @@ class MaskedNewton(Analysis):
         return 1 + min(max(walked, wanted), MOST) + 2 * self.inference + self._judging
 
     @property
+    def infers(self) -> bool:
+        """True if it was asked for."""
+        return self.inference
+
+    @property
     def released(self) -> str:
         """What is seen by whoever looks on."""
         gradients = self._gradients + self.inference

@@ -74,6 +74,11 @@ class LeastSquares(Analysis):
         return Fit(w, w, tuple(_evidence(matrix, p, noise, heard.rows, known.changed) for matrix in matrices))
 
     @property
+    def infers(self) -> bool:
+        """True: one sum says both."""
+        return True
+
+    @property
     def released(self) -> str:
         """What is seen by whoever looks on."""
         return (

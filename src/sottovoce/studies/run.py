@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -21,8 +20,8 @@ from sottovoce.errors import InputError, PrivacyError
 from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
 from sottovoce.files.models.apply import weights_digest
-from sottovoce.files.models.coefficients import per_unit
-from sottovoce.files.models.inference import INTERCEPT, Inference, by_unit, inferred, of_people
+from sottovoce.files.models.coefficients import table_of
+from sottovoce.files.models.inference import Inference
 from sottovoce.noise.sampler import KEY_BYTES
 from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
@@ -327,20 +326,11 @@ class Trained:
 
     def _inference(self) -> Inference | None:
         """The coefficients of the first run with standard errors; None if that was not asked for, or not finished."""
-        algorithm, schema, evidence = self.solved.algorithm, self.problem.schema, self.result.evidence
+        algorithm, evidence = self.solved.algorithm, self.result.evidence
         if not evidence:
             return None
         assert isinstance(algorithm, PrivateMethod)  # no other leaves evidence
-        offset = self.problem.answers.model(np.zeros(1))[1] if self.problem.answers.counts else 0.0
-        if schema is None:
-            names, matrix = self.problem.features, np.eye(len(self.problem.features))
-            return inferred(algorithm, evidence[0], names, matrix, of_people(evidence[0]))
-        matrix = by_unit(partial(per_unit, schema), schema.d)
-        names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
-        if not matrix[-1].any():
-            matrix, names = matrix[:-1], names[:-1]
-        known = replace(evidence[0], largest=schema.largest)
-        return inferred(algorithm, known, names, matrix, of_people(known), offset)
+        return table_of(algorithm, evidence[0], self.problem.schema, self.problem.features, self.problem.answers)
 
     def _provenance(self) -> dict[str, Any]:
         from sottovoce import __version__

@@ -362,6 +362,7 @@ def _write(
     """Model and statement, signed, into the folder, and the evaluation that was agreed on. If that fails nothing is
     lost: the journal holds all.
     """
+    from sottovoce.federation.site.commitment import one_thread
     from sottovoce.federation.site.stops import NotWrittenError
     from sottovoce.federation.transport.signed_text import sign_text
     from sottovoce.files import models
@@ -373,7 +374,8 @@ def _write(
     try:
         # The model is private as it is; the folder beside it may hold a journal.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        model = model_of(agreement, site, finished.model, finished.absent, stop)
+        with one_thread():  # so that all sites write the same table of coefficients
+            model = model_of(agreement, site, finished.model, finished.absent, stop, finished.evidence)
         models.save(model, folder / "model.safetensors", seat.key)
         statement = sign_text(statement_text(agreement, site, finished.absent, stop), site, seat.key)
         with writable(folder / "statement.txt"):

@@ -28,6 +28,7 @@ from sottovoce.federation.agreement import keyring, terms
 from sottovoce.federation.agreement.exchange import MaskKey
 from sottovoce.federation.agreement.identity import PublicKey, check_site_name
 from sottovoce.files.schema import ClassLabel, NumberLabel, Schema, require_reviewed
+from sottovoce.files.schema.inference import require_inferable
 from sottovoce.noise.secure import GRID_BITS
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import observers
@@ -555,6 +556,8 @@ def _check_schema(a: Agreement) -> None:
         return
     # Values that were read off rows would be public with the agreement.
     require_reviewed(schema)
+    if isinstance(a.algorithm, Analysis) and a.algorithm.infers:
+        require_inferable(schema)
     expect(schema.d == a.features, f"features={schema.d}, which the schema makes", features=a.features)
     expect(schema.data_norm == a.data_norm, f"data_norm={schema.data_norm!r}, as in the schema", data_norm=a.data_norm)
     label = schema.label

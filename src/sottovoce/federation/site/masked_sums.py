@@ -342,7 +342,8 @@ class MaskedSums(Part):
             unit = Answers.of(self.agreement.encoding, self.agreement.algorithm.loss.outputs).scale
             with one_thread():  # so that all sites find the same, bit by bit
                 tallied = fit.evaluation.tallied(unit)[0]
-        return Finished(model, model, rounds, self.journal.absent, fit, tallied)
+        evidence = fit.evidence[0] if fit.evidence else None
+        return Finished(model, model, rounds, self.journal.absent, fit, tallied, evidence)
 
 
 def _refuse_other(k: int, name: str, theirs: Heading, ours: Heading, by: str) -> None:

@@ -19,6 +19,7 @@ from sottovoce.federation.site.masks import Parting
 from sottovoce.federation.site.witness import Witness
 from sottovoce.federation.transport.wire import Kind, Slot
 from sottovoce.privacy.books.book import Cost
+from sottovoce.sums.inference import Evidence
 from sottovoce.tally.evaluation import Tallied
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Finished:
         rounds: how many are done; of masked sums, how many were read.
         absent: neighbours that the site went on without, each with the first round without it.
         state: what the site stands at after the last round. It must not leave the site.
+        evidence: what coefficients are inferred from, the same at all sites; None unless that was agreed on, and done.
         tallied: how good the model is, as far as two more sums tell, the same at all sites; None unless that was
             agreed on, and done.
     """
@@ -51,6 +53,7 @@ class Finished:
     absent: Mapping[str, int]
     state: Any
     tallied: Tallied | None = None
+    evidence: Evidence | None = None
 
 
 class Standing(ABC):

@@ -10,19 +10,31 @@ A row that a schema with a numeric `row_norm` cuts is shorter than that says: it
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, floor, log10
 from typing import final
 
 import numpy as np
 
+from sottovoce.algorithms import PrivateMethod
 from sottovoce.arrays import Floats
 from sottovoce.document import Part, Table, Words
-from sottovoce.files.models.inference import LARGEST_LOG, RATIOS
+from sottovoce.files.models.inference import (
+    INTERCEPT,
+    LARGEST_LOG,
+    RATIOS,
+    Inference,
+    by_unit,
+    inferred,
+    of_people,
+)
 from sottovoce.files.models.model import Model
 from sottovoce.files.schema import Schema
 from sottovoce.files.schema.columns import Categorical, Ranged
 from sottovoce.problem.losses import Counts
+from sottovoce.problem.problem import Answers
+from sottovoce.sums.inference import Evidence
 
 NO_ERRORS = (
     "There are no standard errors: nothing was released that says how sure these coefficients are, and any of them may "
@@ -82,6 +94,29 @@ def of_schema(schema: Schema, weights: Floats, offset: float = 0.0) -> Coefficie
     for _, moved in parts:
         constant += moved
     return Coefficients(tuple(part for part, _ in parts), tuple(constant.tolist()))
+
+
+def table_of(
+    algorithm: PrivateMethod, evidence: Evidence, schema: Schema | None, features: tuple[str, ...], answers: Answers
+) -> Inference:
+    """The table with standard errors of what a run has released, in the units of the columns.
+
+    Args:
+        algorithm: of the run.
+        evidence: of the run.
+        schema: of its rows; None for arrays, whose coefficients are per 1 in a feature.
+        features: names of the features.
+        answers: what the label can be.
+    """
+    if schema is None:
+        return inferred(algorithm, evidence, features, np.eye(len(features)), of_people(evidence))
+    offset = answers.model(np.zeros(1))[1] if answers.counts else 0.0
+    matrix = by_unit(partial(per_unit, schema), schema.d)
+    names = (*(schema.feature_names[:-1] if schema.intercept else schema.feature_names), INTERCEPT)
+    if not matrix[-1].any():
+        matrix, names = matrix[:-1], names[:-1]
+    known = replace(evidence, largest=schema.largest)
+    return inferred(algorithm, known, names, matrix, of_people(known), offset)
 
 
 def per_unit(schema: Schema, weights: Floats) -> tuple[Floats, Floats]:

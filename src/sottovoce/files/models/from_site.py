@@ -18,11 +18,13 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.federation.agreement.agreement import Agreement
 from sottovoce.files.models.apply import weights_digest
+from sottovoce.files.models.coefficients import table_of
 from sottovoce.files.models.model import Model
 from sottovoce.privacy import PrivacyStatement
 from sottovoce.privacy.observers import on_a_grid
 from sottovoce.problem.problem import Answers
 from sottovoce.settings import plain
+from sottovoce.sums.inference import Evidence
 from sottovoce.tally.evaluation import PrivateEvaluation, Tallied
 
 
@@ -103,9 +105,19 @@ def statement_text(agreement: Agreement, site: str, absent: Mapping[str, int], s
 
 
 def model_of(
-    agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], stop: Stop | None = None
-) -> Model:
-    """The model that a site saves. `weights` is the flat mean that its run ended with; `stop` is None at its end."""
+    agreement: Agreement, site: str, weights: Floats, absent: Mapping[str, int], stop: Stop | None = None,
+    evidence: Evidence | None = None,
+) -> Model:  # fmt: skip
+    """The model that a site saves.
+
+    Args:
+        agreement: of the run.
+        site: whose model it is.
+        weights: flat, that its run ended with.
+        absent: those that the run went on without, each with the first round without it.
+        stop: where the run has stopped, and why; None at its end.
+        evidence: what coefficients are inferred from; None if that was not agreed on, or not reached.
+    """
     schema, loss = agreement.encoding, agreement.algorithm.loss
     answers = Answers.of(schema, loss.outputs)
     names = tuple(f"x{i}" for i in range(agreement.features)) if schema is None else schema.feature_names
@@ -120,6 +132,7 @@ def model_of(
         schema=schema,
         provenance=_provenance(agreement, site, absent)
         | ({} if stop is None else {"stopped_after": stop.done, "stopped_why": stop.why}),
+        inference=None if evidence is None else table_of(agreement.algorithm, evidence, schema, names, answers),
     )
 
 
