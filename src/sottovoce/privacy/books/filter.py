@@ -50,10 +50,6 @@ class Charges:
         listed = tuple(events)
         return cls(listed[0] if listed else None, Counter(listed))
 
-    def with_(self, event: Event, times: int = 1) -> "Charges":
-        """The same charges and one event more, so many times. If there was none before, it becomes the first."""
-        return Charges(event if self.first is None else self.first, self.counts + Counter({event: times}))
-
     @property
     def together(self) -> Event:
         """All of them as one event, for an accountant of lists."""
