@@ -136,7 +136,9 @@ class Scene:
 
         tls = TLSFiles.within(self.folder, OPERATOR).context()
         pushes = Pushes((), ignore, lambda: None)
-        link = Link(Server(self.server.url, tls, inbox(OPERATOR)), pushes, 1 << 20)  # all subjects are in one answer
+        link = Link(
+            Server(self.server.url, tls, inbox(OPERATOR)), pushes, 1 << 20, lambda _: None
+        )  # all subjects in one answer
         run, wanted = self.agreement.run, json.dumps({"subjects_filter": mailbox(self.agreement.run, "*", name)})
         deadline = asyncio.get_running_loop().time() + 20.0
         try:
