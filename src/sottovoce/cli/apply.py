@@ -161,7 +161,7 @@ _PRINTED = "Its cost is spent, so the evaluation is printed instead, as JSON: ke
 
 
 def _evaluate_privately(model: Any, file: Path, delimiter: str | None, asked: dict[str, Any], json: bool) -> None:
-    """Charge, count, keep, print: in this order, so that nothing is lost that was paid for."""
+    """Charge, count, keep and print, in this order: nothing is lost that was paid for."""
     from sottovoce.cli import output
     from sottovoce.cli.budget import charging
     from sottovoce.files.models import apply

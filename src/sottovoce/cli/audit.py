@@ -108,9 +108,15 @@ def audit(
                 f"Expected settings that all algorithms share with --all, got --{given_too[0].replace('_', '-')}. "
                 "Leave it out, or name one --algorithm."
             )
-    found: Mapping[str, Verdict] = (
-        _all(question, out, quiet) if everything else {str(question.algorithm): _one(question, quiet)}
-    )
+    found: Mapping[str, Verdict]
+    if everything:
+        found = _all(question, out, quiet)
+    else:
+        from sottovoce.auditing.subjects import subject
+
+        name, own = str(question.algorithm), {n: value for n in _OWN if (value := getattr(question, n)) is not None}
+        attacked = subject(name, own, form=question.form, loss=question.loss)
+        found = {name: _audited(name, attacked, question, quiet)}
     if out is not None:
         from sottovoce.studies.report.audit_page import write_audits
 
@@ -136,13 +142,6 @@ audit.__signature__ = signature_of(  # type: ignore[attr-defined]
     json=Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")],
     quiet=Annotated[bool, typer.Option("--quiet", help="No progress bar and no words.")],
 )
-
-
-def _one(q: Question, quiet: bool) -> "Audit":
-    from sottovoce.auditing.subjects import subject
-
-    own = {name: value for name in _OWN if (value := getattr(q, name)) is not None}
-    return _audited(str(q.algorithm), subject(str(q.algorithm), own, form=q.form, loss=q.loss), q, quiet)
 
 
 def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":

@@ -1,4 +1,4 @@
-"""`sottovoce budget`: what may still be spent on one data set, in a file of its own."""
+"""`sottovoce budget`: a file that says what may still be spent on one data set."""
 
 import json as json_module
 from collections.abc import Callable
@@ -73,8 +73,8 @@ def show_budget(file: _File, json: _Json = False) -> None:
 
 
 def charging(file: Path) -> Callable[[Any], None]:
-    """What charges the file with a statement: on disk before it returns, so that a crash can only count too much. It
-    refuses what does not fit, with all that others have charged in the meantime.
+    """A function that charges the file with a statement. The charge is on the disk before it returns, so that a crash
+    can only count too much. It refuses what does not fit beside all that others have charged in the meantime.
     """
     from sottovoce.privacy import BudgetAccountant
 

@@ -87,11 +87,11 @@ def agreement(draft: Draft) -> "Agreement":
         **_given(draft, ("grid_bits", "sites_per_person")),
     )
     # The radius follows from the diameter, which is known only now; mask keys go with masked sums alone.
-    algorithm, masked = _algorithm(draft, open_terms), _masking(members, draft.mask_key)
-    return replace(open_terms, sites=masked, algorithm=algorithm, radius=draft.message_radius)
+    algorithm, sites = _algorithm(draft, open_terms), _with_mask_keys(members, draft.mask_key)
+    return replace(open_terms, sites=sites, algorithm=algorithm, radius=draft.message_radius)
 
 
-def _masking(members: "Sequence[Member]", texts: Sequence[str]) -> "tuple[Member, ...]":
+def _with_mask_keys(members: "Sequence[Member]", texts: Sequence[str]) -> "tuple[Member, ...]":
     """The members with their mask keys, from NAME=FILE or NAME=KEY; refuses unknown names, and names given twice."""
     from sottovoce.federation.agreement.exchange import PREFIX, MaskKey
 
@@ -181,10 +181,12 @@ def _loss(name: str | None, schema: "Schema | None") -> "Loss":
 
 
 def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
-    """The algorithm with all its settings. What was not given is planned where it can be, else left to the class."""
+    """The algorithm with all its settings. What was not given is planned from public numbers where it can be, else left
+    to the class. Refuses to choose the number of colluding sites.
+    """
     from sottovoce.algorithms import registry
     from sottovoce.federation.agreement.terms import kind_of
-    from sottovoce.plan import PROMISED
+    from sottovoce.plan import PROMISED, plan
 
     name, promise = draft.algorithm or "ipadmm", open_terms.algorithm
     kind = kind_of(name)
@@ -193,44 +195,24 @@ def _algorithm(draft: Draft, open_terms: "Agreement") -> "PrivateMethod":
     registry.expect_own(name, given)
     planned = registry.entry(name).planned
     if not set(planned) <= set(given):
-        found = _planned(open_terms, given)
-        given |= {key: found[key] for key in planned}
+        found = plan(
+            sizes=[site.rows for site in open_terms.sites], d=open_terms.features, graph=open_terms.graph,
+            epsilon=promise.epsilon, delta=promise.delta, loss=promise.loss, data_norm=open_terms.data_norm,
+            lam=promise.lam, fixed=dict(given), unit=open_terms.unit,
+        )  # fmt: skip
+        given |= {key: found.settings[key] for key in planned}
     if "largest_degree" in own:
         given["largest_degree"] = int(open_terms.graph.degrees.max())
     if name == MASKED:
-        given |= _masked_settings(draft, open_terms)
+        if draft.colluding is None:
+            raise InputError(
+                "Expected --colluding with masked sums: how many sites may tell each other and the relay all they know "
+                "is for people to say, got none. Epsilon holds against that many, and no more."
+            )
+        given["least_sites"] = len(open_terms.sites) if draft.least_sites is None else draft.least_sites
     shared = {key: getattr(promise, key) for key in PROMISED}
     rows = sum(site.rows for site in open_terms.sites)
     return kind(**given, **shared).bound_to(rows, open_terms.features, len(open_terms.sites), open_terms.unit)
-
-
-def _masked_settings(draft: Draft, open_terms: "Agreement") -> dict[str, Any]:
-    """Settings of masked sums that the agreement must name; refuses to choose the number of colluding sites."""
-    if draft.colluding is None:
-        raise InputError(
-            "Expected --colluding with masked sums: how many sites may tell each other and the relay all they know is "
-            "for people to say, got none. Epsilon holds against that many, and no more."
-        )
-    return {"least_sites": len(open_terms.sites) if draft.least_sites is None else draft.least_sites}
-
-
-def _planned(open_terms: "Agreement", given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the planner would set, from public numbers alone."""
-    from sottovoce.plan import plan
-
-    promise = open_terms.algorithm
-    return plan(
-        sizes=[site.rows for site in open_terms.sites],
-        d=open_terms.features,
-        graph=open_terms.graph,
-        epsilon=promise.epsilon,
-        delta=promise.delta,
-        loss=promise.loss,
-        data_norm=open_terms.data_norm,
-        lam=promise.lam,
-        fixed=dict(given),
-        unit=open_terms.unit,
-    ).settings
 
 
 def _given(draft: Draft, names: Iterable[str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """`sottovoce export`: a model in the forms that other programs read."""
 
+from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,6 +23,7 @@ def export(
     """Write a model for programs that know nothing of sottovoce. What was promised to the rows goes along."""
     from sottovoce.files import models
     from sottovoce.settings import check_choice
+    from sottovoce.settings.disk import writable, write_whole
 
     check_choice("to", to, FORMS)
     if inputs is not None and to != "onnx":
@@ -30,31 +32,18 @@ def export(
         raise InputError(f"Expected a new file, got out={str(out)!r}, which exists. Choose another.")
     loaded = models.load(model)
     if to == "sklearn":
-        _write_sklearn(loaded, out)
-        print(f"Written to {out}: a {type(models.to_sklearn(loaded)).__name__} of {loaded.d} features.")
-        print("It is a pickle: whoever opens one runs what is in it. Take such files only from those you trust.")
-        return
-    made = models.to_onnx(loaded, inputs)  # type: ignore[arg-type]
-    _write(out, made.SerializeToString())
-    names = [one.name for one in made.graph.input]
-    what = f"{loaded.d} features" if names == ["features"] and loaded.d != 1 else f"{len(names)} columns"
-    print(f"Written to {out}: a graph from {what} to {', '.join(one.name for one in made.graph.output)}.")
+        import joblib
 
-
-def _write_sklearn(loaded: Any, out: Path) -> None:
-    from io import BytesIO
-
-    import joblib
-
-    from sottovoce.files import models
-
-    content = BytesIO()
-    joblib.dump(models.to_sklearn(loaded), content)
-    _write(out, content.getvalue())
-
-
-def _write(out: Path, content: bytes) -> None:
-    from sottovoce.settings.disk import writable, write_whole
-
+        estimator, buffer = models.to_sklearn(loaded), BytesIO()
+        joblib.dump(estimator, buffer)
+        content, what = buffer.getvalue(), f"a {type(estimator).__name__} of {loaded.d} features"
+    else:
+        made = models.to_onnx(loaded, inputs)  # type: ignore[arg-type]
+        content, names = made.SerializeToString(), [one.name for one in made.graph.input]
+        taken = f"{loaded.d} features" if names == ["features"] and loaded.d != 1 else f"{len(names)} columns"
+        what = f"a graph from {taken} to {', '.join(one.name for one in made.graph.output)}"
     with writable(out):
         write_whole(out, content)
+    print(f"Written to {out}: {what}.")
+    if to == "sklearn":
+        print("It is a pickle: whoever opens one runs what is in it. Take such files only from those you trust.")

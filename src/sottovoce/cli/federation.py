@@ -17,7 +17,6 @@ from sottovoce.numerals import exactly, up
 from sottovoce.settings import plain
 
 if TYPE_CHECKING:
-    from sottovoce.algorithms import PrivateMethod
     from sottovoce.federation.agreement.agreement import Agreement
     from sottovoce.federation.agreement.signing import Standing
     from sottovoce.privacy import PrivacyStatement
@@ -185,6 +184,8 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
     algorithm = agreement.algorithm
     settings = {key: value for key, value in plain(algorithm).items() if key != "name"}
     schema = "sites bring arrays" if agreement.encoding is None else f"schema {agreement.encoding.digest()}"
+    # What the budget goes to is said if it is more than learning a model.
+    parts = [f"{100 * part:.3g} % for the {kind}" for kind, part in algorithm.split.items()]
     condition = share = ""
     if algorithm.way.masked:
         # The table above the lines says what holds if more sites collude.
@@ -204,7 +205,7 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         *_factors(agreement),
         *([] if agreement.radius is None else [f"Messages of a norm above {exactly(agreement.reach)} are refused."]),
         f"Algorithm: {terms.name_of(algorithm)}, {', '.join(f'{k} = {_shown(v)}' for k, v in settings.items())}.",
-        *_budget(algorithm),
+        *([f"Parts of the budget, mu^2: {', '.join(parts)}."] if len(parts) > 2 else []),
         f"When a neighbour falls silent: {_policy(agreement)}.",
         *privacy.notes,
     ]
@@ -213,12 +214,6 @@ def _lines(agreement: "Agreement", privacy: "PrivacyStatement") -> list[str]:
         for site in agreement.sites
         if algorithm.delta * site.rows >= 1
     ]
-
-
-def _budget(algorithm: "PrivateMethod") -> list[str]:
-    """A sentence on what the budget goes to, if that is more than learning a model."""
-    parts = [f"{100 * part:.3g} % for the {kind}" for kind, part in algorithm.split.items()]
-    return [f"Parts of the budget, mu^2: {', '.join(parts)}."] if len(parts) > 2 else []
 
 
 def _people(agreement: "Agreement") -> list[str]:
@@ -333,14 +328,19 @@ def write_server_config(
     from sottovoce.federation.agreement.identity import SERVER, write_public
     from sottovoce.federation.transport import server
 
-    agreements = [toml_file.load(path) for path in federation]
+    agreements, identities = [toml_file.load(path) for path in federation], dict[str, str]()
+    for text in identity or ():
+        name, _, named = text.partition("=")
+        if not (name and named):
+            raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")
+        identities[name] = named
     hosting = server.Hosting(
-        # Whole paths: the server is started from some other folder one day.
+        # Absolute paths: the server may be started from another folder.
         tls=TLSFiles.within(certificates.resolve(), SERVER),
         store=store.resolve(),
         host=host,
         port=port,
-        identities=dict(_identity(text) for text in identity or ()),
+        identities=identities,
     )
     write_public(out, server.server_config(agreements, hosting).encode("utf-8"))
     print(f"Written to {out}. Start the server with: nats-server --config {out}")
@@ -374,14 +374,6 @@ def open_on_server(
     room = asyncio.run(opened)
     print(f"Run {agreement.run} is open: room for {room.messages} messages of at most {room.size} bytes.")
     print("The sites can start, with: sottovoce site run")
-
-
-def _identity(text: str) -> tuple[str, str]:
-    """Name and identity from NAME=TEXT; refuses an empty half."""
-    name, _, identity = text.partition("=")
-    if not (name and identity):
-        raise InputError(f"Expected --identity NAME=TEXT, such as berlin=data@berlin.example, got {text!r}.")
-    return name, identity
 
 
 federation_app.command("demo")(demo)

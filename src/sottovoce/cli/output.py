@@ -58,7 +58,7 @@ _STYLES = {"strong": "bold", "banner": "bold", "good": "green", "part": "yellow"
 
 
 def _text(cell: "Cell") -> Any:
-    """Text of a stranger as it is: neither markup nor terminal commands in it have an effect."""
+    """The text as it is: neither markup nor terminal commands in it have an effect."""
     from rich.text import Text
 
     text, tone = (cell, "plain") if isinstance(cell, str) else (cell.text, cell.tone)
@@ -86,7 +86,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def progress(quiet: bool, of: str = "round") -> Iterator[Callable[[int, int], None] | None]:
-    """A bar with the time left. Only for a terminal: in a log it would be noise."""
+    """Yield a function that moves a progress bar; None if quiet, or where there is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -85,11 +85,13 @@ def plan(
     """Choose settings from public numbers alone, and say what they will reach and whether joining pays."""
     counts = _counts(sites, rows, sizes)
     from sottovoce.cli import output
+    from sottovoce.files import datasets
     from sottovoce.plan import plan as make
     from sottovoce.privacy.strength import default_delta
     from sottovoce.problem import graphs
 
-    public = _stand_in(stand_in)
+    expect(stand_in in (None, *_STAND_INS), f"a stand-in among {', '.join(_STAND_INS)}", stand_in=stand_in)
+    public = None if stand_in is None else {"adult": datasets.adult, "bank": datasets.bank}[stand_in]()
     shape = _shape(features, schema, public)
     unit = _unit(rows_per_person, sites_per_person, shape)
     with output.progress(quiet or json) as bar:
@@ -101,8 +103,10 @@ def plan(
             predictability=predictability, label_spread=label_spread, colluding=colluding, stand_in=public,
             unit=unit, progress=bar if quiet or json or bar else _print_progress,
         )  # fmt: skip
-        if not json:
-            _show_settings(made)  # at once: the forecast takes a while
+        if not json:  # at once: the forecast takes a while
+            chosen = ((name.replace("_", " "), made.settings[name]) for name in _SHOWN)
+            texts = [(name, "all rows" if value is None else _text(value)) for name, value in chosen]
+            show(Table(("setting", "value"), texts))
         found = plain(made)
     if plot is not None:
         draw(made, plot)
@@ -172,15 +176,6 @@ def _counts(sites: int | None, rows: int | None, sizes: str | None) -> list[int]
     return [rows] * sites
 
 
-def _stand_in(name: str | None) -> "Dataset | None":
-    from sottovoce.files import datasets
-
-    if name is None:
-        return None
-    expect(name in _STAND_INS, f"a stand-in among {', '.join(_STAND_INS)}", stand_in=name)
-    return {"adult": datasets.adult, "bank": datasets.bank}[name]()
-
-
 def _shape(features: int | None, schema: Path | None, public: "Dataset | None") -> _Shape:
     """Features and norm of rows, from whichever of the three was given; refuses none of them."""
     if schema is not None:
@@ -227,12 +222,6 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
-def _show_settings(made: "Plan") -> None:
-    values = ((name, made.settings[name]) for name in _SHOWN)
-    rows = [(name.replace("_", " "), "all rows" if value is None else _text(value)) for name, value in values]
-    show(Table(("setting", "value"), rows))
-
-
 def _show_forecast(made: "Plan", plot: Path | None) -> None:
     rows = [
         (
@@ -244,24 +233,20 @@ def _show_forecast(made: "Plan", plot: Path | None) -> None:
     here = frozenset(place for place, line in enumerate(made.trade_off) if line.epsilon == made.task.epsilon)
     show("Mean loss that is foretold, with 90 % intervals:", Table(_HEAD, rows, strong=here))
     if len(made.gains) > 1:
-        gains = f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:"
-        show(gains, _by_size(made))
+        found = []
+        for gain in made.gains:
+            size, sites, weight = gain.kind
+            gained = f"{'gains' if gain.helps else 'loses'} {abs(gain.alone - gain.together):.3f}"
+            losses = f"{gain.together:.3f}", f"{gain.alone:.3f}"
+            found.append((str(size), str(sites), f"{100 * weight:.2g}", *losses, gained))
+        by_size = Table(("rows", "sites", "weight %", "together", "alone", "joining"), found)
+        show(f"What joining means for a site, by its rows, at epsilon {_text(made.task.epsilon)}:", by_size)
     show(f"No model, always the same answer: {_interval(made.predicted.nothing)}.", made.reason, made.ways, *made.notes)
     if plot is not None:
         show(f"Drawn into {plot}.")
     show(Code(f"sottovoce train {train_options(made)}"))
     if made.way == "masked":
         show(Code(f"sottovoce train {masked_options(made)}"))
-
-
-def _by_size(made: "Plan") -> Table:
-    found = []
-    for gain in made.gains:
-        rows, sites, weight = gain.kind
-        gained = f"{'gains' if gain.helps else 'loses'} {abs(gain.alone - gain.together):.3f}"
-        losses = f"{gain.together:.3f}", f"{gain.alone:.3f}"
-        found.append((str(rows), str(sites), f"{100 * weight:.2g}", *losses, gained))
-    return Table(("rows", "sites", "weight %", "together", "alone", "joining"), found)
 
 
 def _interval(interval: "Interval") -> str:

@@ -125,10 +125,10 @@ class _Work:
                 return "q"  # the end of the input: all answers so far are written
             if answer == "a":
                 show(f"  {', '.join(question.columns)}", f"  {_found(question.found, None)}")
-            elif self._done(question, answer):
+            elif self._carry_out(question, answer):
                 return answer
 
-    def _done(self, question: "Question", answer: str) -> bool:
+    def _carry_out(self, question: "Question", answer: str) -> bool:
         """Do what the answer says. False if it is refused: the reason is printed, and the question is asked again."""
         try:
             if answer == "y":
@@ -145,7 +145,7 @@ class _Work:
         return True
 
     def _bound(self, question: "Question", answer: str) -> None:
-        """Set other bounds, and cut as many bins as there were; refuses columns without bounds."""
+        """Set other bounds, and cut as many bins between them as there were; refuses columns without bounds."""
         from sottovoce.files.schema.columns import Ranged
         from sottovoce.files.schema.editing import with_column
         from sottovoce.files.schema.round_numbers import edges_between

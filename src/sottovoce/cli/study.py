@@ -91,22 +91,18 @@ def _watched(quiet: bool) -> Iterator["ProgressWatcher"]:
 
 
 def _tell(study: "Study", out: Path, json: bool, quiet: bool) -> None:
-    from sottovoce.studies.report.study_files import verdict
-
-    if json:
-        print(json_module.dumps(verdict(study), indent=2, allow_nan=False))
-    elif not quiet:
-        _show(study, out)
-
-
-def _show(study: "Study", out: Path) -> None:
-    """Print the verdicts or the scores, and where the rest is."""
+    """Print the verdicts or the scores, and where the rest is; with --json the verdict alone."""
     from sottovoce.cli.output import show
     from sottovoce.document import Words
     from sottovoce.studies.report import tables
-    from sottovoce.studies.report.study_files import PAGE
+    from sottovoce.studies.report.study_files import PAGE, verdict
     from sottovoce.studies.reproduce import IN_SHORT
 
+    if json:
+        print(json_module.dumps(verdict(study), indent=2, allow_nan=False))
+        return
+    if quiet:
+        return
     show(study.title, *([Words(IN_SHORT, "banner")] if study.quick else []))
     # A terminal is narrow: the other outputs are in the report.
     if study.claims:

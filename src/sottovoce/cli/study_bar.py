@@ -1,4 +1,4 @@
-"""A long study while it runs, on stderr: a bar with the time left."""
+"""Progress bar of a study, on stderr, with the time left."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ class Bar(ProgressWatcher):
 
 @contextmanager
 def watching_study(quiet: bool) -> Iterator[ProgressWatcher]:
-    """A watcher that shows a bar on a terminal, and nothing elsewhere: in a log it would be noise."""
+    """Yield a watcher that shows a bar on a terminal, and nothing if quiet or elsewhere."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield ProgressWatcher()

@@ -73,8 +73,11 @@ def train(
     other = None if beside is None else run.beside(chosen, beside)
     private, paid = chosen.data is not None, _Charge(None if budget is None else charging(budget))
     tell = None if quiet or json else output.note
-    if private:
-        _warn(tell, out, budget, json, quiet)
+    # Said before private rows are touched. With --json the model is printed, so it is not lost.
+    if private and out is None and not json:
+        output.note(_NOT_KEPT)
+    if private and budget is None and tell is not None:
+        tell(_ADDS_UP)
     keep = None if out is None else partial(_keep, out=out)
     try:
         with output.progress(quiet) as progress:
@@ -94,11 +97,18 @@ def train(
             if out is not None:
                 folder.add_scores(trained, out)
             second = None if other is None else run.train(other, first=trained, history=False)
-            _print(trained, out, json, quiet, second)
+            if json:
+                model = {"model": trained.model()} if out is None and private else {}
+                also = {} if second is None else {"beside": second.summary()}
+                print_json({**trained.summary(), **model, **also})
+            elif not quiet:
+                _show(trained, out, second)
     except KeyboardInterrupt:
         trained = replace(trained, unfinished=_SCORING)
     if trained.unfinished is not None:
-        raise Stopped(_what_is_left(trained, out))
+        kept = "nothing is kept without --out" if out is None else f"the model and its guarantee are in {out}"
+        spent = f" {_SPENT}" if private and _in_the_rounds(trained) else ""
+        raise Stopped(f"{trained.unfinished}; {kept}.{spent}")
 
 
 class _Charge:
@@ -127,18 +137,8 @@ _NOT_KEPT = (
 )
 
 
-def _warn(tell: Callable[[str], None] | None, out: Path | None, budget: Path | None, json: bool, quiet: bool) -> None:
-    """Warn, before private rows are touched, that nothing is kept without --out, and that costs add up."""
-    from sottovoce.cli import output
-
-    if out is None and not json and (quiet or tell is not None):  # as JSON the model is printed
-        output.note(_NOT_KEPT)
-    if budget is None and tell is not None:
-        tell(_ADDS_UP)
-
-
 def _keep(trained: Any, out: Path) -> None:
-    """Write the folder. If that fails, what private rows have paid for is printed: it cannot be computed again."""
+    """Write the folder. If that fails, the model that private rows have paid for is printed: it would be lost."""
     from sottovoce.studies import folder
 
     try:
@@ -155,15 +155,6 @@ def _keep(trained: Any, out: Path) -> None:
 def _in_the_rounds(trained: Any) -> bool:
     """True if the run was interrupted before its rounds were over: there is nothing to score then."""
     return bool(trained.result.rounds < trained.solved.algorithm.rounds)
-
-
-def _print(trained: Any, out: Path | None, json: bool, quiet: bool, beside: Any) -> None:
-    if json:
-        model = {"model": trained.model()} if out is None and trained.problem.private else {}
-        also = {} if beside is None else {"beside": beside.summary()}
-        print_json({**trained.summary(), **model, **also})
-    elif not quiet:
-        _show(trained, out, beside)
 
 
 def _show(trained: "Trained", out: Path | None, beside: "Trained | None") -> None:
@@ -237,14 +228,6 @@ def _on_lines(trained: "Trained") -> str:
         f"{last.seconds:.3g} s, and the loss of the consensus is within {100 * _NEAR:g} % of its last after "
         f"{near.seconds:.3g} s (round {near.round})."
     )
-
-
-def _what_is_left(trained: Any, out: Path | None) -> str:
-    """A sentence on what is left of an interrupted run, and what was spent."""
-    spent = f" {_SPENT}" if trained.problem.private and _in_the_rounds(trained) else ""
-    if out is None:
-        return f"{trained.unfinished}; nothing is kept without --out.{spent}"
-    return f"{trained.unfinished}; the model and its guarantee are in {out}.{spent}"
 
 
 _CONFIG = typer.Option(help="Read settings from a TOML file; options given here win.", rich_help_panel=_PANEL)

@@ -8,8 +8,8 @@
     OUT/NAME/site.log, output.txt      what it logs and prints
     OUT/NAME/model.safetensors         what it ends with, and statement.txt
 
-With both ways of speaking, all of this lies in OUT/own and in OUT/masked. Nothing is taken over in this process: every
-site is the program that a real organisation would run.
+With both ways of speaking, all of this lies in OUT/own and in OUT/masked. No site runs inside this process: each is the
+program that a real organisation would run.
 """
 
 import json as json_module
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sottovoce.cli.demo.processes import Programs
     from sottovoce.cli.demo.scoring import Trial
     from sottovoce.federation.agreement.agreement import Agreement
-    from sottovoce.federation.agreement.identity import SigningKey
 
 NAMES = ("berlin", "oslo", "paris", "rome", "wien")
 EPSILON, DELTA, CAP = 1.0, 1e-5, 2.0
@@ -125,6 +124,7 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
 
     from sottovoce.cli import draft
     from sottovoce.federation.agreement import signing, toml_file
+    from sottovoce.federation.agreement.exchange import Seed
     from sottovoce.federation.agreement.identity import SigningKey
 
     out.mkdir(parents=True)
@@ -139,11 +139,13 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
         wait_seconds=WAIT, site=tuple(f"{name}={keys[name].public}:{sizes[name]}" for name in NAMES),
     )  # fmt: skip
     if masked:
-        lines = {name: _make_seed(out, name, key) for name, key in keys.items()}
+        lines = []
+        for name, key in keys.items():
+            seed = Seed.generate()
+            seed.save(out / name / "seed")
+            lines.append(f"{name}={seed.mask_key(name, key)}")
         bound = tuple(f"{line}:{_commit(out, name, schema)}" for name, line in zip(NAMES, wishes.site, strict=True))
-        wishes = replace(
-            wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines.values()), site=bound
-        )
+        wishes = replace(wishes, algorithm=draft.MASKED, colluding=COLLUDING, mask_key=tuple(lines), site=bound)
     else:
         wishes = replace(wishes, graph="ring", local_steps=LOCAL_STEPS, rho=RHO)
     agreement = draft.agreement(wishes)
@@ -152,15 +154,6 @@ def _agree(out: Path, rounds: int, masked: bool) -> "Agreement":
     for name in NAMES:
         signing.write_signature(agreement, name, keys[name], signing.signature_file(file, name))
     return agreement
-
-
-def _make_seed(out: Path, name: str, key: "SigningKey") -> str:
-    """Make a site's secret seed for this agreement; returns the mask key that it gives to the others."""
-    from sottovoce.federation.agreement.exchange import Seed
-
-    seed = Seed.generate()
-    seed.save(out / name / "seed")
-    return f"{name}={seed.mask_key(name, key)}"
 
 
 def _commit(out: Path, name: str, schema: Path) -> str:
@@ -178,7 +171,7 @@ def _commit(out: Path, name: str, schema: Path) -> str:
 
 
 def _deal_rows(out: Path) -> dict[str, int]:
-    """Write a fifth of the official training rows for each site, and the official test rows. Returns rows by site."""
+    """Write a fifth of the official training rows for each site, and the official test rows. Returns counts by site."""
     from sottovoce.files.datasets.adult_csv import write_csv
 
     whole = out / "train.csv"

@@ -10,7 +10,6 @@ from typing import Any, final
 
 import numpy as np
 
-from sottovoce.algorithms import Method
 from sottovoce.cli import output
 from sottovoce.document import Table
 from sottovoce.federation.agreement.agreement import Agreement
@@ -127,18 +126,14 @@ def score(agreement: Agreement, rows: Mapping[str, Path], results: Mapping[str, 
         )
         for name, model in learnt.items()
     )
-    simulated = _simulated(problem, agreement.algorithm, runs)
+    solved = solve(problem, agreement.algorithm, runs=runs, record=1)
+    # A simulated site ends as a real one does: with the mean of its last broadcast and its neighbours'.
+    last, neighbours = solved.result.last, problem.graph.neighbours
+    means = np.stack([last[:, [i, *neighbours(i)]].mean(axis=1).T for i in range(problem.sites.n)])
+    by_run = mean_scores(solved.test_site, means).accuracy
+    simulated = Simulated(runs, float(by_run.mean()), float(by_run.std(ddof=1)))
     majority = float(max(right.mean(), 1 - right.mean()))
     return Scores(scored, simulated, majority, len(right))
-
-
-def _simulated(problem: Problem, algorithm: Method, runs: int) -> Simulated:
-    """Scores of what simulated sites end with: the mean of their last broadcast and their neighbours'."""
-    solved = solve(problem, algorithm, runs=runs, record=1)
-    last, neighbours = solved.result.last, problem.graph.neighbours
-    models = np.stack([last[:, [i, *neighbours(i)]].mean(axis=1).T for i in range(problem.sites.n)])
-    by_run = mean_scores(solved.test_site, models).accuracy
-    return Simulated(runs, float(by_run.mean()), float(by_run.std(ddof=1)))
 
 
 # -- for people -------------------------------------------------------------------------------------------------------

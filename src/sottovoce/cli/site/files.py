@@ -148,7 +148,7 @@ def refusing_changes(data: Path) -> Iterator[None]:
 
 
 def run_folder(state: Path, agreement: Agreement) -> Path:
-    """Where a site remembers one run. Only its owner may look into it."""
+    """Folder of one run, made if it is not there. Only its owner may read it."""
     folder = state / agreement.run
     for path in (state, folder):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,14 +156,14 @@ def run_folder(state: Path, agreement: Agreement) -> Path:
 
 
 def open_heads(state: Path) -> Heads:
-    """What others have said of their books, to hand it back to them; one file for all runs of this site."""
+    """Heads of other sites' ledgers, kept to be handed back to them; one file for all runs of this site."""
     return Heads(state / "heads.sqlite")
 
 
 def open_journal(
     folder: Path, agreement: Agreement, site: str, rows: Sites, salt: Path | None = None, seed: Path | None = None
 ) -> Journal:
-    """The memory of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one.
+    """The journal of the run; a new one if there is none. It is bound to the rows, with a given salt or a new one.
 
     The seed of masked sums moves into it: once it is on the disk there, its file is deleted. At the end of the run no
     copy is left.
@@ -271,7 +271,7 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
 
 
 def data_digest(ledger: Path, data: Path) -> str:
-    """By which a ledger knows its data set."""
+    """Keyed digest of a data file, by which its ledger knows it."""
     return _keyed(read_salt(ledger), data)
 
 

@@ -200,7 +200,11 @@ def site_verify(
             raise InputError(f"Expected a signed model, got {str(file)!r}, which nobody has signed.")
         key = PublicKey.from_text(model.signed_by)
     else:
-        signed = read_signed(_text_of(file))
+        try:  # bytes, so that ends of lines stay as they are: the signature is over all of them
+            text = file.read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"Expected a signed statement, got {str(file)!r}, which is no text.") from None
+        signed = read_signed(text)
         site, key = signed.site, signed.key
         agreed = next((line.split()[-1] for line in signed.text.splitlines() if line.startswith("Agreement:")), None)
     expect_member(agreement, site, key)
@@ -209,17 +213,9 @@ def site_verify(
     print(f"{file}: signed by site {site} under this agreement, and unchanged. Its key is {key.fingerprint}.")
 
 
-def _text_of(file: Path) -> str:
-    """Every letter as it stands there, ends of lines too: a signature is over all of them."""
-    try:
-        return file.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"Expected a signed statement, got {str(file)!r}, which is no text.") from None
-
-
 @contextmanager
 def _saying_what_was_released(journal: "Journal", agreement: "Agreement") -> Iterator[None]:
-    """Whatever goes wrong, the error says how far the run had come."""
+    """Add to any error how far the run had come."""
     from sottovoce.federation.site.formats import format_of
 
     try:
@@ -255,16 +251,21 @@ def _finish(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace
 
 
 async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", pace: "Pace") -> "Finished":
-    """Connect, and take part. A run that does not fit under the cap is refused, with a server or without; others are
-    asked about it if there is one.
+    """Connect, and take part. A run that does not fit under the cap is refused in any case; if the server can be
+    reached, the others are asked about it first.
     """
+    import asyncio
+
     from sottovoce.federation.site.events import tell_away
     from sottovoce.federation.site.opening import room_for
     from sottovoce.federation.site.runner import not_asked, run_site
     from sottovoce.federation.transport.jetstream import JetStreamTransport
     from sottovoce.federation.transport.transport import UnreachableError
 
-    _end_gently()
+    # A request to end the process acts like Ctrl-C. Only the main thread can handle signals.
+    task = asyncio.current_task()
+    if os.name == "posix" and task is not None and threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     a, refused = seat.agreement, seat.refused()
     timeout = pace.server if refused is None else min(pace.server, _ASKING)
     try:
@@ -279,15 +280,6 @@ async def _run(seat: "Seat", server: str, tls: "TLSFiles", watcher: "Watcher", p
         raise refused from None
     async with transport:
         return await run_site(seat, transport, watcher=watcher, pace=pace)
-
-
-def _end_gently() -> None:
-    """Whoever asks the process to end gets what Ctrl-C gets. Only the main thread can say so."""
-    import asyncio
-
-    task = asyncio.current_task()
-    if os.name == "posix" and task is not None and threading.current_thread() is threading.main_thread():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 @contextmanager
@@ -311,7 +303,7 @@ def _logging(path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
-    """Whatever ends the run, write the model of what was learnt until then, which is paid for; the error says where."""
+    """Whatever ends the run, write the model that was learnt until then: it is paid for. The error says where it is."""
     from sottovoce.cli.exit_codes import EXIT_CODES, INTERRUPTED, code_of
     from sottovoce.cli.output import Stopped
     from sottovoce.federation.site.runner import so_far
@@ -342,7 +334,7 @@ def _keeping_what_was_learnt(seat: "Seat", folder: Path) -> Iterator[None]:
 
 
 def _holds_more(folder: Path, seat: "Seat", done: int) -> bool:
-    """Whether the folder has a model of this site and run, learnt from more than so many rounds: the journal was set
+    """True if the folder has a model of this site and run, learnt from more than so many rounds: the journal was set
     back since.
     """
     from sottovoce.files import models
@@ -359,8 +351,8 @@ def _holds_more(folder: Path, seat: "Seat", done: int) -> bool:
 def _write(
     seat: "Seat", finished: "Finished", folder: Path, stop: "Stop | None" = None
 ) -> "PrivateEvaluation | None":  # fmt: skip
-    """Model and statement, signed, into the folder, and the evaluation that was agreed on. If that fails nothing is
-    lost: the journal holds all.
+    """Write model and statement, signed, into the folder, and the evaluation if one was agreed on; returns that. If it
+    fails nothing is lost: the journal holds all.
     """
     from sottovoce.federation.site.commitment import one_thread
     from sottovoce.federation.site.stops import NotWrittenError
@@ -394,7 +386,7 @@ def _write(
 
 
 def _tell(folder: Path, spending: "Spending", evaluation: "PrivateEvaluation | None") -> None:
-    """Where the results are, how good the model is if that was agreed on, and what all runs on these rows have cost."""
+    """Print where the results are, how good the model is if that was agreed on, and what these rows have spent."""
     from sottovoce.numerals import exactly, up
     from sottovoce.privacy.observers import against
 

@@ -1,6 +1,6 @@
-"""What people see while a site runs, on stderr: a small table that lives, or plain lines where there is no terminal.
+"""What people see while a site runs, on stderr: a table that is redrawn, or plain lines where there is no terminal.
 
-Nothing depends on being seen: these are watchers (`federation.site.events`), and only watch.
+Both are watchers (`federation.site.events`): the run does not depend on them.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def watching_run(quiet: bool) -> Iterator[Watcher]:
 
 
 def away(words: str, left: float | None) -> str:
-    """What is the matter with the server, and for how many seconds we still try."""
+    """Sentence on why the server cannot be reached, and the seconds until the site gives up; None: not known."""
     return f"{words}; trying again" if left is None else f"{words}; trying again, giving up in {round(left)} s"
 
 
@@ -52,21 +52,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def _news(event: events.ServerSilent | events.Refused | events.Noticed | events.Dropped) -> str:
+def _news(event: SiteEvent) -> str:
     """The event in words."""
-    match event:
-        case events.ServerSilent(seconds):
-            return f"the message server has not answered for {duration(seconds)}"
-        case events.Refused(k, sender, reason):
-            return f"refused a message of {sender} in round {k}: {reason}"
-        case events.Noticed(sender, text):
-            return f"{sender} {text}"
-        case events.Dropped(k, neighbour):
-            return f"going on without {neighbour} since round {k}"
+    if isinstance(event, events.ServerSilent):
+        return f"the message server has not answered for {duration(event.seconds)}"
+    return events.NEWS[event.name].format(**event.fields())
 
 
 class _Clock:
-    """How long the rounds of this process take."""
+    """Estimate of the time left, from the rounds of this process."""
 
     def __init__(self, facts: Facts) -> None:
         self._begun, self._first, self._rounds = monotonic(), facts.done, facts.rounds
@@ -80,7 +74,7 @@ class _Clock:
 
 @final
 class View(Watcher):
-    """A table that is drawn anew a few times a second."""
+    """Table of where the run is, drawn anew a few times a second."""
 
     def __init__(self) -> None:
         self._facts: Facts | None = None
@@ -130,28 +124,24 @@ class View(Watcher):
         table.add_row("now", Text(self._doing))
         if self._away is not None:
             table.add_row("server", self._server())
-        table.add_row("late", self._late())
+        more = monotonic() - self._told_at
+        late = [f"{name} ({duration(s + more)})" for name, s in self._silent.items() if s >= _LATE]
+        table.add_row("late", Text(", ".join(late) or "nobody", style="yellow" if late else ""))
         table.add_row("epsilon", Text(spent(facts, spending)))
         for line in self._news:
             table.add_row("", Text(line, style="yellow"))
         return table
 
     def _server(self) -> Text | None:
-        """What is the matter with the server, and how many seconds are left until the site gives up."""
+        """Why the server cannot be reached, and the seconds until the site gives up; None if it answers."""
         if self._away is None:
             return None
         words, until = self._away
         return Text(away(words, None if until is None else max(until - monotonic(), 0.0)), style="yellow")
 
-    def _late(self) -> Text:
-        """Neighbours that have been awaited for more than a moment."""
-        more = monotonic() - self._told_at
-        late = [f"{name} ({duration(s + more)})" for name, s in self._silent.items() if s >= _LATE]
-        return Text(", ".join(late) or "nobody", style="yellow" if late else "")
-
 
 def spent(facts: Facts, spending: Spending) -> str:
-    """What the rows' ledger says, in words."""
+    """What the rows' ledger has reserved for all runs, and the promise of this run, in words."""
     return (
         f"{up(spending.spent)} of {exactly(spending.cap)} reserved in the ledger, at delta "
         f"{exactly(spending.cap_delta)}{against(spending.colluding)}; this run: "
@@ -160,12 +150,12 @@ def spent(facts: Facts, spending: Spending) -> str:
 
 
 def made_again(given_up: int) -> str:
-    """How many sums had to be made again, behind how many were read."""
+    """How many sums had to be made again, to follow how many were read; "" for none."""
     return f", {given_up} made again" if given_up else ""
 
 
 def print_status(runs: "list[Status]") -> None:
-    """Where runs stand, on standard output."""
+    """Print where runs stand."""
     from sottovoce.federation.site.status import is_running
 
     for status in runs:
@@ -207,9 +197,7 @@ class PlainLines(Watcher):
                 say(f"round {k}: waiting for {', '.join(f'{name} ({duration(s)})' for name, s in silent.items())}")
             case events.ServerAway(reason, left):
                 say(away(reason, left))
-            case events.ServerBack():
-                say("the message server answers again")
-            case events.ServerSilent() | events.Refused() | events.Noticed() | events.Dropped():
+            case events.ServerSilent() | events.ServerBack() | events.Refused() | events.Noticed() | events.Dropped():
                 say(_news(event))
             case events.RoundDone():
                 self._round_done(event)

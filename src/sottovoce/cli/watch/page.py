@@ -1,21 +1,21 @@
-"""The page as HTML: rounds, who waits for whom, what was spent, whether all heard the same, and how large it was.
+"""The page of `site watch` as HTML: rounds, who waits for whom, what was spent, and whether all heard the same.
 
-It is for whoever runs a site. Shown are the clock, the agreed numbers, what was said, with its noise, and what the
-ledger of the rows has booked; the log holds nothing else. Names and words in a log are a stranger's: they are escaped,
-and the page may run nothing but its own few lines of script.
+It shows the clock, the agreed numbers, what was said, with its noise, and what the ledger of the rows has booked; a log
+holds nothing else. Names and words in a log are not trusted: they are escaped, and the page may run no script but its
+own.
 """
 
 import base64
 import hashlib
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple, final
 
 from sottovoce import __version__
+from sottovoce.cli.watch.chart import MOST_LINES, Chart, chart
 from sottovoce.cli.watch.story import SiteStory, common_run, compared
 from sottovoce.document import NOTHING, Part, Table
 from sottovoce.federation.site.events import MASKED, OWN_NOISE
@@ -24,8 +24,7 @@ from sottovoce.privacy.observers import against
 from sottovoce.studies.report.rendering import render_page, source
 
 PARTS = ("spoken", "facts", "status", "waits", "heard", "sums", "pace", "guarantee", "news")
-_MOST_LINES, _MOST_POINTS, _MOST_ROWS = 8, 240, 300
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 58, 12, 10, 34  # of a chart, in its own units
+_MOST_ROWS = 300
 
 
 @final
@@ -50,42 +49,8 @@ class Terms:
     observers: Sequence[Part]
 
 
-@final
-class Line(NamedTuple):
-    """One curve of a chart: what it is, and its points as an SVG path."""
-
-    label: str
-    path: str
-    ends: tuple[float, float]
-
-
-@final
-class Tick(NamedTuple):
-    """A number on an axis, and where it is."""
-
-    at: float
-    text: str
-
-
-@final
-class Chart(NamedTuple):
-    """Curves over rounds, ready to be drawn."""
-
-    lines: tuple[Line, ...]
-    rounds: tuple[Tick, ...]
-    values: tuple[Tick, ...]
-    words: str
-    table: Table
-    width: int = _WIDTH
-    height: int = _HEIGHT
-    left: int = _LEFT
-    right: int = _WIDTH - _RIGHT
-    top: int = _TOP
-    bottom: int = _HEIGHT - _BOTTOM
-
-
 def page(stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live: bool, remarks: Sequence[str]) -> str:
-    """The whole page. A live one has a script that takes in what has changed; a written one has none."""
+    """The whole page as HTML. A live page has a script that takes in changes; a written one has no script."""
     name = f": {terms.name}" if terms is not None and terms.name else ""
     return render_page(
         "watch.html.j2",
@@ -102,7 +67,7 @@ def page(stories: Sequence[SiteStory], terms: Terms | None, now: float, *, live:
 
 
 def security_policy() -> str:
-    """What a browser may do on the live page: run its script, use its style, and listen to where it came from."""
+    """Content-Security-Policy of the live page: its own script and style, and connections to its own server only."""
     return (
         f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_style())}; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -131,7 +96,7 @@ def parts(
         stories: the sites, at least one.
         terms: what was agreed, if it is known.
         now: the time for which it is drawn, in seconds since 1970.
-        live: whether it goes on; otherwise clocks stand where the logs end.
+        live: True if the page goes on; otherwise clocks stand where the logs end.
         remarks: what else is to be said of the logs.
     """
     at = [now if live else (story.last or now) for story in stories]
@@ -153,7 +118,7 @@ def parts(
     return {name: render_page("watch_parts.html.j2", part=name, **content[name]) for name in PARTS}
 
 
-# -- what it is -------------------------------------------------------------------------------------------------------
+# -- which run it is --------------------------------------------------------------------------------------------------
 
 
 def _facts(stories: Sequence[SiteStory], terms: Terms | None) -> list[tuple[str, str]]:
@@ -207,7 +172,7 @@ def _remarks(stories: Sequence[SiteStory], terms: Terms | None) -> list[str]:
 
 
 class _Status(NamedTuple):
-    """The line of one site in the table, as text."""
+    """One site's row of the table, as text."""
 
     name: str
     round: int
@@ -224,6 +189,9 @@ class _Status(NamedTuple):
 
 
 def _status(story: SiteStory, now: float) -> _Status:
+    def at(delta: float | None) -> str:
+        return _shown(delta, lambda value: f" at δ = {exactly(value)}", "")
+
     doing, kind = _doing(story, now)
     share = min(story.spent / story.cap, 1.0) if story.spent is not None and story.cap else 0.0
     return _Status(
@@ -235,10 +203,10 @@ def _status(story: SiteStory, now: float) -> _Status:
         kind=kind,
         spent=_shown(story.spent, up),
         cap=_shown(story.cap, exactly),
-        at=_shown(story.cap_delta, lambda delta: f" at δ = {exactly(delta)}", "") + against(story.colluding),
+        at=at(story.cap_delta) + against(story.colluding),
         share=share,
         left=_shown(story.left, down),
-        promised=_at(story.epsilon, story.delta),
+        promised=_shown(story.epsilon, exactly) + (at(story.delta) if story.epsilon is not None else ""),
     )
 
 
@@ -271,7 +239,7 @@ def _waits(stories: Sequence[SiteStory], at: Sequence[float]) -> Table:
 def _digests(stories: Sequence[SiteStory]) -> Table:
     """The newest rounds: the transcript of each site, shortened as people read it to each other."""
     run = common_run(stories)
-    shown = [story for story in stories if story.run == run][:_MOST_LINES]
+    shown = [story for story in stories if story.run == run][:MOST_LINES]
     newest = sorted({k for story in shown for k in story.done}, reverse=True)[:12]
     rows = [
         (str(k), *(story.done[k].transcript[:16] or NOTHING if k in story.done else NOTHING for story in shown))
@@ -293,7 +261,7 @@ def _sums(stories: Sequence[SiteStory]) -> Chart | None:
     first = next(iter(series.values()), {})
     if len(series) > 1 and all(other == first for other in series.values()):
         series = {"all sites": first}
-    return _chart(series, "Size", lambda value: f"{value:.4g}")
+    return chart(series, "Size", lambda value: f"{value:.4g}")
 
 
 def _pace(stories: Sequence[SiteStory]) -> Chart | None:
@@ -303,80 +271,14 @@ def _pace(stories: Sequence[SiteStory]) -> Chart | None:
         done = sorted(story.done.items())
         times = {k: max(now.time - then.time, 0.0) for (j, then), (k, now) in pairwise(done) if k == j + 1}
         series[story.name] = times
-    return _chart(series, "Seconds", lambda value: f"{value:.3g}")
-
-
-def _chart(series: Mapping[str, Mapping[int, float]], meant: str, text: Callable[[float], str]) -> Chart | None:
-    """Curves over rounds; None if there is not a single point."""
-    known = {name: dict(sorted(points.items())) for name, points in series.items() if points}
-    if not known:
-        return None
-    shown = dict(list(known.items())[:_MOST_LINES])
-    rounds = [k for points in shown.values() for k in points]
-    values = [value for points in shown.values() for value in points.values()]
-    low, high = min(rounds), max(rounds)
-    top = max(values) or 1.0
-    steps, across = _steps(top), max(high - low, 1)
-
-    def place(k: int, value: float) -> tuple[float, float]:
-        x = _LEFT + (k - low) / across * (_WIDTH - _LEFT - _RIGHT)
-        y = _HEIGHT - _BOTTOM - value / steps[-1] * (_HEIGHT - _TOP - _BOTTOM)
-        return round(x, 1), round(y, 1)
-
-    lines = []
-    for name, points in shown.items():
-        thinned = _thinned(list(points.items()))
-        path = "M" + " L".join(f"{x} {y}" for x, y in (place(k, value) for k, value in thinned))
-        lines.append(Line(name, path, place(*thinned[-1])))
-    step = max(1, round(_steps(across)[1]))
-    ticks = range(-(-low // step) * step, high + 1, step) or [low]
-    left_out = f" {len(known) - len(shown)} more sites are not drawn." if len(known) > len(shown) else ""
-    return Chart(
-        lines=tuple(lines),
-        rounds=tuple(Tick(place(k, 0)[0], str(k)) for k in ticks),
-        values=tuple(Tick(place(low, value)[1], f"{value:g}") for value in steps),
-        words=f"{meant} over rounds {low} to {high}: {text(min(values))} to {text(max(values))}.{left_out}",
-        table=_numbers(shown, text),
-    )
-
-
-def _numbers(series: Mapping[str, Mapping[int, float]], text: Callable[[float], str]) -> Table:
-    """The points of a chart as a table, the newest first."""
-    rounds = sorted({k for points in series.values() for k in points}, reverse=True)[:_MOST_ROWS]
-    rows = [(str(k), *(text(points[k]) if k in points else NOTHING for points in series.values())) for k in rounds]
-    return Table(("round", *series), rows, frozenset(range(len(series) + 1)))
-
-
-def _steps(top: float) -> list[float]:
-    """Round numbers from 0 to at least `top`, four to six of them."""
-    raw = top / 4
-    unit = 10.0 ** math.floor(math.log10(raw)) if raw > 1e-300 else 1e-300
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * (1 - 1e-9))
-    return [i * step for i in range(math.ceil(top / step * (1 - 1e-9)) + 1)]
-
-
-def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most _MOST_POINTS points: of each stretch its first, smallest and largest, and the last of all."""
-    if len(points) <= _MOST_POINTS:
-        return points
-    size, kept = -(-len(points) // (_MOST_POINTS // 3)), dict[int, float]()
-    for start in range(0, len(points), size):
-        stretch = points[start : start + size]
-        for k, value in (stretch[0], min(stretch, key=_value), max(stretch, key=_value)):
-            kept[k] = value
-    kept[points[-1][0]] = points[-1][1]
-    return sorted(kept.items())
-
-
-def _value(point: tuple[int, float]) -> float:
-    return point[1]
+    return chart(series, "Seconds", lambda value: f"{value:.3g}")
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
 def _news(stories: Sequence[SiteStory]) -> list[tuple[str, str, bool, str]]:
-    """Time, site, whether it is bad, and words of the 50 newest events, the newest first."""
+    """Time, site, True if it is bad, and words of the 50 newest events, the newest first."""
     found = [(news.time, story.name, news.bad, news.words) for story in stories for news in story.news]
     return [(_when(time), name, bad, words) for time, name, bad, words in sorted(found, reverse=True)[:50]]
 
@@ -394,9 +296,3 @@ def _seconds(seconds: float) -> str:
 
 def _shown(value: float | None, words: Callable[[float], str], nothing: str = NOTHING) -> str:
     return nothing if value is None else words(value)
-
-
-def _at(epsilon: float | None, delta: float | None) -> str:
-    if epsilon is None:
-        return NOTHING
-    return exactly(epsilon) if delta is None else f"{exactly(epsilon)} at δ = {exactly(delta)}"

@@ -1,7 +1,7 @@
-"""A reader of a site's log while it is written: whole lines only, whatever has become of the file since.
+"""A reader of a site's log while it is written: whole lines only, even if the file is cut off or replaced meanwhile.
 
-A log is no book that anyone can rely on: it may be cut off, replaced, mixed with other programs' lines, or of any
-length. What is not a line of a site is left out and counted.
+A log is not trusted: it may be cut off, replaced, mixed with other programs' lines, or of any length. Lines that no
+site has written are left out and counted.
 """
 
 import json
@@ -57,26 +57,23 @@ class LogReader:
         when it can.
         """
         try:
-            yield from self._news()
+            if self._file is None:
+                self._file = self._open()
+                if self._file is None:
+                    return
+                size = os.fstat(self._file.fileno()).st_size
+                if not self._at and size > self._most:  # of a long log the beginning is left out
+                    self._at = self.skipped = size - self._most
+                    self._cut = True  # in the middle of a line
+            yield from self._drain(self._file)
+            # The path names another file now: the old one was read to its end, the new one from its beginning.
+            if self._was_replaced(self._file) and (newer := self._open()) is not None:
+                self._file.close()
+                self._file = newer
+                self._start()
+                yield from self._drain(newer)
         except OSError:
             self.close()
-
-    def _news(self) -> Iterator[Event]:
-        if self._file is None:
-            self._file = self._opened()
-            if self._file is None:
-                return
-            size = os.fstat(self._file.fileno()).st_size
-            if not self._at and size > self._most:  # of a long log the beginning is left out
-                self._at = self.skipped = size - self._most
-                self._cut = True  # in the middle of a line
-        yield from self._drain(self._file)
-        # Under its name lies another file now: the old one was read to its end, the new one from its beginning.
-        if self._replaced(self._file) and (newer := self._opened()) is not None:
-            self._file.close()
-            self._file = newer
-            self._start()
-            yield from self._drain(newer)
 
     def close(self) -> None:
         """Close the file; the next call of `events` opens it again."""
@@ -84,8 +81,8 @@ class LogReader:
             self._file.close()
             self._file = None
 
-    def _opened(self) -> FileIO | None:
-        """The file, if it is one: a pipe would be waited for, a device read without end."""
+    def _open(self) -> FileIO | None:
+        """The file; None if it is not there, or no regular file: a pipe would block, a device never end."""
         try:
             if not stat.S_ISREG(self.path.stat().st_mode):
                 return None
@@ -93,7 +90,7 @@ class LogReader:
         except OSError:
             return None
 
-    def _replaced(self, file: FileIO) -> bool:
+    def _was_replaced(self, file: FileIO) -> bool:
         """True if the path now names another file than the open one."""
         try:
             return not os.path.samestat(os.fstat(file.fileno()), self.path.stat())

@@ -118,7 +118,7 @@ class _Answer(BaseHTTPRequestHandler):
         """Log nothing: the path is a secret."""
 
     def parse_request(self) -> bool:
-        """Refuse, before anything else, what is not asked for by the reader's own page or address bar."""
+        """Refuse, before anything else, requests that neither the page itself nor the address bar has made."""
         self.close_connection = True
         if not super().parse_request():
             return False

@@ -1,7 +1,7 @@
 """The state of sites from the lines of their logs: how far they are, who waits, and what was heard.
 
-Lines are taken as those of a stranger: a field that is not what it should be counts as missing, words are cut to a
-length and hold nothing that is not seen. Only the fields that are named here are kept, and how many of each is bounded.
+Lines are not trusted. A field of the wrong type counts as missing, and words are cut to a length and hold only
+printable letters. Only the fields that are named here are kept, and how many of each is bounded.
 """
 
 import math
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, final
 
 from sottovoce.cli.watch.reading import Event
-from sottovoce.federation.site.events import MASKED, OWN_NOISE
+from sottovoce.federation.site.events import MASKED, NEWS, OWN_NOISE
 
 MOST_ROUNDS, MOST_DIGESTS = 20_000, 40_000  # that are remembered of a site, the newest
 MOST_NAMES = 1000  # in one line
@@ -47,7 +47,7 @@ class SiteStory:
 
     Attributes:
         name: of the site; until the log says it, what the file is called.
-        begun: whether the log holds the beginning, or a resumption, of this run.
+        begun: True if the log holds the beginning, or a resumption, of this run.
         doing: "starting", "computing", "listening", "waiting", "done", or what stopped it.
         waits: the seconds for which neighbours have been silent, as of `waits_since`.
         last: time of the last line; first: of the first one of this run.
@@ -97,7 +97,7 @@ class SiteStory:
     def take(self, event: Event) -> None:
         """Take in the next line of the log; events of other names are left out."""
         handle = {
-            "began": self._began, "published": self._published, "waiting": self._waiting,
+            "began": self._began, "published": lambda _: self._turn_to("listening"), "waiting": self._waiting,
             "round done": self._round_done, "finished": self._finished, "stopped": self._stopped,
             "interrupted": self._stopped, "refused": self._report, "noticed": self._report, "dropped": self._report,
             "server silent": self._report, "server away": self._report, "server back": self._report,
@@ -120,13 +120,9 @@ class SiteStory:
         neighbours = fields.get("neighbours")
         self.neighbours = tuple(map(clean, neighbours[:MOST_NAMES])) if isinstance(neighbours, list) else ()
         self.rounds, self.round = _whole(fields, "rounds") or None, _whole(fields, "done") or 0
-        self.epsilon, self.delta = _number(fields, "epsilon"), _number(fields, "delta")
+        self.epsilon, self.delta = _finite(fields.get("epsilon")), _finite(fields.get("delta"))
         self._book(fields)
         self._turn_to("computing")
-
-    def _published(self, event: Event) -> None:
-        del event
-        self._turn_to("listening")
 
     def _waiting(self, event: Event) -> None:
         silent = event.fields.get("silent")
@@ -142,7 +138,7 @@ class SiteStory:
         self.way = _word(fields, "way") if fields.get("way") in (MASKED, OWN_NOISE) else self.way
         heard = fields.get("heard")
         digests = _names(heard, _digest) if isinstance(heard, dict) else {}
-        done = PastRound(event.time, _digest(fields.get("transcript")) or "", digests, _number(fields, "size"))
+        done = PastRound(event.time, _digest(fields.get("transcript")) or "", digests, _finite(fields.get("size")))
         self._forget(k)
         self.done[k] = done
         self._digests += len(done.heard)
@@ -166,24 +162,17 @@ class SiteStory:
         self.news.append(News(event.time, event.name == "stopped", f"{event.name}: {self.reason}"))
 
     def _report(self, event: Event) -> None:
-        """Add to the news what changes nothing else."""
-        f = event.fields
-        match event.name:
-            case "refused":
-                words = f"refused a message of {_word(f, 'sender')} in round {_whole(f, 'round')}: {_word(f, 'reason')}"
-            case "noticed":
-                words = f"{_word(f, 'sender')} {_word(f, 'text')}"
-            case "dropped":
-                words = f"going on without {_word(f, 'neighbour')} since round {_whole(f, 'round')}"
-            case "server back":
-                words = "the message server answers again"
-            case _:  # it is silent, or away
-                words = _word(f, "reason") or "the message server does not answer"
+        """Add an event to the news; it changes nothing else."""
+        fields = {key: _word(event.fields, key) for key in ("sender", "text", "neighbour", "reason")}
+        if event.name in NEWS:
+            words = NEWS[event.name].format(**fields, round=_whole(event.fields, "round"))
+        else:  # the server is silent, or away
+            words = fields["reason"] or "the message server does not answer"
         self.news.append(News(event.time, event.name not in ("noticed", "server back"), words))
 
     def _book(self, fields: Mapping[str, object]) -> None:
         self.spent, self.cap, self.cap_delta, self.left = (
-            _number(fields, key) for key in ("spent", "cap", "cap_delta", "left")
+            _finite(fields.get(key)) for key in ("spent", "cap", "cap_delta", "left")
         )
         self.colluding = _whole(fields, "colluding")
 
@@ -238,11 +227,11 @@ def compared(stories: Iterable[SiteStory]) -> Comparison:
     return Comparison(len(rounds), min(rounds, default=0), max(rounds, default=0), differences)
 
 
-# -- fields of a stranger ---------------------------------------------------------------------------------------------
+# -- fields, not trusted ----------------------------------------------------------------------------------------------
 
 
 def clean(value: object) -> str:
-    """Text that can be shown: on one line, at most _MOST_WORDS letters, none that turns or hides others."""
+    """The value if it is text, on one line: printable letters only, at most _MOST_WORDS of them; "" if it is none."""
     text = value if isinstance(value, str) else ""
     shown = "".join(letter if letter.isprintable() else " " for letter in text[:_MOST_WORDS])
     return shown + ("…" if len(text) > _MOST_WORDS else "")
@@ -255,10 +244,6 @@ def _word(fields: Mapping[str, object], key: str) -> str:
 def _whole(fields: Mapping[str, object], key: str) -> int | None:
     value = fields.get(key)
     return value if type(value) is int and 0 <= value <= 10**9 else None
-
-
-def _number(fields: Mapping[str, object], key: str) -> float | None:
-    return _finite(fields.get(key))
 
 
 def _finite(value: object) -> float | None:

@@ -253,6 +253,15 @@ class RunInterrupted(SiteEvent):
     kind: str  # of the error
 
 
+# What people read of an event, filled in with its fields: the same on a terminal and on the page of `site watch`.
+NEWS = {
+    "refused": "refused a message of {sender} in round {round}: {reason}",
+    "noticed": "{sender} {text}",
+    "dropped": "going on without {neighbour} since round {round}",
+    "server back": "the message server answers again",
+}
+
+
 def end_by(error: BaseException) -> RunStopped | RunInterrupted:
     """The end of a run by this error. Of a bug only the kind is told, since its words may be anything."""
     kind = type(error).__name__
