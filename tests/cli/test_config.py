@@ -12,8 +12,8 @@ from sottovoce.errors import InputError
 from sottovoce.federation.agreement.terms import ALLOWED
 from sottovoce.plan import plan
 from sottovoce.settings.options import AlgorithmOptions
+from sottovoce.studies.build import bind
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.run import bind
 
 CONFIGS = [
     TrainConfig(),

@@ -21,7 +21,7 @@ import sys
 from select import select
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background had it ignored
 from sottovoce.algorithms.ipadmm import IPADMM
-from sottovoce.studies import folder, run
+from sottovoce.studies import build, folder, run
 from sottovoce.cli import main
 
 def pausing(module, name, when=lambda *_: True):
@@ -38,7 +38,7 @@ pausing({where})
 sys.exit(main(sys.argv[1:]))
 """
 POINTS = {
-    "reading": "run, '_planned'",
+    "reading": "build, '_planned'",
     "round 5": "IPADMM, 'release', lambda self, k, *_: k == 5",
     "last round": "IPADMM, 'release', lambda self, k, *_: k == 20",
     "writing": "folder.np, 'savez_compressed'",
@@ -157,7 +157,7 @@ def test_the_folder_is_there_before_any_yardstick(clinic, tmp_path, monkeypatch,
         assert {path.name for path in out.iterdir()} == LEFT
         raise MemoryError
 
-    monkeypatch.setattr(run, "_with_figures", look)
+    monkeypatch.setattr(run, "with_figures", look)
     assert (
         cli("train", "--data", clinic, "--schema", tmp_path / "schema.toml", "--nodes", 3, *QUICK, "--out", out)[0] == 2
     )

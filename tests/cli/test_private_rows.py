@@ -21,8 +21,9 @@ from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.oracle.plain import Oracle
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.simulation import devices
+from sottovoce.studies.build import bind
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.run import bind, train
+from sottovoce.studies.run import train
 
 ONLY = "for the holder of the rows only; not covered by the guarantee"
 

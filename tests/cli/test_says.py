@@ -18,7 +18,7 @@ from sottovoce import models
 from sottovoce.files.models.coefficients import NO_ERRORS, coefficients
 from sottovoce.files.models.inference import NUMBERS
 from sottovoce.files.schema import Schema, files
-from sottovoce.studies import run
+from sottovoce.studies import build, run, scores
 from sottovoce.studies.config import TrainConfig
 
 NUMBER = SCHEMA.split("[label]")[0] + '[label]\ncolumn = "ill"\nbounds = [0, 200]\n' + SCHEMA.split("{classes}")[1]
@@ -133,7 +133,7 @@ def test_on_a_ring_a_real_site_has_less_than_the_consensus(clinic, tmp_path, giv
     trained = run.train(TrainConfig(**files, **settings, graph="ring"))
     last = trained.result.last[0]
     own = np.stack([(last[i] + last[(i + 1) % 5] + last[(i - 1) % 5]) / 3 for i in range(5)])
-    assert run.heard(trained.solved)[:, 0] == pytest.approx(own)
+    assert scores.real_models(trained.solved)[:, 0] == pytest.approx(own)
     sites = trained.problem.sites
     z = sites.rows.block(0, len(sites.labels)) @ own.T
     assert trained.learnt.risk["site"][0] == pytest.approx(np.mean(np.logaddexp(0, -z * sites.labels[:, None])))
@@ -356,7 +356,7 @@ def test_verbose_says_what_was_planned_and_why(clinic, tmp_path, cli):
 
 
 def test_long_planning_is_told_of(given, tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(run, "_SILENCE", 0.0)
+    monkeypatch.setattr(build, "_SILENCE", 0.0)
     err = cli(*given[:7], "--epsilon", 1, "--out", tmp_path / "run")[2]
     assert "Planning rounds, local_steps, rho, diameter, weights from public numbers" in err
 

@@ -14,8 +14,8 @@ from cli.conftest import TINY
 from sottovoce.simulation import engine
 from sottovoce.simulation.engine import simulate
 from sottovoce.simulation.history import COLUMNS
+from sottovoce.studies.build import bind
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.run import bind
 
 KEYS = {
     "algorithm", "dataset", "nodes", "graph", "rounds", "local_steps", "epsilon", "delta", "sigma", "calibration",

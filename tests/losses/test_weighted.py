@@ -19,8 +19,8 @@ from sottovoce.files.models.onnx_graph import to_onnx
 from sottovoce.oracle.cpu import CompiledOracle
 from sottovoce.privacy import delta
 from sottovoce.problem.losses import Logistic, WeightedLogistic
+from sottovoce.studies.build import bind
 from sottovoce.studies.config import TrainConfig
-from sottovoce.studies.run import bind
 
 rng = np.random.default_rng(0)
 KNOWN = {"delta": 1e-5, "data_norm": 2.0, "classes": [0, 1]}

@@ -1,6 +1,7 @@
 """Studies on public data: cells that are run once and kept, panels of them, and claims that are tested by one rule.
 
-    config, source, build, run, folder   one training run, from a file or from options to its folder
+    config, choices, build               one training run: its settings, and what they describe
+    run, scores, interruption, folder    the run itself, how good its models are, and the folder that it leaves
     cells, measured, store, fingerprint  one measured cell of a study, and when a stored one may be used again
     panels, suite, tuning, compare       which cells are shown together
     statistics, verdict, claims          what they say

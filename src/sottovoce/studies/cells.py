@@ -24,7 +24,7 @@ from sottovoce.studies.fingerprint import fingerprint
 
 # Raised when stored results would no longer mean the same.
 FORMAT = 1
-# Where the work of a cell begins. It knows of cells, and so cannot be imported here.
+# Module that computes a cell. It imports this one, and so is named only.
 _COMPUTES = "sottovoce.studies.measured"
 
 Pairs: TypeAlias = tuple[tuple[str, Value], ...]

@@ -4,7 +4,7 @@ Which claims there are, which points each compares and by which test is written 
 rule that turns p-values into words is in `verdict`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -78,14 +78,6 @@ def _trend(symbol: str, text: str, panel: Panel, value: Value) -> Claim:
     return judge(f"trend in {symbol}", text, comparisons)
 
 
-def _rivals(panel: Panel) -> Iterator[Point]:
-    """The points of the private algorithms that IPADMM is compared with, without yardsticks."""
-    for point in panel.points:
-        line = registry.entry(point.algorithm)
-        if line.private and line.group != "bound" and point.algorithm != "ipadmm":
-            yield point
-
-
 def _contest(
     name: str,
     text: str,
@@ -105,8 +97,11 @@ def _contest(
     ours = {point.facet: point for point in panel.measured() if point.algorithm == "ipadmm"}
     comparisons: list[Comparison] = []
     untested: list[tuple[str, str]] = []
-    for point in _rivals(panel):
-        condition, label = point.facet, registry.entry(point.algorithm).label
+    for point in panel.points:
+        line = registry.entry(point.algorithm)
+        if not line.private or line.group == "bound" or point.algorithm == "ipadmm":
+            continue  # a yardstick, or ours
+        condition, label = point.facet, line.label
         # Refused by the algorithm, or nothing to compare with: named as untested, and not counted as won.
         if point.facet not in ours or point.result is None:
             untested.append((condition, label))

@@ -108,7 +108,8 @@ class ComparisonFile:
         partition.by_name(self.partition, **dict(given))  # refuses what does not fit
         found = {}
         for graph in self.graphs:
-            name, more = _graph(graph)
+            more = dict(graph) if isinstance(graph, dict) else {"name": graph}
+            name = str(more.pop("name", None))
             words = ", ".join([name, *(f"{key} {value}" for key, value in more.items())])
             found[words] = ProblemSpec(
                 dataset=self.dataset, split=self.split, every=self.every, nodes=self.nodes, graph=name,
@@ -149,13 +150,17 @@ def run_comparison(
     # Tuned entrants were added last: put everyone back into the order of the file.
     order = [entrant.label for entrant in comparison.algorithm]
     panel.points.sort(key=lambda point: (point.facet, point.epsilon or 0.0, order.index(point.series)))
+    epsilons = [f"{point.x:g}" if isinstance(point.x, float) else point.x for point in panel.points]
     curves = Panel(
         name="rounds",
         title="Risk over rounds",
         caption=panel.caption,
         xlabel="communication rounds",
         shape="curves",
-        points=[replace(point, facet=f"{point.facet}, epsilon {_epsilon(point.x)}") for point in panel.points],
+        points=[
+            replace(point, facet=f"{point.facet}, epsilon {epsilon}")
+            for point, epsilon in zip(panel.points, epsilons, strict=True)
+        ],
     )
     if len(comparison.epsilons) == 1:  # nothing to sweep: show the graphs side by side
         points = [replace(point, x=point.facet) for point in panel.points]
@@ -208,15 +213,3 @@ def _plan(comparison: ComparisonFile, scale: StudySize) -> tuple[Panel, list[Con
                     series=one.label, problem=problem, own=one.settings, record=scale.record, seed=scale.fresh_seed,
                 )  # fmt: skip
     return panel, entered
-
-
-def _epsilon(x: float | str) -> str:
-    """An epsilon on the x axis, as a caption shows it."""
-    return f"{x:g}" if isinstance(x, float) else x
-
-
-def _graph(graph: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name and options of a graph, which a file gives as a name or as a table."""
-    more = dict(graph) if isinstance(graph, dict) else {"name": graph}
-    name = more.pop("name", None)
-    return str(name), more

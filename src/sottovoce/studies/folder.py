@@ -23,6 +23,7 @@ evaluation.json  how good the model is, with intervals and the guarantee of the 
 import json
 import shutil
 import textwrap
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,13 @@ def check_free(out: Path) -> None:
     """Refuse, before any work is done, a folder that could not be written at the end."""
     out = out.resolve()
     try:
-        if out.exists():
-            _check_empty(out)
-        # The surest test of being allowed to write is to write. Nothing is left of it.
+        if out.exists() and not out.is_dir():
+            raise InputError(f"Expected a new folder, got out={str(out)!r}, which is a file. Choose another.")
+        if out.exists() and any(out.iterdir()):
+            raise InputError(
+                f"Expected a new or empty folder, got out={str(out)!r}, which is not empty. Choose another."
+            )
+        # Whether files may be written here is found out by making a folder, which is removed.
         nearest = next(parent for parent in out.parents if parent.exists())
         probe = beside(nearest / out.name)
         probe.mkdir()
@@ -60,32 +65,35 @@ def check_free(out: Path) -> None:
 
 def write(trained: Trained, out: Path) -> None:
     """Write what was paid for: into a sibling first, which is renamed when it is complete. Reads no row."""
-    out = out.resolve()
+    out, result = out.resolve(), trained.result
     made = [parent for parent in out.parents if not parent.exists()]
     sibling = beside(out)
     try:
         sibling.mkdir(parents=True)
-        _fill(sibling, trained)
+        models.save(trained.model(), sibling / "model.safetensors")
+        np.savez_compressed(
+            sibling / "models.npz", average=result.average, last=result.last, consensus=result.consensus
+        )
+        texts = {
+            "config.toml": trained.config.to_toml(),
+            "summary.json": _summary(trained),
+            "privacy.json": result.privacy.to_json(),
+            "privacy.txt": textwrap.fill(result.privacy.prose(), width=100),
+        }
+        for name, text in texts.items():
+            (sibling / name).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+        _write_table(sibling / "history.parquet", dict(result.history), trained)
+        if trained.evaluation is not None:
+            trained.evaluation.save(sibling / FILE)
         if out.exists():
             out.rmdir()  # empty, as was checked; not every system renames over a folder
         sibling.rename(out)
     except BaseException as error:
         shutil.rmtree(sibling, ignore_errors=True)
-        _remove_empty(made)
+        with suppress(OSError):  # of the first that somebody else has put something into
+            for parent in made:  # innermost first
+                parent.rmdir()
         raise _unwritable(out, error) if isinstance(error, OSError) else error from error
-
-
-def _fill(folder: Path, trained: Trained) -> None:
-    result = trained.result
-    models.save(trained.model(), folder / "model.safetensors")
-    np.savez_compressed(folder / "models.npz", average=result.average, last=result.last, consensus=result.consensus)
-    _write_text(folder / "config.toml", trained.config.to_toml())
-    _write_text(folder / "summary.json", _summary(trained))
-    _write_text(folder / "privacy.json", result.privacy.to_json())
-    _write_text(folder / "privacy.txt", textwrap.fill(result.privacy.prose(), width=100))
-    _write_table(folder / "history.parquet", dict(result.history), trained)
-    if trained.evaluation is not None:
-        trained.evaluation.save(folder / FILE)
 
 
 def add_scores(trained: Trained, out: Path) -> None:
@@ -111,25 +119,6 @@ def _summary(trained: Trained) -> str:
 def _write_table(path: Path, columns: dict[str, Any], trained: Trained) -> None:
     mark = {} if trained.holder_only is None else {HOLDER_ONLY: trained.holder_only}
     parquet.write_table(pa.table(columns).replace_schema_metadata(mark), path)
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
-
-
-def _check_empty(out: Path) -> None:
-    if not out.is_dir():
-        raise InputError(f"Expected a new folder, got out={str(out)!r}, which is a file. Choose another.")
-    if any(out.iterdir()):
-        raise InputError(f"Expected a new or empty folder, got out={str(out)!r}, which is not empty. Choose another.")
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:  # innermost first
-        try:
-            folder.rmdir()
-        except OSError:
-            return
 
 
 def _unwritable(out: Path, error: OSError) -> InputError:

@@ -1,7 +1,7 @@
 """Ctrl-C that waits for a good moment: from where a run is paid for until what it bought is on the disk.
 
-An interruption there would lose what was spent. The first one is noted, and whoever asks can end the work in order; the
-second is not to be argued with.
+An interruption there would lose what was spent. The first one is noted, so that the work can end in order; the second
+one ends it at once.
 """
 
 import signal

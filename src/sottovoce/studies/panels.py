@@ -42,7 +42,7 @@ class Panel:
         shape: "sweep" (lines over a number), "curves" (lines over rounds) or "categories" (dots side by side).
         points: cells, and where each is drawn.
         notes: what is missing from it, and why.
-        log_x: whether x is drawn on a log scale.
+        log_x: True to draw x on a log scale.
         cut_at: where the y axis ends, as a multiple of the largest final mean; None for all of it.
         column: of the history that is shown.
     """

@@ -1,57 +1,42 @@
-"""One training experiment from configuration to figures."""
+"""One training experiment: the run, and what it leaves."""
 
 import math
-import secrets
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from sottovoce.algorithms import IPADMM, Method, PrivateMethod
 from sottovoce.algorithms.stepping import Stepping
-from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, PrivacyError
-from sottovoce.files.datasets import BY_NAME
 from sottovoce.files.models import Model
 from sottovoce.files.models.apply import weights_digest
 from sottovoce.files.models.coefficients import table_of
 from sottovoce.files.models.inference import Inference
-from sottovoce.noise.sampler import KEY_BYTES
-from sottovoce.plan import FIXABLE, plan
 from sottovoce.privacy import HOLDER_ONLY
 from sottovoce.privacy.accounting.accountant import leaves
-from sottovoce.privacy.strength import default_delta, large_delta, no_delta, no_epsilon, refusal
-from sottovoce.problem import evaluation, figures
-from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.figures import Figures
-from sottovoce.problem.graphs import CompleteGraph
+from sottovoce.privacy.strength import large_delta, no_delta, no_epsilon, refusal
 from sottovoce.problem.losses import Logistic, Reals, Softmax, WeightedLogistic
-from sottovoce.problem.problem import Answers, Problem
-from sottovoce.problem.sites import Sites
+from sottovoce.problem.problem import Problem
 from sottovoce.settings import plain
 from sottovoce.simulation.devices import DeviceName, Precision, by_name
 from sottovoce.simulation.engine import Charge, Progress, Result, Solved, solve
 from sottovoce.simulation.exchange import EngineName
-from sottovoce.simulation.history import OUTPUTS, by_node, scored_nodes
+from sottovoce.simulation.history import by_node
 from sottovoce.simulation.mpi import joined
 from sottovoce.simulation.network import Network
 from sottovoce.simulation.optimum import OutOfTimeError, name_of_optimum, pooled_optimum, same_optimum
-from sottovoce.studies.choices import NODES, PLANNED, graph_of, partition_of
+from sottovoce.studies.build import Tell, bind
 from sottovoce.studies.config import TrainConfig
 from sottovoce.studies.interruption import deferred
+from sottovoce.studies.scores import Scores, scores_of, with_figures
 from sottovoce.tally import PrivateEvaluation
 
-Tell: TypeAlias = Callable[[str], None]  # called with lines for people, while it works
-_SILENCE = 2.0  # seconds
 YARDSTICK_SECONDS = 60.0  # that a comparison without privacy may take
 FEW_ROWS = 10  # at a site: with fewer, its noise drowns what they say
-SITE = "site"  # the output that a real site would end with, where it is not the consensus
 
 # What a summary says of the settings, in this order.
 _SETTINGS = ("algorithm", "form", "dataset", "split", "partition", "nodes", "graph", "rounds", "local_steps", "epsilon",
@@ -66,46 +51,6 @@ _UNPROTECTED = ("risk", "risk_std", "accuracy", "accuracy_std", "majority_accura
                 "worse_than_no_model", "optimum_risk", "test", "network", "seconds", "seconds_total")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Scores of the models on some rows: by output, one entry per run. `majority` is the accuracy of always
-    answering the more frequent label; None in regression.
-
-    `figures` are those of the consensus, in the mean over runs, and `nothing` those of no model at all: None until they
-    were computed. `rare` is the class that fewer than one row in ten is of.
-    """
-
-    risk: Mapping[str, Array]
-    accuracy: Mapping[str, Array]
-    majority: float | None
-    figures: Figures | None = None
-    nothing: Figures | None = None
-    rare: str | None = None
-
-    @property
-    def worse_than_nothing(self) -> bool | None:
-        """True if the consensus has a larger loss than a constant answer; None if that was not computed."""
-        if self.figures is None or self.nothing is None:
-            return None
-        return not self.figures.risk < self.nothing.risk
-
-    def summary(self) -> dict[str, Any]:
-        """Means and standard deviations over runs, as plain data."""
-        return {
-            "risk": {name: float(values.mean()) for name, values in self.risk.items()},
-            "risk_std": {name: spread(values) for name, values in self.risk.items()},
-            "accuracy": {name: float(values.mean()) for name, values in self.accuracy.items()},
-            "accuracy_std": {name: spread(values) for name, values in self.accuracy.items()},
-            "majority_accuracy": self.majority,
-            "metrics": {
-                "consensus": self.figures,
-                "no_model": self.nothing,
-            },
-            "rare_class": self.rare,
-            "worse_than_no_model": self.worse_than_nothing,
-        }
-
-
 class Timed(NamedTuple):
     """A recorded round, when it would be over on a real network, and how good the consensus then is, over all runs."""
 
@@ -118,124 +63,12 @@ class Timed(NamedTuple):
 _TIMED = ("risk_consensus", "accuracy_consensus")
 
 
-class Bound(NamedTuple):
-    """The problem and the algorithm that a configuration describes."""
-
-    problem: Problem
-    algorithm: Method
-
-
-def bind(
-    config: TrainConfig, tell: Tell | None = None, explain: Tell | None = None, *, problem: Problem | None = None,
-    planned: bool = True,
-) -> Bound:  # fmt: skip
-    """Read the rows, unless they are there, and plan the algorithm. `tell` hears what takes its time, `explain` what
-    was chosen and why. Not `planned`: what is left open stays open, for somebody else to plan.
-    """
-    problem = _problem(config, tell) if problem is None else problem
-    if explain is not None:
-        explain(_shape(problem))
-    loss, algorithm = problem.answers.loss(config.loss, config.positive_weight), config.method
-    follows: dict[str, Any] = {} if loss in (None, algorithm.loss) else {"loss": loss}
-    if problem.private and config.delta is None and isinstance(algorithm, PrivateMethod):
-        rows = int(problem.sites.counts.sum())
-        follows["delta"] = default_delta(rows)
-        if explain is not None:
-            explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
-    algorithm = replace(algorithm, **follows) if follows else algorithm
-    bound = _planned(config, algorithm, problem, tell, explain) if planned else algorithm
-    bound = bound.bound_to(*problem.shape)
-    if isinstance(bound, PrivateMethod) and len(bound.split) > 2 and tell is not None:
-        parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
-        tell(f"Parts of the budget: {parts}.")
-    return Bound(problem, bound)
-
-
-def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
-    """The rows and the network that a configuration describes."""
-    where, nodes = graph_of(config), config.nodes or NODES
-    deal: dict[str, Any] = {"partition": partition_of(config)}
-    if config.data is None:
-        held_out = config.split == "official"
-        return Problem.dealt(BY_NAME[config.dataset](), nodes, where, seed=config.seed, held_out=held_out, **deal)
-    from sottovoce.files.schema import Schema
-    from sottovoce.files.schema.inference import remarks, require_inferable
-
-    assert config.schema is not None  # checked when the configuration was made
-    schema = Schema.load(Path(config.schema))
-    Answers.of(schema).loss(
-        config.loss, config.positive_weight
-    )  # one that does not fit is refused before a row is read
-    if config.inference:
-        require_inferable(schema)
-        for remark in remarks(schema):
-            if tell is not None:
-                tell(remark)
-    if config.engine == "mpi":
-        # All processes deal private rows out alike, by an order that nobody else learns.
-        deal["key"] = joined().bcast(secrets.token_bytes(KEY_BYTES), root=0)
-    return Problem.from_file(
-        config.data, schema, where, nodes=nodes, site_column=config.site_column,
-        test=config.test_data, unreviewed=config.unreviewed == "accept",
-        sites_per_person=config.sites_per_person, delimiter=config.delimiter, **deal,
-    )  # fmt: skip
-
-
-def _shape(problem: Problem) -> str:
-    sites, counts = problem.sites, problem.sites.counts
-    each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
-    return (
-        f"{counts.sum():,} rows at {sites.n:,} sites ({each} each), {sites.d:,} features of norm at most "
-        f"{sites.data_norm:g}, {problem.graph.name} graph."
-    )
-
-
-def _planned(
-    config: TrainConfig, algorithm: Method, problem: Problem, tell: Tell | None, explain: Tell | None
-) -> Method:
-    """The algorithm with what was not given chosen by the planner, from public numbers."""
-    # Packaged data sets are for the paper's experiments, where all sites count the same.
-    planned = [name for name in PLANNED if config.data is not None or name != "weights"]
-    open_ = [name for name in planned if getattr(config, name) is None]
-    if not isinstance(algorithm, IPADMM) or not open_ or math.isinf(algorithm.epsilon):
-        return algorithm
-    given = {name: getattr(algorithm, name) for name in FIXABLE if name not in open_}
-    if config.batch_size is None:
-        del given["batch_size"], given["sampling"]
-    with _telling(tell, f"Planning {', '.join(open_)} from public numbers; this may take a minute ..."):
-        found = plan(
-            sizes=problem.sites.counts.tolist(), d=problem.sites.d, graph=problem.graph, epsilon=algorithm.epsilon,
-            delta=algorithm.delta, loss=algorithm.loss, regulariser=algorithm.regulariser, lam=algorithm.lam,
-            data_norm=problem.sites.data_norm, max_grad_norm=algorithm.max_grad_norm, fixed=given, unit=problem.unit,
-        )  # fmt: skip
-    made = found.algorithm()
-    if explain is not None:
-        explain("Planned: " + ", ".join(f"{name} = {getattr(made, name)}" for name in open_) + ".")
-        for note in found.notes:
-            explain(note)
-    return made
-
-
-@contextmanager
-def _telling(tell: Tell | None, text: str) -> Iterator[None]:
-    """Say what is being done, if it takes longer than people like to wait without a word."""
-    if tell is None:
-        yield
-        return
-    timer = threading.Timer(_SILENCE, tell, (text,))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 @dataclass(frozen=True)
 class Trained:
     """An experiment whose rounds are over. `config` has the defaults written out.
 
-    What it was made for, the model and its guarantee, is there from the start. Scores beyond those of the history come
-    afterwards, and may be missing: `unfinished` then says why.
+    The model and its guarantee are there from the start. Scores beyond those of the history come afterwards, and may be
+    missing: `unfinished` then says why.
     """
 
     config: TrainConfig
@@ -275,7 +108,7 @@ class Trained:
 
     @property
     def timed(self) -> tuple[Timed, ...]:
-        """When every recorded round would be over on the network that was stated; nothing if none was."""
+        """When every recorded round would be over on the network that was stated; empty if none was."""
         if self.config.network is None:
             return ()
         network, history = Network.read(self.config.network), self.result.history
@@ -336,7 +169,7 @@ class Trained:
         from sottovoce import __version__
 
         settings = {f.name: getattr(self.config, f.name) for f in fields(self.config)}
-        # Where files lie is nobody's business; and of a file, what is said of packaged data means nothing.
+        # Paths are left out, since they may tell of people. Settings of packaged data mean nothing for a file.
         files = ("data", "schema", "test_data", *(() if self.config.data is None else ("dataset", "split")))
         settings = {name: value for name, value in settings.items() if value is not None and name not in files}
         provenance: dict[str, Any] = plain(
@@ -421,12 +254,12 @@ def train(
         charge: called with what it will cost, before a row is touched; it may refuse.
         keep: called when the rounds are over, before anything else is computed. From the charge until it is done an
             interruption waits; one during the rounds ends them, and what was released so far is kept.
-        yardstick: whether to look for the optimum without privacy, too. None: only if anyone may see the rows.
+        yardstick: True to look for the optimum without privacy too. None: only if anyone may see the rows.
         force: accept an epsilon or a delta that protects private rows hardly at all.
         tell: hears of notices, and of what takes its time.
         explain: hears of what was chosen, and why.
         first: what this is run `beside`: its rows are used again, and its yardstick where that would be the same.
-        history: whether rounds before the last are scored as well, as many as are asked for.
+        history: True to score as many rounds before the last as are asked for.
     """
     started, spread = perf_counter(), config.engine == "mpi"
     speaks = not spread or bool(joined().rank == 0)
@@ -458,7 +291,7 @@ def train(
         if spread:
             solved = _gathered(solved, problem, config)
         recorded = solved.result.history
-        learnt = _scores(solved, {name: recorded.final(name) for name in recorded}, problem.sites)
+        learnt = scores_of(solved, {name: recorded.final(name) for name in recorded}, problem.sites)
         trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
         made, asked_for = solved.result.rounds, algorithm.rounds
         if made < asked_for:
@@ -505,13 +338,15 @@ def _notices(problem: Problem, algorithm: Method, force: bool) -> tuple[str, ...
 
 
 def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Trained | None) -> Trained:
-    """The run with all scores. No budget was spent on these: they end when interrupted, or when they take too long."""
+    """The run with all scores. These cost no budget, so an interruption or too long a search for the optimum ends
+    them.
+    """
     problem, solved = trained.problem, trained.solved
     try:
-        trained = replace(trained, learnt=_with_figures(trained, trained.learnt, problem.sites))
+        trained = replace(trained, learnt=with_figures(solved, trained.learnt, problem.sites))
         if problem.test is not None:
-            tested = _scores(solved, solved.tested(), problem.test)
-            trained = replace(trained, tested=_with_figures(trained, tested, solved.test_site.sites))
+            tested = scores_of(solved, solved.tested(), problem.test)
+            trained = replace(trained, tested=with_figures(solved, tested, solved.test_site.sites))
         if yardstick:
             sites, algorithm = problem.sites, solved.algorithm
             known = None if first is None else first.optimum
@@ -530,47 +365,6 @@ def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Train
     return trained
 
 
-def _with_figures(trained: Trained, scores: Scores, rows: Sites) -> Scores:
-    """The scores with AUC and the like added, and with those of the model that a real site would have."""
-    solved, answers = trained.solved, trained.problem.answers
-    loss, learnt, factors = solved.algorithm.loss, solved.problem.sites.labels, rows.factors
-    found = [
-        figures.figures(
-            loss, factors.shifted(figures.predictions(rows.rows.block, len(rows.labels), loss, model)), rows.labels,
-            answers.scale, factors.weights,
-        )
-        for model in solved.result.consensus.astype(np.float64)
-    ]  # fmt: skip
-    columns = {field.name: [getattr(one, field.name) for one in found] for field in fields(Figures)}
-    means: dict[str, Any] = {n: None if None in values else float(np.mean(values)) for n, values in columns.items()}
-    rare, classes = figures.rare_class(loss, learnt), answers.classes_of(loss)
-    scores = replace(
-        scores,
-        figures=Figures(**means),
-        nothing=figures.no_model(loss, learnt, rows.labels, answers.scale, solved.problem.sites.factors, factors),
-        rare=None if rare is None or classes is None else classes[rare],
-    )
-    models = heard(solved)
-    if models is None:
-        return scores
-    nodes, runs, d = models.shape
-    flat = evaluation.evaluate(rows.rows.block, rows.labels, loss, models.reshape(-1, d).T, factors)
-    risk, accuracy = (column.reshape(nodes, runs).mean(axis=0) for column in flat)
-    return replace(scores, risk={**scores.risk, SITE: risk}, accuracy={**scores.accuracy, SITE: accuracy})
-
-
-def heard(solved: Solved) -> Floats | None:
-    """The models that some real sites would end with: the mean of their own last broadcast and their neighbours',
-    (nodes, runs, d). None where that is the consensus, as on a complete graph.
-    """
-    graph, last = solved.problem.graph, solved.result.last.astype(np.float64).transpose(1, 2, 0)
-    if isinstance(graph, CompleteGraph) or graph.n < 3:
-        return None
-    together = last + graph.neighbour_sum(np.ascontiguousarray(last))
-    means: Floats = together / (1 + graph.degrees)[:, None, None]
-    return means[scored_nodes(graph.n)].transpose(0, 2, 1)
-
-
 def beside(config: TrainConfig, name: str) -> TrainConfig:
     """The configuration with another algorithm: the same problem and guarantee, and its own settings for all else.
 
@@ -582,27 +376,3 @@ def beside(config: TrainConfig, name: str) -> TrainConfig:
             "same private rows is another release: run it by itself, on the same budget."
         )
     return TrainConfig(**{kept: getattr(config, kept) for kept in _SHARED}, algorithm=name)
-
-
-def spread(values: Array) -> float | None:
-    """Standard deviation over runs; None for a single run."""
-    return float(values.std(ddof=1)) if len(values) > 1 else None
-
-
-def _scores(solved: Solved, columns: Mapping[str, Array], rows: Sites | Dataset) -> Scores:
-    return Scores(
-        risk={name: columns[f"risk_{name}"] for name in OUTPUTS},
-        accuracy={name: columns[f"accuracy_{name}"] for name in OUTPUTS},
-        majority=_majority(solved, rows),
-    )
-
-
-def _majority(solved: Solved, rows: Sites | Dataset) -> float | None:
-    """The share of the label that is most frequent among the rows learnt from, by their weights."""
-    if isinstance(solved.algorithm.loss.labels, Reals):
-        return None
-    sites = solved.problem.sites
-    values, places = np.unique(sites.labels, return_inverse=True)
-    counts = np.bincount(places, sites.factors.weights)
-    frequent = values[np.flatnonzero(counts == counts.max())[-1]]
-    return figures.mean(rows.labels == frequent, rows.factors.weights)

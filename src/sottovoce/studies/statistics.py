@@ -55,18 +55,12 @@ def interval(values: Floats) -> MeanInterval:
 
 def welch(ours: Floats, theirs: Floats) -> Test:
     """Welch's test of whether ours are smaller on average: two independent samples of unequal variance."""
-    ours, theirs = _capped(ours, theirs)
-    logs = _logs(ours), _logs(theirs)
-    return _tested(
-        ours, theirs, lambda side: stats.ttest_ind(logs[0], logs[1], equal_var=False, alternative=side).pvalue
-    )
+    return _test(ours, theirs, lambda a, b, side: stats.ttest_ind(a, b, equal_var=False, alternative=side).pvalue)
 
 
 def paired(ours: Floats, theirs: Floats) -> Test:
     """Paired t-test of whether ours are smaller, where run q of both was drawn with the same noise."""
-    ours, theirs = _capped(ours, theirs)
-    logs = _logs(ours), _logs(theirs)
-    return _tested(ours, theirs, lambda side: stats.ttest_rel(logs[0], logs[1], alternative=side).pvalue)
+    return _test(ours, theirs, lambda a, b, side: stats.ttest_rel(a, b, alternative=side).pvalue)
 
 
 def falling(matrix: Floats) -> float:
@@ -90,14 +84,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def unsteadiness(curve: Floats, late: int) -> Floats:
     """Mean absolute change of the risk per round over the last `late` rounds: (rounds, runs) -> (runs,)."""
     end = curve[-(late + 1) :]
-    # A curve that overflowed does not move any more, but nobody would call it steady.
+    # A curve that overflowed no longer changes, but is not steady.
     lost = ~(end < _WORST).all(axis=0)
     changes: Floats = np.abs(np.diff(np.where(lost, 0.0, end), axis=0)).mean(axis=0)
     return np.where(lost, _WORST, changes)
 
 
-def _tested(ours: Floats, theirs: Floats, p_value: Callable[[Side], float]) -> Test:
-    """Both p-values and the effect; `p_value` gives the one-sided p-value of either side."""
+def _test(ours: Floats, theirs: Floats, p_value: Callable[[Floats, Floats, Side], float]) -> Test:
+    """Both p-values and the effect; `p_value` gives the one-sided p-value of two samples of logarithms."""
+    ours, theirs = _finite(ours), _finite(theirs)
     effect = float(np.mean(ours) - np.mean(theirs))
     relative = effect / float(np.mean(theirs)) if np.mean(theirs) else 0.0
     if len(ours) < 2 or len(theirs) < 2:
@@ -105,22 +100,13 @@ def _tested(ours: Floats, theirs: Floats, p_value: Callable[[Side], float]) -> T
     if np.ptp(ours) == 0 and np.ptp(theirs) == 0:
         # No spread at all: the difference is certain, whichever way it goes.
         return Test(float(effect >= 0), float(effect <= 0), effect, relative)
+    # A risk of 0, which only a broken run has, counts as 1e-300.
+    a, b = (np.log(np.maximum(sample, 1e-300)) for sample in (ours, theirs))
     with warnings.catch_warnings():
-        # Runs that all overflowed are all capped alike; scipy finds that suspicious, we mean it.
+        # Runs that overflowed are all capped at the same number, which scipy warns of.
         warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
-        p, reverse = (float(np.nan_to_num(p_value(side), nan=1.0)) for side in SIDES)
+        p, reverse = (float(np.nan_to_num(p_value(a, b, side), nan=1.0)) for side in SIDES)
     return Test(p, reverse, effect, relative)
-
-
-def _logs(sample: Floats) -> Floats:
-    """Logarithms; a risk of 0, which only a broken run has, counts as 1e-300."""
-    logs: Floats = np.log(np.maximum(sample, 1e-300))
-    return logs
-
-
-def _capped(*samples: Floats) -> list[Floats]:
-    """The samples with overflows replaced, so that they can be averaged."""
-    return [_finite(sample) for sample in samples]
 
 
 def _finite(values: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Results on disk: one Parquet file per cell, under the cell's content hash.
 
-A file appears whole or not at all: whatever is there can be trusted, and a run that was stopped goes on where it was.
+A file appears whole or not at all, so that a study that was stopped can use all that is there and go on.
 """
 
 import json
@@ -91,7 +91,7 @@ class ProgressWatcher:
 
 
 class _AbandonedError(Exception):
-    """Raised within a cell whose result nobody waits for any more."""
+    """Raised within a cell to end it, since its result is no longer wanted."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Runner:
         numba.set_num_threads(max(1, cores // max(1, len(self._running))))
 
     def _progress(self, cell: Cell, cores: int) -> Callable[[int, int], None]:
-        """A callback for every round: reports to the watcher, and raises if the cell was abandoned."""
+        """A function to call after every round: it reports to the watcher, and raises if the cell was abandoned."""
 
         def report(k: int, rounds: int) -> None:
             if self._stop.is_set():

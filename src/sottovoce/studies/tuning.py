@@ -117,24 +117,16 @@ def tune(
             panel.note(f"{registry.entry(one.name).label}: no setting of its grid could be run")
             continue
         picked = dict(one.points[int(chosen.x)])
-        words = ", ".join(
-            f"{name.replace('_', ' ')} {_short(value)}{_edge(one.points, name, value)}"
-            for name, value in picked.items()
-        )
+        texts = []
+        for name, value in picked.items():
+            grid = {v for point in one.points if isinstance(v := point[name], int | float)}
+            edge = "*" if len(grid) > 1 and value in (min(grid), max(grid)) else ""  # the best may lie beyond
+            short = f"{value:g}" if isinstance(value, int | float) else value
+            texts.append(f"{name.replace('_', ' ')} {short}{edge}")
+        words = ", ".join(texts)
         add_point(
             panel, scale, one.name, x=f"{registry.entry(one.name).label}\n{words}" if one.x is None else one.x,
             epsilon=one.epsilon, form=one.form, own={**(one.own or {}), **picked}, problem=one.problem,
             facet=one.facet, series=one.series, record=record, seed=scale.fresh_seed, picked=words,
         )  # fmt: skip
     panel.fill(runner)
-
-
-def _edge(points: Sequence[Mapping[str, Value]], name: str, value: Value) -> str:
-    """A star where the grid ends, since the best may lie beyond."""
-    tried = [v for point in points if isinstance(v := point[name], int | float)]
-    return "*" if len(set(tried)) > 1 and value in (min(tried), max(tried)) else ""
-
-
-def _short(value: Value) -> str:
-    """A setting's value, short enough for a figure."""
-    return f"{value:g}" if isinstance(value, int | float) else value

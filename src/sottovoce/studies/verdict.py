@@ -116,7 +116,12 @@ def judge(
     family = list(comparisons)
     forward, backward = holm([c.p for c in family]), holm([c.p_reverse for c in family])
     decided = tuple(
-        replace(c, p_holm=p, p_reverse_holm=reverse, outcome=_outcome(c, p, reverse))
+        replace(
+            c,
+            p_holm=p,
+            p_reverse_holm=reverse,
+            outcome=("partly" if c.only else "won") if p < LEVEL else "lost" if reverse < LEVEL else "tie",
+        )
         for c, p, reverse in zip(family, forward, backward, strict=True)
     )
     verdict, condition = _verdict(decided)
@@ -151,13 +156,6 @@ def _verdict(decided: tuple[Comparison, ...]) -> tuple[str, str]:
     return (FAILS if any(c.outcome == "lost" for c in decided) else OPEN), ""
 
 
-def _outcome(c: Comparison, p: float, reverse: float) -> str:
-    """Won, lost, partly or a tie, by the corrected p-values."""
-    if p < LEVEL:
-        return "partly" if c.only else "won"
-    return "lost" if reverse < LEVEL else "tie"
-
-
 def _describe(won: list[Comparison], family: tuple[Comparison, ...]) -> str:
     """The conditions that were won, those with the same opponents together."""
     everyone = {c.against for c in family}
@@ -167,12 +165,8 @@ def _describe(won: list[Comparison], family: tuple[Comparison, ...]) -> str:
         possible = {c.against for c in family if c.condition == condition}
         beaten = {c.against for c in here}
         only = "; ".join(dict.fromkeys(c.only for c in here if c.only))
-        against = "" if beaten == possible or len(everyone) == 1 else f" against {_listed(c.against for c in here)}"
+        *most, last = dict.fromkeys(c.against for c in here)
+        names = f"{', '.join(most)} and {last}" if most else last
+        against = "" if beaten == possible or len(everyone) == 1 else f" against {names}"
         groups.setdefault(against + (f", {only}" if only else ""), []).append(condition)
     return "; ".join(" or ".join(conditions) + rest for rest, conditions in groups.items())
-
-
-def _listed(words: Iterable[str]) -> str:
-    """Words as people list them, each once."""
-    *most, last = list(dict.fromkeys(words))
-    return f"{', '.join(most)} and {last}" if most else last

@@ -80,6 +80,21 @@ def _spread(chance: Floats) -> Floats:
 def audit_page(audits: Mapping[str, Verdict]) -> str:
     """The page as HTML, by what was attacked."""
     any_one = next(iter(audits.values()))
+    columns = (
+        f'"By counting" assumes nothing of the scores; "normal" assumes that {any_one.assumption}, and raises no '
+        'alarm. "Noise" is the standard deviation of the noise in messages, over what the claim needs for two rows '
+        "that were there, in the round where it looks smallest: at least 1 if the claim holds, up to chance, and if "
+        "noise is normal."
+    )
+    caption = (
+        "Left: scores in the two worlds, and the threshold that was fixed beforehand. Right: how many of the second "
+        "world's runs pass, where so many of the first world's do; the claim allows no more than the dashed line."
+    )
+    sections = []
+    for number, (attacked, one) in enumerate(audits.items()):
+        drawing = inline(picture(drawn(one), "svg").decode(), f"audit-{number}-f")
+        words = Words(one.prose(), "bad" if one.alarm else "plain")
+        sections.append(Section(f"audit-{number}", attacked, [words, Figure(drawing, caption)]))
     return page_of(
         Document(
             "Audit: what an observer can really tell",
@@ -98,31 +113,12 @@ def audit_page(audits: Mapping[str, Verdict]) -> str:
                     "timing, or of a machine that is not ours.",
                     "banner",
                 ),
-                Section("all", "Claims and bounds", [table_of(audits), Words(_meant(any_one.assumption), "soft")]),
-                *(_section(f"audit-{number}", name, one) for number, (name, one) in enumerate(audits.items())),
+                Section("all", "Claims and bounds", [table_of(audits), Words(columns, "soft")]),
+                *sections,
                 Words(f"sottovoce {__version__}. Beside this page: {DATA}, the same as data.", "soft"),
             ],
         )
     )
-
-
-def _meant(assumption: str) -> str:
-    """Meaning of the table's columns."""
-    return (
-        f'"By counting" assumes nothing of the scores; "normal" assumes that {assumption}, and raises no alarm. '
-        '"Noise" is the standard deviation of the noise in messages, over what the claim needs for two rows that were '
-        "there, in the round where it looks smallest: at least 1 if the claim holds, up to chance, and if noise is "
-        "normal."
-    )
-
-
-def _section(name: str, attacked: str, one: Verdict) -> Section:
-    drawing = inline(picture(drawn(one), "svg").decode(), f"{name}-f")
-    caption = (
-        "Left: scores in the two worlds, and the threshold that was fixed beforehand. Right: how many of the second "
-        "world's runs pass, where so many of the first world's do; the claim allows no more than the dashed line."
-    )
-    return Section(name, attacked, [Words(one.prose(), "bad" if one.alarm else "plain"), Figure(drawing, caption)])
 
 
 def write_audits(audits: Mapping[str, Verdict], out: Path) -> None:

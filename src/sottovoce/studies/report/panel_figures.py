@@ -1,6 +1,4 @@
-"""A panel as a figure: lines over epsilon or rounds, or dots side by side. Drawn on no screen, and from
-results alone.
-"""
+"""A panel as a figure: lines over epsilon or rounds, or dots side by side."""
 
 import math
 from collections.abc import Sequence

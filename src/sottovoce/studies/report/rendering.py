@@ -2,7 +2,7 @@
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from sottovoce.document import Document, Part
+from sottovoce.document import Document
 
 # All that comes in is text and is escaped, but for what is marked as markup: figures, which `svg.inline` vouches for.
 _PAGES = Environment(
@@ -15,20 +15,16 @@ _PAGES = Environment(
 )
 
 
-def _kind(part: Part) -> str:
-    return type(part).__name__
-
-
-_PAGES.filters["kind"] = _kind
+_PAGES.filters["kind"] = lambda part: type(part).__name__
 
 
 def page_of(document: Document) -> str:
-    """The whole page."""
+    """A document as one HTML page."""
     return render_page("document.html.j2", title=document.title, parts=document.parts)
 
 
 def render_page(template: str, **content: object) -> str:
-    """The whole page, or a part of one, from a template of this package and its content."""
+    """HTML from a template of this package and its content: a whole page, or a part of one."""
     return _PAGES.get_template(template).render(content)
 
 

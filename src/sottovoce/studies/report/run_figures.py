@@ -150,7 +150,10 @@ def largest_coefficients(model: Model, output: int) -> Figure:
         axes.set_yticks(np.arange(len(found)), [one.feature for one in found])
         axes.axvline(0, color=INK, linewidth=0.7)
         axes.grid(False, axis="y")
-        axes.set_xlabel(_direction(model, output))
+        meant = "a larger prediction"
+        if model.classes is not None:
+            meant = f"for {model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]!r}"
+        axes.set_xlabel(f"from the lowest to the highest value: to the right, {meant}")
     return figure
 
 
@@ -184,14 +187,6 @@ _FOREST = {
     "logistic": "logarithm of the odds ratio for one unit of the column",
     "poisson": "logarithm of the rate ratio for one unit of the column",
 }
-
-
-def _direction(model: Model, output: int) -> str:
-    """The label of the x axis, with what a coefficient above 0 means."""
-    if model.classes is None:
-        return "from the lowest to the highest value: to the right, a larger prediction"
-    name = model.classes[output] if model.weights.shape[1] > 1 else model.classes[1]
-    return f"from the lowest to the highest value: to the right, for {name!r}"
 
 
 def _curve(axes: Axes, columns: Columns, name: str, label: str, number: int) -> None:

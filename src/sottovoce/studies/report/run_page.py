@@ -47,10 +47,18 @@ def run_page(run: Run) -> str:
     # Goes with every figure that was computed from private rows.
     why = (summary.get(HOLDER_ONLY) or {}).get("why")
     marked = [] if why is None else [Words(why, "banner")]
+    also, file = "", ""
+    if run.evaluation is not None:
+        also, file = ", the private evaluation", "; and evaluation.json, which has its guarantee in it"
     origin = f"sottovoce {provenance.get('sottovoce')}, {provenance.get('created')}. Settings of"
     parts: list[Part] = [
         Words(f"{setting(summary)}, loss {summary['loss']}.", "soft"),
-        Words(_for_whom(run.evaluation is not None), "banner"),
+        Words(
+            f"Everything on this page but the guarantee, the coefficients{also} and the settings was read off the "
+            "rows, without noise. It is for whoever holds them. What may be handed on is the model file: the guarantee "
+            f"below covers it, and nothing else here{file}.",
+            "banner",
+        ),
         Section("scores", "Scores", [*scores(summary, model, "the model in the file"), *marked]),
         *_guarantee(model.privacy),
         *_over_the_rounds(run, marked),
@@ -62,17 +70,6 @@ def run_page(run: Run) -> str:
         Section("settings", "Settings", [Words(f"{origin} sottovoce train --config:", "soft"), Code(run.config)]),
     ]
     return page_of(Document(title(summary), parts))
-
-
-def _for_whom(evaluated: bool) -> str:
-    """Which parts of the page may be handed on."""
-    also = ", the private evaluation" if evaluated else ""
-    file = "; and evaluation.json, which has its guarantee in it" if evaluated else ""
-    return (
-        f"Everything on this page but the guarantee, the coefficients{also} and the settings was read off the rows, "
-        "without noise. It is for whoever holds them. What may be handed on is the model file: the guarantee below "
-        f"covers it, and nothing else here{file}."
-    )
 
 
 def _figure(name: str, drawing: Drawing, caption: str) -> Figure:
@@ -108,7 +105,17 @@ def _over_the_rounds(run: Run, marked: Sequence[Words]) -> list[Part]:
 
 def _sites(sites: Columns, marked: Sequence[Words]) -> Section:
     drawn = _figure("sites", by_site(sites), "The first run's models on each site's own rows.")
-    return Section("sites", "Sites", [drawn, *marked, Folded("All sites", [_all_sites(sites)])])
+    # In the table are also those that the figure leaves out.
+    headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
+    rows = [
+        (str(name), f"{count:,}", _percent(own), _percent(joint), f"{loss:.4f}", f"{joint_loss:.4f}", f"{far:.3g}")
+        for name, count, own, joint, loss, joint_loss, far in zip(
+            sites["site"], sites["rows"], sites["accuracy_last"], sites["accuracy_consensus"], sites["risk_last"],
+            sites["risk_consensus"], sites["distance"], strict=True,
+        )
+    ]  # fmt: skip
+    every = Table(headings, rows, frozenset(range(1, len(headings))))
+    return Section("sites", "Sites", [drawn, *marked, Folded("All sites", [every])])
 
 
 def _evaluation(found: PrivateEvaluation, of_model: PrivacyStatement) -> Section:
@@ -149,19 +156,6 @@ def _inferred(inference: Inference) -> Section:
     facts, table, *remarks = inference.described()
     every = Folded("All standard errors", [table])
     return Section("coefficients", "How sure the coefficients are", [drawn, facts, every, *remarks])
-
-
-def _all_sites(sites: Columns) -> Table:
-    """Every site's own scores, for those whom the figure leaves out."""
-    headings = ("site", "rows", "accuracy %, own", "accuracy %, consensus", "loss, own", "loss, consensus", "distance")
-    rows = [
-        (str(name), f"{count:,}", _percent(own), _percent(joint), f"{loss:.4f}", f"{joint_loss:.4f}", f"{far:.3g}")
-        for name, count, own, joint, loss, joint_loss, far in zip(
-            sites["site"], sites["rows"], sites["accuracy_last"], sites["accuracy_consensus"], sites["risk_last"],
-            sites["risk_consensus"], sites["distance"], strict=True,
-        )
-    ]  # fmt: skip
-    return Table(headings, rows, frozenset(range(1, len(headings))))
 
 
 def _percent(share: float) -> str:

@@ -8,7 +8,7 @@ from sottovoce.document import NOTHING, Facts, Part, Table, Words
 from sottovoce.files.models import Model
 from sottovoce.numerals import counted
 from sottovoce.problem.figures import constant_words
-from sottovoce.studies.run import SITE
+from sottovoce.studies.scores import SITE
 
 # The lines of a table of scores, and what each is the score of.
 NO_MODEL = "no model"

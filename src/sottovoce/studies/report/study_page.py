@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from sottovoce import __version__
-from sottovoce.document import Code, Document, Facts, Figure, Folded, Part, Section, Table, Words
+from sottovoce.document import Code, Document, Facts, Figure, Folded, Part, Section, Words
 from sottovoce.studies.panels import Panel
 from sottovoce.studies.report.rendering import page_of
 from sottovoce.studies.report.svg import inline
 from sottovoce.studies.report.tables import comparisons, scores, verdicts
 from sottovoce.studies.reproduce import IN_SHORT, Study
-from sottovoce.studies.verdict import LEVEL, RULE, Claim
+from sottovoce.studies.verdict import LEVEL, RULE
 
 # What the tables under some figures show besides scores.
 _BESIDE = {"compare": ("facet", "epsilon", "picked"), "fig3b": ("epsilon", "picked")}
@@ -28,7 +28,12 @@ def study_page(study: Study, figures: Mapping[str, str]) -> str:
     rule = f"Computed from the results by one rule, level {LEVEL}. {RULE} Differences are ours minus theirs, so that "
     judged: list[Part] = [verdicts(study.claims), Words(f"{rule}negative is better.", "soft")]
     made = f"sottovoce {__version__}; {study.cells} cells; {study.seconds:.0f} s in this session, the rest was there."
-    tests = [_tests(claim) for claim in study.claims if claim.comparisons]
+    tests = []
+    for claim in study.claims:
+        if claim.comparisons:
+            names = ", ".join(dict.fromkeys(one.test for one in claim.comparisons))
+            about = Words(f"{names}; Holm-corrected within this claim.", "soft")
+            tests.append(Folded(claim.text, [comparisons(claim), about]))
     parts: list[Part] = [
         *([Words(IN_SHORT, "banner")] if study.quick else []),
         *([Section("verdict", "Verdict", [*judged, *tests])] if study.claims else []),
@@ -42,26 +47,16 @@ def study_page(study: Study, figures: Mapping[str, str]) -> str:
     return page_of(Document(study.title, parts))
 
 
-def _tests(claim: Claim) -> Part:
-    """Every test within a claim."""
-    names = ", ".join(dict.fromkeys(one.test for one in claim.comparisons))
-    return Folded(claim.text, [comparisons(claim), Words(f"{names}; Holm-corrected within this claim.", "soft")])
-
-
 def _panel(panel: Panel, figures: Mapping[str, str]) -> Section:
     parts: list[Part] = []
     if panel.name in figures:
         parts.append(Figure(inline(figures[panel.name], panel.name), panel.caption))
     if panel.name in ("table", *_BESIDE):
-        parts.append(_scores(panel))
+        # With test scores where test rows were kept apart.
+        tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
+        parts.append(scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ())))
     if panel.name == "table":
         parts.append(Words(panel.caption, "soft"))
     if panel.notes:
         parts.append(Folded(f"{len(panel.notes)} left out", [Words(note, "soft") for note in panel.notes]))
     return Section(panel.name, panel.title, parts)
-
-
-def _scores(panel: Panel) -> Table:
-    """The table under a figure, with test scores where test rows were kept apart."""
-    tested = panel.name == "table" or any(point.cell.problem.split != "all" for point in panel.measured())
-    return scores(panel.measured(), tested=tested, shown=_BESIDE.get(panel.name, ()))

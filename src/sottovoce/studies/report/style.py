@@ -49,6 +49,6 @@ _RC: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in this look, without a screen and without touching what the caller's own figures look like."""
+    """Draw in this look within the block; figures of the caller keep theirs."""
     with mpl.rc_context(_RC):
         yield

@@ -1,4 +1,4 @@
-"""Figures as SVG that stands inside a page, or as bytes of a file."""
+"""Figures as SVG within a page, or as the bytes of a file."""
 
 import io
 import re

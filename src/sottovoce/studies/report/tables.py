@@ -34,6 +34,7 @@ def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str]
         accuracy = [
             _with_interval(100 * result.final(f"test_accuracy_{which}"), 2) for which in ("last", "consensus")
         ] if tested else []  # fmt: skip
+        epsilon, sigma = (float(result.final(name)[0]) for name in ("epsilon", "sigma"))
         rows.append(
             (
                 point.series,
@@ -43,8 +44,9 @@ def scores(points: Sequence[Point], *, tested: bool = True, shown: Sequence[str]
                 _with_interval(result.final("risk_consensus"), 4),
                 *accuracy,
                 _with_interval(result.final("disagreement"), 2),
-                _up(float(result.final("epsilon")[0])),
-                _plain(float(result.final("sigma")[0]), 1),
+                # A cost is never understated: three decimals, rounded up.
+                f"{math.ceil(epsilon * 1000) / 1000:g}" if math.isfinite(epsilon) else "∞",
+                f"{sigma:,.1f}" if math.isfinite(sigma) else NOTHING,
                 f"{result.final('messages')[0]:,.0f}",
                 f"{result.final('seconds')[0] / point.cell.runs:.2g}",
                 str(point.cell.runs),
@@ -140,16 +142,6 @@ def _with_interval(values: Any, digits: int) -> str:
     if abs(mean) >= 1000:
         return f"{mean:.2e}"
     return f"{mean:.{digits}f}" + (f" ± {(high - low) / 2:.{digits}f}" if math.isfinite(low) else "")
-
-
-def _plain(value: float, digits: int) -> str:
-    """A number, or a dash where there is none."""
-    return f"{value:,.{digits}f}" if math.isfinite(value) else NOTHING
-
-
-def _up(epsilon: float) -> str:
-    """An epsilon with three decimals, rounded up, since a cost is never understated."""
-    return f"{math.ceil(epsilon * 1000) / 1000:g}" if math.isfinite(epsilon) else "∞"
 
 
 def _p(p: float) -> str:
