@@ -149,7 +149,7 @@ def check_choice(path: str, value: object, known: Collection[Any]) -> None:
 
 
 def brief(value: object) -> str:
-    """A short form of anything, for messages: a stranger's data may be as long as it likes."""
+    """A short form of any value, for messages."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**40:
         return f"an int of {value.bit_length()} bits"
     short = Repr()
@@ -261,7 +261,11 @@ def _converter(finite: bool, full: bool) -> "Converter":
     as_tuple = converter.get_structure_hook(tuple)
 
     def table(kind: Any) -> Hook:
-        inside, (known, required) = make_dict_structure_fn(kind, converter), _keys(kind, full)
+        inside, hints, own = make_dict_structure_fn(kind, converter), get_type_hints(kind), fields(kind)
+        absent = [f.name for f in own if NoneType in get_args(hints[f.name])]
+        default = [f.name for f in own if f.default is not MISSING or f.default_factory is not MISSING]
+        known = [f.name for f in own]
+        required = [name for name in known if name not in (absent if full else default)]
 
         def structure(value: Any, _: Any) -> Any:
             check_keys(_mapping(value), known, required, _WHAT)
@@ -316,14 +320,6 @@ def _base(hint: Any) -> Any:
     return get_origin(hint) or hint
 
 
-def _keys(kind: Any, full: bool) -> tuple[list[str], list[str]]:
-    """All keys of a class, and those that a table must hold."""
-    hints, own = get_type_hints(kind), fields(kind)
-    absent = [f.name for f in own if NoneType in get_args(hints[f.name])]
-    default = [f.name for f in own if f.default is not MISSING or f.default_factory is not MISSING]
-    return [f.name for f in own], [f.name for f in own if f.name not in (absent if full else default)]
-
-
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise _UnfitError("a table", value)
@@ -331,7 +327,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _exactly(kind: type[Any], value: Any, words: str) -> Any:
-    # bool is an int to Python, but nobody means `rounds = true`.
+    # bool is an int to Python, but `rounds = true` is a mistake.
     if type(value) is not kind:
         raise _UnfitError(words, value)
     return value

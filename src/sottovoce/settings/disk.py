@@ -72,7 +72,7 @@ def beside(path: Path) -> Path:
 
 
 def _made_with(mode: int) -> Callable[[str, int], int]:
-    """Made with its final mode: there is no moment at which others could open it."""
+    """An opener that makes a file with its final mode, so that at no moment others could open it."""
     return lambda name, flags: os.open(name, flags, mode)
 
 
@@ -133,7 +133,9 @@ def taking_turns(path: Path, seconds: float = 60.0) -> Iterator[None]:
 
 
 def _locked(handle: int) -> bool:
-    """Try once. Both kinds belong to the opened file, so that threads of one process keep each other out, too."""
+    """Try once to take the lock; True if it was free. Both kinds of lock belong to the opened file, so that threads of
+    one process keep each other out too.
+    """
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

@@ -1,4 +1,4 @@
-"""Options: fields of a dataclass that know their help text, and those of them that are settings of algorithms.
+"""Options: fields of a dataclass with a help text, and those of them that are settings of algorithms.
 
 An algorithm's settings are the fields of its class, and their defaults are there. What people may give of them, in a
 file or on a command line, has its name, its type and its help text here, once: `sottovoce train`, its files and

@@ -1,7 +1,7 @@
 """Reading and writing of TOML text; a mistake is reported in one line.
 
-Out by hand: what people review needs comments and a layout (short lists on one line, schemas as text of several
-lines), and a file that is written again must have the same bytes.
+It is written by our own code: what people review needs comments and a layout (short lists on one line, schemas as text
+of several lines), and a file that is written again must have the same bytes.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Data sets, and ways to deal their rows out to nodes."""
+"""Packaged data sets, and ways to deal rows out to nodes."""
 
 from collections.abc import Callable
 

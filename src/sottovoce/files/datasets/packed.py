@@ -18,7 +18,7 @@ Packed: TypeAlias = dict[str, NDArray[Any]]
 
 
 def content(file: str) -> bytes:
-    """A file of this package."""
+    """The bytes of a packaged file, by its name."""
     return files("sottovoce.files.datasets").joinpath(file).read_bytes()
 
 

@@ -116,14 +116,24 @@ def write_predictions(
     heading = [ROW, *passed, PREDICTION, *(f"probability {name}" for name in probable)]
     alone = len(set(heading)) == len(heading)
     expect(alone, f"columns to pass on, each once, that are not called {ROW} or {PREDICTION}", passed=list(passed))
+    written, other, strange = 0, 0, list[int]()
     with text_out(out) as file:
         lines = csv.writer(file)
         lines.writerow(heading)
-        return _write(model, predict(model, path, passed, delimiter, unknown), lines)
+        for chunk in predict(model, path, passed, delimiter, unknown):
+            decided = chunk.decided
+            said = decided.tolist() if model.classes is None else [model.classes[int(number)] for number in decided]
+            parts = [[]] * len(said) if chunk.probabilities is None else np.round(chunk.probabilities, 6).tolist()
+            beside = zip(*chunk.passed, strict=True) if chunk.passed else [()] * len(said)
+            together = zip(chunk.rows.tolist(), beside, said, parts, strict=True)
+            lines.writerows([row, *own, answer, *part] for row, own, answer, part in together)
+            written, other = written + len(said), other + chunk.other
+            strange += chunk.unknown.tolist()
+    return Written(written, tuple(strange), other)
 
 
 def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluation:
-    """Mean loss, what people know models by, and confusion on a labelled file, or a table in memory."""
+    """Mean loss, accuracy and other figures, and confusion on a labelled file, or a table in memory."""
     from sottovoce.files.schema import files
 
     # Nothing is learnt from these rows, so it does not matter whose they are.
@@ -205,13 +215,14 @@ def evaluate_privately(
     chosen = default_delta(max(rows, 1)) if delta is None else delta
     # A model of counts is of one unit of exposure; the factors of rows are relative to the bound.
     unit = 0.0 if schema.exposure is None else log(schema.exposure.bound)
-    label = schema.label
+    label, learnt = schema.label, model.provenance.get("rows")
+    counts = list(learnt.values()) if isinstance(learnt, Mapping) else []  # if the model says them
     found = tally.evaluate_privately(
         model.loss, data.factors.shifted(model.outputs(data.features) + unit), data.labels,
         Terms(epsilon=epsilon, delta=chosen, sites=sites, colluding=colluding, unit=protected, counted=counted),
         classes=model.classes, **_score_range(model, schema), threshold=threshold,
         width=label.bounds[1] - label.bounds[0] if isinstance(label, NumberLabel) else None, charge=charge,
-        learnt=_learnt_from(model),
+        learnt=sum(counts) if counts and all(type(count) is int for count in counts) else None,
     )  # fmt: skip
     notes = [] if schema.weight is None else [COUNTED_ALIKE]
     notes += [] if schema.person is None else schema.person.notes
@@ -234,13 +245,6 @@ def weights_digest(model: Model) -> str:
     return sha256(np.ascontiguousarray(model.weights, dtype="<f8").tobytes()).hexdigest()
 
 
-def _learnt_from(model: Model) -> int | None:
-    """Number of rows that the model was learnt from; None if it does not say so."""
-    learnt = model.provenance.get("rows")
-    counts = list(learnt.values()) if isinstance(learnt, Mapping) else []
-    return sum(counts) if counts and all(type(count) is int for count in counts) else None
-
-
 def schema_of(model: Model, delimiter: str | None = None) -> Schema:
     """The model's schema, with the delimiter of the file at hand. A model without a schema is refused."""
     if model.schema is None:
@@ -260,17 +264,3 @@ def _judged_by(model: Model, delimiter: str | None) -> Schema:
             f"loss={model.loss.name!r}. It predicts, but cannot be judged by these labels: train again."
         )
     return schema
-
-
-def _write(model: Model, chunks: Iterator[Predicted], lines: Any) -> Written:
-    written, other, unknown = 0, 0, list[int]()
-    for chunk in chunks:
-        decided = chunk.decided
-        said = decided.tolist() if model.classes is None else [model.classes[int(number)] for number in decided]
-        parts = [[]] * len(said) if chunk.probabilities is None else np.round(chunk.probabilities, 6).tolist()
-        beside = zip(*chunk.passed, strict=True) if chunk.passed else [()] * len(said)
-        together = zip(chunk.rows.tolist(), beside, said, parts, strict=True)
-        lines.writerows([row, *own, answer, *part] for row, own, answer, part in together)
-        written, other = written + len(said), other + chunk.other
-        unknown += chunk.unknown.tolist()
-    return Written(written, tuple(unknown), other)

@@ -143,23 +143,19 @@ def described(model: Model, output: int, most: int | None = None) -> list[Part]:
     headings = ("feature", "from lowest to highest", "per unit", *ratios)
     whole = len(chosen) == len(found.features)
     which = "All" if whole else f"The {len(chosen)} largest of {len(found.features)}"
-    above = f"above 0 speaks for {_outputs(model)[output]}"
+    if model.classes is None:
+        what = "a larger mean, by its logarithm" if isinstance(model.loss.labels, Counts) else "a larger prediction"
+    else:
+        what = repr((model.classes if model.weights.shape[1] > 1 else model.classes[1:])[output])
     return [
-        Words(f"{which} coefficients, in the units of the columns; {above}."),
+        Words(f"{which} coefficients, in the units of the columns; above 0 speaks for {what}."),
         Table(headings, rows, frozenset(range(1, len(headings)))),
         Words(f"Intercept: {found.intercept[output]:+.2g}, where every number is 0 and nothing is said."),
     ]
 
 
-def _outputs(model: Model) -> list[str]:
-    """For each output, what a larger value of it speaks for."""
-    if model.classes is None:
-        return ["a larger mean, by its logarithm" if isinstance(model.loss.labels, Counts) else "a larger prediction"]
-    return [repr(name) for name in (model.classes if model.weights.shape[1] > 1 else model.classes[1:])]
-
-
 def _ratio(log_ratio: float) -> str:
-    """To two digits; one near 1 to those of its distance from 1, since 1 itself would say that there is no effect."""
+    """The ratio to two digits; near 1, to two digits of its distance from 1, since 1 would mean no effect."""
     if log_ratio >= LARGEST_LOG:
         return "huge"
     small = 1e-9 < abs(log_ratio) < 0.1

@@ -73,16 +73,15 @@ def save(model: Model, path: Path, key: "SigningKey | None" = None) -> None:
     parts = {name: settings.plain(getattr(model, name)) for name in _content(FORMAT)}
     header = {name: json.dumps(part, allow_nan=False, sort_keys=True) for name, part in parts.items()}
     weights = np.ascontiguousarray(model.weights, dtype=np.float64)
-    header["signature"] = json.dumps(None if key is None else _signature(key, weights, header))
+    signed = None
+    if key is not None:
+        from sottovoce.federation.agreement.identity import Context
+
+        signature = key.sign(_signed_bytes(FORMAT, weights, header), Context.MODEL)
+        signed = {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
+    header["signature"] = json.dumps(signed)
     with writable(path):
         write_whole(path, to_bytes({"weights": weights}, metadata={"format": FORMAT, **header}))
-
-
-def _signature(key: "SigningKey", weights: Floats, header: Mapping[str, str]) -> dict[str, str]:
-    from sottovoce.federation.agreement.identity import Context
-
-    signature = key.sign(_signed_bytes(FORMAT, weights, header), Context.MODEL)
-    return {"key": str(key.public), "signature": base64.b64encode(signature).decode("ascii")}
 
 
 def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> bytes:
@@ -111,7 +110,7 @@ def load(path: Path) -> Model:
 
 
 def _check_sizes(path: Path) -> None:
-    """Before anything is mapped or parsed: an absurd length in a header must not cost memory."""
+    """Refuse a file of an impossible size before anything is mapped or parsed, so that it costs no memory."""
     size = path.stat().st_size
     if path.is_dir():
         inside = path / "model.safetensors"
@@ -122,8 +121,7 @@ def _check_sizes(path: Path) -> None:
         _refuse(path, f"expected at most {MOST_BYTES} bytes, got {size}")
     with path.open("rb") as file:
         start = file.read(8)
-    # It begins with the length of its header. In another kind of file that is an absurd number, which tells nobody
-    # anything.
+    # It begins with the length of its header. In another kind of file this is an impossible number.
     if len(start) < 8 or struct.unpack("<Q", start)[0] > min(MOST_HEADER_BYTES, size - 8):
         _refuse(path, "it does not begin as a model file does, and may be another kind of file: the model comes first")
 

@@ -157,14 +157,12 @@ class Inference:
         table = Table(headings, rows, frozenset(range(1, len(headings)))) if rows else Words(_NONE_IDENTIFIED)
         hidden = (*self.unidentified, *(line.name for line in self.figures if not line.identified))
         unsaid = f"Not identified at this budget, so nothing is said of them: {', '.join(hidden)}."
-        return [Facts(self._heading()), table, *([Words(unsaid)] if hidden else []), *map(Words, self.notes)]
-
-    def _heading(self) -> list[tuple[str, str]]:
-        order = [*KINDS]  # a file has lost it
+        order = [*KINDS]  # a file does not keep the order of the parts
         dealt = sorted(self.budget.items(), key=lambda part: order.index(part[0]) if part[0] in order else 0)
         parts = ", ".join(f"{100 * share:.3g} % {name}" for name, share in dealt)
         known = len(self.lines) - len(self.unidentified)
-        return [("Rows", f"{self.rows:,}"), ("Identified", f"{known} of {len(self.lines)}"), ("Budget", parts)]
+        heading = [("Rows", f"{self.rows:,}"), ("Identified", f"{known} of {len(self.lines)}"), ("Budget", parts)]
+        return [Facts(heading), table, *([Words(unsaid)] if hidden else []), *map(Words, self.notes)]
 
 
 def tabulate(
@@ -190,7 +188,7 @@ def inferred(
 
 
 def moved(found: Estimates, names: tuple[str, ...], offset: float) -> Estimates:
-    """The table with a public number added to the intercept."""
+    """The estimates with a public number added to the intercept."""
     return found._replace(values=found.values + np.array([offset if name == INTERCEPT else 0.0 for name in names]))
 
 
@@ -230,7 +228,7 @@ _NONE_IDENTIFIED = (
 
 
 def _rendered(found: Inference, about: Mapping[str, str]) -> Iterator[str]:
-    """What is described, in lines that need no library to be laid out."""
+    """The lines of the table as plain text."""
     heading, table, *notes = found.described()
     assert isinstance(heading, Facts)
     rule = "=" * _WIDTH

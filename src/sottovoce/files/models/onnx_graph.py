@@ -6,15 +6,15 @@ features: with (place, value) of every column, factor the row's share by `row_no
     z = factor (sum over columns of value W[place] + intercept W[last]) + offset
 
 Every column is an input of its own, (rows, 1): numbers as doubles, NaN where there is none; categories and truth values
-as texts. What a file would be refused for, or a row dropped for, no graph can refuse: such a row has `valid` = false,
-NaN as its scores and the label "". What a text, a bin or a missing value becomes is asked of the column itself, so that
-there is one encoding and not two.
+as texts. A graph cannot refuse a file or drop a row: a row for which that would happen has `valid` = false, NaN as its
+scores and the label "". The column itself encodes its texts, bins and missing values here, so that there is only one
+encoding.
 
-Two things a file has and a graph has not: spaces around a text, which operators this old cannot take off, so that they
-must be off before; and spellings of a number. If "-9" is declared to mean a missing value, -9 does, however spelt.
+A graph differs from a file in two ways. It cannot take off spaces around a text, so they must be off before. And it
+sees numbers, not their spellings. If "-9" is declared to mean a missing value, -9 does, however spelt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
 
     place: str  # int64: which of all features
     value: str  # double, of that feature
-    valid: str  # bool: whether the row can be used
+    valid: str  # bool: True if the row can be used
 
 
 def to_onnx(model: Model, inputs: Inputs | None = None) -> "onnx.ModelProto":
@@ -129,13 +129,6 @@ class _Graph:
         """Turn a tensor of shape (rows, 1) into one of shape (rows,)."""
         return self.add("Squeeze", column, self.constant([1], np.int64))
 
-    def coded(self, texts: str, codes: Mapping[str, int], unknown: int) -> str:
-        """Replace texts by whole numbers; `unknown` for all others."""
-        return self.add(
-            "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=list(codes), values_int64s=list(codes.values()),
-            default_int64=unknown,
-        )  # fmt: skip
-
     def model(self, model: Model) -> "onnx.ModelProto":
         """The finished graph, checked by onnx, with the privacy statement among its properties."""
         import onnx
@@ -192,19 +185,15 @@ def _encoded(column: Column, texts: Sequence[str | None], markers: Sequence[str]
     return column.encode(cells_of(pa.array(texts, pa.string()), markers))
 
 
-def _marked_numbers(schema: Schema) -> list[float]:
-    """The numbers that are declared to mean a missing value."""
+def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) -> _Entry:
     import pyarrow as pa
 
     from sottovoce.files.schema.arrow import cells_of
 
-    numbers = cells_of(pa.array(list(schema.missing_values), pa.string()), (), schema.file.decimal).numbers()
-    return sorted({float(x) for x in numbers if not np.isnan(x)})
-
-
-def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) -> _Entry:
     missing, (place_of, value_of, found) = graph.add("IsNaN", x), _encoded(column, [None])
-    for marked in _marked_numbers(schema):
+    # Numbers may be declared to mean a missing value.
+    markers = cells_of(pa.array(list(schema.missing_values), pa.string()), (), schema.file.decimal).numbers()
+    for marked in sorted({float(x) for x in markers if not np.isnan(x)}):
         missing = graph.add("Or", missing, graph.add("Equal", x, graph.constant(marked)))
     finite = graph.add("Less", graph.add("Abs", x), graph.constant(np.inf))  # NaN is not below infinity
     low, high = column.bounds
@@ -241,7 +230,10 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
         strange += "?"
     # A row of three tables for every text that means something, and one for all others.
     place, value, found = _encoded(column, [*known, strange], markers)
-    code = graph.coded(texts, {text: code for code, text in enumerate(known)}, len(known))
+    code = graph.add(
+        "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=known, values_int64s=list(range(len(known))),
+        default_int64=len(known),
+    )  # fmt: skip
     tables = (first + place.astype(np.int64), np.int64), (value, np.float64), (found < Finding.DROPPED, np.bool_)
     places, values, valid = (graph.add("Gather", graph.constant(*one), code) for one in tables)
     return _Entry(graph.flat(places), values, valid)

@@ -8,10 +8,10 @@ WORTH_SAYING = 0.85  # of the longest row; closer than that, another norm change
 
 
 def on_row_norm(schema: Schema) -> str | None:
-    """Whether `row_norm` is far above what rows will usually have, and what to say instead; None if it is not.
+    """Advice where `row_norm` is far above the norm that rows will usually have; None where it is not.
 
     Noise is as large as the longest row that the schema allows. Where rows are mostly much shorter, it is too large for
-    them. Guessed is the norm of a row whose values are spread evenly over the declared bounds.
+    them. The usual norm is guessed: that of a row whose values are spread evenly over the declared bounds.
     """
     usual, longest = schema.usual_norm, schema.encoded_norm
     if schema.row_norm != "bound" or usual > WORTH_SAYING * longest:

@@ -163,16 +163,9 @@ def _decoded(values: Any) -> tuple[Any, Bools]:
     except pa.ArrowInvalid:
         pieces = raw.to_pylist()
     texts = [None if piece is None else piece.decode(errors="replace") for piece in pieces]
-    broken = np.array([piece is not None and not _is_utf8(piece) for piece in pieces])
+    # Only bytes that are no UTF-8 come back as others.
+    broken = np.array([text is not None and text.encode() != piece for text, piece in zip(texts, pieces, strict=True)])
     return pa.array(texts, type=pa.large_string()), broken
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _parsed(texts: Any, decimal: str) -> Floats:

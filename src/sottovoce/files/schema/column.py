@@ -40,7 +40,7 @@ class Column(ABC):
     @property
     def width(self) -> int:
         """Number of features that the column becomes, without the reference level."""
-        return self._own_width() + (self.missing == "indicator") - (self.left_out is not None)
+        return len(self._own_names()) + (self.missing == "indicator") - (self.left_out is not None)
 
     @property
     def one_hot(self) -> bool:
@@ -66,7 +66,7 @@ class Column(ABC):
             if self.missing == "row":
                 absent = 0, 0.0, Finding.DROPPED
             elif self.missing == "indicator":
-                absent = self._own_width(), 1.0, Finding.INDICATED
+                absent = len(self._own_names()), 1.0, Finding.INDICATED
             elif self.missing == "fill":
                 absent = *self._filled(), Finding.FILLED
             place[missing], value[missing], finding[missing] = absent
@@ -98,10 +98,8 @@ class Column(ABC):
     def _check(self) -> None: ...
 
     @abstractmethod
-    def _own_width(self) -> int: ...
-
-    @abstractmethod
-    def _own_names(self) -> list[str]: ...
+    def _own_names(self) -> list[str]:
+        """Names of the features without that for missing values, but with the reference level."""
 
     @abstractmethod
     def _present(self, cells: Cells) -> Encoded:

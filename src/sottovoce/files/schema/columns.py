@@ -94,9 +94,6 @@ class Ranged(Column):
         """Index of the bin that holds the reference; None without one."""
         return None if self.reference is None else int(self._spots(np.array([self.reference]))[0][0])
 
-    def _own_width(self) -> int:
-        return 1 if self.edges is None else len(self.edges) + 1
-
     def _own_names(self) -> list[str]:
         if self.edges is None:
             return [self.name]
@@ -223,9 +220,6 @@ class Seasonal(Column):
     def _names(self) -> tuple[str, ...]:
         return _SEASONS[self.by]
 
-    def _own_width(self) -> int:
-        return len(self._names())
-
     def _own_names(self) -> list[str]:
         return [f"{self.name}={name}" for name in self._names()]
 
@@ -266,6 +260,7 @@ def _check_order(path: str, order: str) -> None:
 
 
 def _a_date(order: str) -> str:
+    """What a cell with a date should be, for messages: an example in this order of year, month and day."""
     shown = "-".join({"y": "2024", "m": "12", "d": "31"}[letter] for letter in order)
     return f"a date like {shown}"
 
@@ -317,9 +312,6 @@ class Categorical(Column):
 
     def mean_square(self) -> float:
         return 1.0
-
-    def _own_width(self) -> int:
-        return len(self.categories) + self.other
 
     def _own_names(self) -> list[str]:
         named = [f"{self.name}={category}" for category in self.categories]
@@ -376,9 +368,6 @@ class Boolean(Column):
 
     def mean_square(self) -> float:
         return 0.5
-
-    def _own_width(self) -> int:
-        return 1
 
     def _own_names(self) -> list[str]:
         return [self.name]

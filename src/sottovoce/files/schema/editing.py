@@ -21,7 +21,7 @@ def with_unreviewed(text: str, schema: Schema, entries: tuple[str, ...]) -> str:
     marks = tomlkit.array()
     marks.extend(entries)
     document["unreviewed"] = marks.multiline(bool(entries))
-    return _checked(document, replace(schema, unreviewed=entries))
+    return _text_of(document, replace(schema, unreviewed=entries))
 
 
 def with_column(text: str, schema: Schema, name: str, changes: dict[str, Any]) -> str:
@@ -31,7 +31,7 @@ def with_column(text: str, schema: Schema, name: str, changes: dict[str, Any]) -
     columns[i] = replace(columns[i], **changes)  # refused here if it does not fit
     document = tomlkit.parse(text)
     _columns(document)[i].update({key: list(v) if isinstance(v, tuple) else v for key, v in changes.items()})
-    return _checked(document, replace(schema, columns=tuple(columns)))
+    return _text_of(document, replace(schema, columns=tuple(columns)))
 
 
 def without_column(text: str, schema: Schema, name: str) -> str:
@@ -47,7 +47,7 @@ def without_column(text: str, schema: Schema, name: str) -> str:
             if isinstance(item, Comment):
                 before.add(item)
     del columns[i]
-    return _checked(document, replace(schema, columns=schema.columns[:i] + schema.columns[i + 1 :], unreviewed=left))
+    return _text_of(document, replace(schema, columns=schema.columns[:i] + schema.columns[i + 1 :], unreviewed=left))
 
 
 def _columns(document: tomlkit.TOMLDocument) -> AoT:
@@ -57,7 +57,8 @@ def _columns(document: tomlkit.TOMLDocument) -> AoT:
     return columns
 
 
-def _checked(document: tomlkit.TOMLDocument, wanted: Schema) -> str:
+def _text_of(document: tomlkit.TOMLDocument, wanted: Schema) -> str:
+    """The text of the document; refused unless it reads back as this schema."""
     try:
         text = tomlkit.dumps(document)
         if Schema.loads(text) == wanted:

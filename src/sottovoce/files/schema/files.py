@@ -177,9 +177,9 @@ def encode_features(
 
 
 def _new_categories(schema: Schema, encoding: Encoding, chunk: Chunk) -> Bools:
-    """Which cells hold a category that the schema does not list, where it has no level for such: (rows, columns).
+    """True for each cell with a category that the schema does not list, and has no level for: (rows, columns).
 
-    A text over several lines is none: it is a broken file, and may have swallowed rows.
+    A text over several lines is not counted as one: it is a broken file, and may have swallowed rows.
     """
     new: Bools = encoding.finding == Finding.UNKNOWN
     for place, column in enumerate(schema.columns):
@@ -296,20 +296,18 @@ class _Checked(NamedTuple):
         """The first of the chosen cells, by row and then by column. What they hold is quoted for those who ask what is
         wrong with a file (`schema check`), and for nobody else: errors end up in logs, and logs travel.
         """
-        return [self._problem(int(row), int(part), quoted) for row, part in np.argwhere(chosen)[:most]]
-
-    def _problem(self, row: int, part: int, quoted: bool) -> Problem:
-        finding, number, name = Finding(self.findings[row, part]), int(self.chunk.rows[row]), _name(self.parts[part])
-        where, came = f"row {number}, column {brief(name)}", self.chunk.cells[part].shown(row)
-        wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else self.parts[part].wants()
-        if finding.refused:
-            told = (
-                repr(came) if quoted else f"what is not quoted here ({finding.words}; sottovoce schema check shows it)"
-            )
-            message = f"Expected {wanted} in {where}, got {told}.{_advice(finding, came, self.parts[part])}"
-        else:
-            message = f"{where}: got {came!r}, {finding.words}.{_advice(finding, came, self.parts[part])}"
-        return Problem(number, name, finding, message)
+        problems = []
+        for row, place in np.argwhere(chosen)[:most].tolist():
+            finding, number, part = Finding(self.findings[row, place]), int(self.chunk.rows[row]), self.parts[place]
+            where, came = f"row {number}, column {brief(_name(part))}", self.chunk.cells[place].shown(row)
+            if finding.refused:
+                wanted = "UTF-8 text" if finding is Finding.NOT_TEXT else part.wants()
+                hidden = f"what is not quoted here ({finding.words}; sottovoce schema check shows it)"
+                message = f"Expected {wanted} in {where}, got {repr(came) if quoted else hidden}."
+            else:
+                message = f"{where}: got {came!r}, {finding.words}."
+            problems.append(Problem(number, _name(part), finding, message + _advice(finding, came, part)))
+        return problems
 
 
 def _advice(finding: Finding, came: str, part: Part) -> str:

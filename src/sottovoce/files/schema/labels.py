@@ -122,7 +122,7 @@ class NumberLabel(Label):
     """A number in its own units. What lies outside the bounds is moved to the nearest bound.
 
     Args:
-        counts: whether it is how often something happened, to be learnt by the logarithm of its mean.
+        counts: True if it says how often something happened, to be learnt by the logarithm of its mean.
     """
 
     bounds: tuple[float, float]

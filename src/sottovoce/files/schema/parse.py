@@ -37,11 +37,6 @@ def read_text(path: Path) -> str:
         raise InputError(f"Expected a schema file in UTF-8, got schema={str(path)!r}: {error.reason}.") from error
 
 
-def tables(text: str) -> dict[str, Any]:
-    """The tables of a schema's text."""
-    return toml.parse(text, "a schema in TOML", LARGEST_FILE)
-
-
 def fields(data: object) -> object:
     """The fields of `Schema`, as they are read: without the version, and an intercept of true or false as a number."""
     if not isinstance(data, Mapping):
@@ -123,8 +118,3 @@ def _short(value: Any) -> Any:
     if isinstance(value, list):
         return [_short(item) for item in value]
     return int(value) if isinstance(value, float) and value == int(value) and abs(value) < _EXACT else value
-
-
-def written(value: Any, spread: bool = False) -> str:
-    """One value as a schema file has it; a list with a line for each entry if it is to be spread."""
-    return toml.inline(_short(value), spread=spread)

@@ -33,7 +33,7 @@ from sottovoce.files.schema.unpacking import BROKEN, is_packed, opened
 from sottovoce.settings import brief
 
 BLOCK = 4 * 2**20  # bytes of a CSV file read at a time, and so the longest record
-WIDE, WIDEST = 64, 16  # so many columns take a block each, up to so many blocks: every chunk of a column has a price
+WIDE, WIDEST = 64, 16  # one block more for so many columns, up to so many blocks: each chunk of a column costs time
 CELLS = 2**21  # of a Parquet file read at a time
 _PARQUET = b"PAR1"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -173,10 +173,7 @@ class CsvTable(Table):
             last = batch.column(batch.schema.get_field_index(self._header[-1]))[-1]
             columns = batch.columns[: len(wanted)]
             yield Chunk(rows, tuple(cells_of(column, markers, self.form.decimal) for column in columns))
-        self._refuse_open_quote(last)
-
-    def _refuse_open_quote(self, last: Any) -> None:
-        """A quote in the last column that is never closed swallows all rows below it, and leaves no other trace."""
+        # A quote in the last column that is never closed swallows all rows below it, and leaves no other trace.
         text = b"" if last is None or last.as_py() is None else last.as_py()
         if (b"\n" in text or b"\r" in text) and not _ends_with_quote(self.path):
             raise InputError(
@@ -276,7 +273,7 @@ def _batch(names: Sequence[str]) -> int:
 
 
 def _first_record(path: Path, delimiter: str) -> tuple[list[str], bool]:
-    """The fields of the first line that is not blank, and whether nothing comes after it."""
+    """The fields of the first line that is not blank, and True if nothing comes after it."""
     with opened(path) as raw, TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as file:
         first = next((record for record in csv.reader(_lines(path, file), delimiter=delimiter) if record), None)
         if first is None:
@@ -292,7 +289,7 @@ def _first_record(path: Path, delimiter: str) -> tuple[list[str], bool]:
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
-    """Lines, none so long that it would fill the memory."""
+    """The lines of a file; one longer than a block is refused, since it could fill the memory."""
     while line := file.readline(BLOCK):
         if len(line) == BLOCK:
             raise InputError(f"Expected a header of at most {BLOCK} characters, got a longer one in {path.name!r}.")
@@ -344,7 +341,7 @@ def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
 
 
 def _guarded(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tuple[int, Any]]:
-    """Every batch that has rows, and how many rows came before it. The next one is read while this one is worked on."""
+    """Yield every batch that has rows, with the number of rows before it. The next batch is read meanwhile."""
     read = 0
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(next, batches, None)

@@ -39,7 +39,7 @@ def require_reviewed(schema: Schema) -> None:
 
 
 def accept_unreviewed(schema: Schema) -> None:
-    """Warn instead, where the caller accepts the leak. Models say so for good: see `notes`."""
+    """Warn instead of refusing, where the caller accepts the leak. The statement of a model has a note: see `notes`."""
     for leak in note(schema):
         warnings.warn(leak, PrivacyLeakWarning, stacklevel=2)
 

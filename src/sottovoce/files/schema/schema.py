@@ -27,7 +27,7 @@ from sottovoce.files.schema.form import USUAL, FileForm, spelt
 from sottovoce.files.schema.labels import ClassLabel, Label, NumberLabel
 from sottovoce.files.schema.person import Person
 from sottovoce.files.schema.values import check_word
-from sottovoce.settings import brief, plain, written
+from sottovoce.settings import brief, plain, toml, written
 
 if TYPE_CHECKING:
     from sottovoce.privacy.unit import Unit
@@ -206,7 +206,7 @@ class Schema:
     @classmethod
     def loads(cls, text: str) -> "Schema":
         """Read a schema from the text of a schema file."""
-        return cls.from_dict(parse.tables(text))
+        return cls.from_dict(toml.parse(text, "a schema in TOML", parse.LARGEST_FILE))
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":

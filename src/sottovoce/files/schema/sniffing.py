@@ -28,7 +28,11 @@ def sniff(path: Path, delimiter: str | None = None, decimal: str | None = None, 
     # The most fields win, among those that every record has alike; a file of one column has none, and any sign will do.
     best = max(found, key=lambda sign: _fields(found[sign]))
     names = None if header else tuple(f"column{i}" for i in range(1, len((found[best] or [[""]])[0]) + 1))
-    return FileForm(best, decimal or _decimal(found[best]), names)
+    # The decimal sign is a comma if numbers have one and none has a point.
+    cells = [cell for record in found[best][1:] for cell in record]
+    commas = any(_COMMA.fullmatch(cell) for cell in cells)
+    guessed = "," if commas and not any(_POINT.fullmatch(cell) for cell in cells) else "."
+    return FileForm(best, decimal or guessed, names)
 
 
 def _records(text: str, delimiter: str) -> list[list[str]]:
@@ -50,10 +54,3 @@ def _fields(records: Sequence[Sequence[str]]) -> int:
     """Number of fields of every record; 1 if records differ."""
     sizes = {len(record) for record in records}
     return sizes.pop() if len(sizes) == 1 else 1
-
-
-def _decimal(records: Sequence[Sequence[str]]) -> str:
-    """A comma if numbers have one and none has a point."""
-    cells = [cell for record in records[1:] for cell in record]
-    commas = any(_COMMA.fullmatch(cell) for cell in cells)
-    return "," if commas and not any(_POINT.fullmatch(cell) for cell in cells) else "."
