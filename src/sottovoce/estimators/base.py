@@ -1,4 +1,4 @@
-"""What the estimators share: scikit-learn's contract around one private run.
+"""Base class of the estimators: scikit-learn's contract around one private run.
 
 Nothing is inherited from scikit-learn's linear models, whose internals change from release to release. A fit
 
@@ -70,17 +70,9 @@ class _Rehearsal(Exception):  # noqa: N818
 
 
 def forget(estimator: BaseEstimator) -> None:
-    """Take off what an earlier fit has left: a fit that fails must not look like one that succeeded."""
+    """Delete the fitted attributes: after a fit that fails, an estimator must not look fitted."""
     for name in [name for name in vars(estimator) if name.endswith("_")]:
         delattr(estimator, name)
-
-
-def _accountant_around() -> bool:
-    """True if a `with` block of an accountant is open, in any thread: joblib pickles in one of its own."""
-    try:
-        return BudgetAccountant.current() is not None
-    except PrivacyError:
-        return True
 
 
 class _PrivateLinearModel(BaseEstimator, ABC):
@@ -118,7 +110,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     exposure_bound: float | None = None  # of counts alone
 
     def _keep(self, given: Mapping[str, Any]) -> None:
-        """Keep the arguments of `__init__` as they came, under their names: what is wrong with them a fit says."""
+        """Keep the arguments of `__init__` as they came, under their names. A fit checks them."""
         for name in self._get_param_names():
             setattr(self, name, given[name])
 
@@ -310,6 +302,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
 
         Without a schema, the intercept of a classifier becomes the weight of a last feature, which is always 1.
         """
+        from sottovoce import __version__
         from sottovoce.files.models import Model
 
         check_is_fitted(self)
@@ -330,18 +323,28 @@ class _PrivateLinearModel(BaseEstimator, ABC):
             classes=classes,
             privacy=self.privacy_,
             schema=schema,
-            provenance=self._provenance(),
+            provenance={
+                "sottovoce": __version__,
+                "estimator": type(self).__name__,
+                "rounds": self.n_iter_,
+                "rows": {f"site-{i + 1}": rows for i, rows in enumerate(self.site_rows_)},
+            },
             offset=float(intercept[0]) if classes is None else 0.0,
             inference=None if schema is not None else self.inference_,
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        """True after a fit. One that was refused has counted the features already, so those say nothing."""
+        """True after a fit. `n_features_in_` does not say so: a fit that was refused has set it already."""
         return "coef_" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle; refused before a fit if the accountant of a `with` block would be left behind."""
-        left_behind = self.accountant is None and _accountant_around()
+        left_behind = False
+        if self.accountant is None:
+            try:
+                left_behind = BudgetAccountant.current() is not None
+            except PrivacyError:  # it is of another thread: joblib pickles in one of its own
+                left_behind = True
         if left_behind and not self.__sklearn_is_fitted__():
             raise PrivacyError(
                 "Expected to be fitted in the process of the BudgetAccountant around, got pickled before the fit: in "
@@ -440,13 +443,3 @@ class _PrivateLinearModel(BaseEstimator, ABC):
     def _names(self) -> tuple[str, ...]:
         named = vars(self).get("feature_names_in_")
         return tuple(f"x{i}" for i in range(self.n_features_in_)) if named is None else tuple(map(str, named))
-
-    def _provenance(self) -> dict[str, Any]:
-        from sottovoce import __version__
-
-        return {
-            "sottovoce": __version__,
-            "estimator": type(self).__name__,
-            "rounds": self.n_iter_,
-            "rows": {f"site-{i + 1}": rows for i, rows in enumerate(self.site_rows_)},
-        }

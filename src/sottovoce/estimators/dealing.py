@@ -45,8 +45,8 @@ def _is_missing(owner: Any) -> bool:
 
 
 def without_surplus(sites: Any, people: Ints, unit: Unit, surplus: Surplus) -> tuple[Bools, Any]:
-    """Which rows are learnt from, and their sites: of every person at most as many as was declared; at each site, if
-    `sites` is given.
+    """True for each row that is learnt from, and the sites of these: of every person at most as many rows as was
+    declared; at each site, if `sites` is given.
     """
     labels = None if sites is None else column_or_1d(sites)
     kept = people_module.kept(

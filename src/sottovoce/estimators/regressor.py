@@ -52,7 +52,7 @@ def _numbers(y: Any) -> Floats:
 
 
 class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
-    """What regressions share: labels are clipped to public bounds and scaled."""
+    """Base class of regressions: labels are clipped to public bounds and scaled."""
 
     _label_checks: ClassVar[Mapping[str, Any]] = {"y_numeric": True}
     y_bounds: tuple[float, float] | None
@@ -253,7 +253,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """R^2 of the means, computed without noise: for rows that are public. A model of exposures needs those of the
-        rows, since a count is nothing to compare a rate with.
+        rows, since a count cannot be compared with a rate.
         """
         self._expect_exposure(exposure)
         return float(r2_score(y, self.predict(X, exposure), sample_weight=sample_weight))
@@ -289,20 +289,19 @@ class PrivatePoissonRegressor(_PrivateRegressor):
     def _target(self, y: Any, leaks: list[Leak]) -> Target:
         counts = _numbers(y)
         losses.Poisson().labels.check(counts)
-        answers = Answers.counting(self._most(counts, leaks), self.exposure_bound or 1.0)
+        if self.y_max is None:
+            most = max(float(np.max(counts)), 1.0)
+            leaks.append(
+                Leak(
+                    "The largest count was read off the private labels: the guarantee does not cover it.",
+                    "Give y_max, from knowledge that does not rest on these rows; larger counts are clipped to it.",
+                )
+            )
+        else:
+            most = float(self.y_max)
+        answers = Answers.counting(most, self.exposure_bound or 1.0)
         learnt = answers.learnt(np.minimum(counts, answers.scale))
         return Target(self._loss(), learnt, answers, {"y_bounds_": (0.0, answers.scale)})
-
-    def _most(self, y: Floats, leaks: list[Leak]) -> float:
-        if self.y_max is not None:
-            return float(self.y_max)
-        leaks.append(
-            Leak(
-                "The largest count was read off the private labels: the guarantee does not cover it.",
-                "Give y_max, from knowledge that does not rest on these rows; larger counts are clipped to it.",
-            )
-        )
-        return max(float(np.max(y)), 1.0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

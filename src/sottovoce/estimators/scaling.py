@@ -1,4 +1,4 @@
-"""Rows as the algorithms want them: none longer than 1, whatever came in, and models back in the caller's units.
+"""Rows scaled to a norm of at most 1, as the algorithms need them, and models turned back into the caller's units.
 
     a = (x / max(||x||, data_norm), c) / sqrt(1 + c^2)      c = 1/2 with an intercept, 0 without
 
@@ -80,4 +80,5 @@ class Scale:
 
 
 def _is_dense(X: Any) -> bool:
+    # A function of its own, since type checkers would take X for a sparse matrix after `issparse`.
     return not sp.issparse(X)

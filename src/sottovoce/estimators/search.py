@@ -173,7 +173,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             beside = {name: values[kept] for name, values in beside.items()}
         costs = self._costs(default_delta(len(y)) if self.delta is None else self.delta)
         data = Data(X, y, sites, groups, beside)
-        for message, category in self._rehearsed(grid, costs, data):
+        for message, category in self._rehearse(grid, costs, data):
             warnings.warn(message, category, stacklevel=2)
         accountant = training.accountant_of(self.accountant)
         if accountant is not None:
@@ -256,11 +256,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         assert isinstance(made, _PrivateLinearModel)
         return made
 
-    def _rehearsed(
-        self, grid: Sequence[Mapping[str, Any]], costs: Costs, data: Data
-    ) -> list[tuple[str, type[Warning]]]:
-        """Warnings of all candidates, each once, after every one was tried up to its charge. Which of them are drawn
-        plays no part, so the warnings say nothing of their number.
+    def _rehearse(self, grid: Sequence[Mapping[str, Any]], costs: Costs, data: Data) -> list[tuple[str, type[Warning]]]:
+        """Try every candidate up to its charge, and return the warnings of all, each once. They do not depend on which
+        candidates are drawn, so they say nothing of the number of runs.
         """
         factors = self.estimator._factors(data.beside.get("sample_weight"), data.beside.get("exposure"))
         found: dict[tuple[str, type[Warning]], None] = {}

@@ -173,22 +173,23 @@ class Task:
 
         Found once for a number of steps: many settings that are tried have the same.
         """
-        return cache(self._variances)
 
-    def _variances(self, steps: int) -> Floats:
-        if math.isinf(self.epsilon):
-            return np.zeros(self.n)
-        if self.batch_size is None:
-            # A person at several sites is in the messages of all of them, with as many rows at each.
-            seen = steps * min(self.unit.sites, self.n)
-            sigma = sigma_for(self.epsilon, self.delta, seen, self.fixed.get("calibration", "exact"))
-            m = np.asarray(self.sizes, dtype=np.float64) / self.unit.changed
-        else:
-            # Sampled steps take a second to account for: done once, for other counts the square root is close enough.
-            sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), self.batch_size)
-            sigma = sigma_for(self.epsilon, self.delta, SOME_STEPS, "exact", sampling) * math.sqrt(steps / SOME_STEPS)
-            m = np.full(self.n, float(self.batch_size))
-        return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
+        def after(steps: int) -> Floats:
+            if math.isinf(self.epsilon):
+                return np.zeros(self.n)
+            if self.batch_size is None:
+                # A person at several sites is in the messages of all of them, with as many rows at each.
+                seen = steps * min(self.unit.sites, self.n)
+                sigma = sigma_for(self.epsilon, self.delta, seen, self.fixed.get("calibration", "exact"))
+                m = np.asarray(self.sizes, dtype=np.float64) / self.unit.changed
+            else:
+                # Sampled steps take a second to account for: done once, and scaled by the square root of their number.
+                sampling = Sampling(self.fixed.get("sampling", "replacement"), min(self.sizes), self.batch_size)
+                one = sigma_for(self.epsilon, self.delta, SOME_STEPS, "exact", sampling)
+                sigma, m = one * math.sqrt(steps / SOME_STEPS), np.full(self.n, float(self.batch_size))
+            return np.asarray((2 * self.c1 * sigma / (m / self.importance)) ** 2)
+
+        return cache(after)
 
     def variance(self, steps: int) -> float:
         """Mean of `variances` over nodes, which for the weighted mean of all gradients is n times its variance."""
@@ -279,7 +280,7 @@ class Foreteller:
         """
         found, eta = list[float](), self.eta(s)
         for problem in self.problems:
-            excess = self._score(s, eta, problem) + UNSEEN * problem.best
+            excess = self._excess_on(problem, s, eta) + UNSEEN * problem.best
             if sampled:
                 bias = self._moments(s, eta, problem, 0.0).bias[:-1]
                 optimum = np.maximum(np.abs(problem.optimum), 1e-12)
@@ -299,7 +300,8 @@ class Foreteller:
             variance=task.variance(s.rounds * s.local_steps), blur=problem.blur,
         )  # fmt: skip
 
-    def _score(self, s: Setting, eta: Floats, problem: Surrogate) -> float:
+    def _excess_on(self, problem: Surrogate, s: Setting, eta: Floats) -> float:
+        """Predicted excess risk on one problem; inf for a setting that could diverge."""
         bound = self.task.loss.smoothness(self.task.loss_norm) or 0.0
         steep = max(STEEPER * self.steepest, STEEPEST * bound)
         found = self._moments(s, eta, problem, steep)

@@ -11,7 +11,7 @@ from sottovoce.settings import written_as
 
 MOST_KINDS = 5
 WEIGHTLESS = 0.01  # sites that together weigh less than this add next to nothing
-QUIETER = 0.8  # leaving sites out is worth a word if it takes the noise of the mean down to this
+QUIETER = 0.8  # leaving sites out is advised if it takes the variance of the noise down to this share
 
 
 @final

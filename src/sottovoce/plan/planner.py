@@ -6,7 +6,7 @@ Neither rows nor anything computed from them may enter: the settings are public,
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
@@ -237,16 +237,10 @@ def _check(task: Task, stand_in: Dataset | None) -> None:
     as_algorithm(task, Setting(1, 1, 1.0, 1.0))  # refuses what the algorithm would refuse
 
 
-# What a plan rests on is kept: the same public shape is planned for again and again.
-@lru_cache(maxsize=32)
-def _made_up(d: int, loss: Loss, norm: float, ridge: float, cap: float | None, belief: Belief) -> list[Surrogate]:
-    return predict.made_up(d, loss, norm, ridge, cap, belief)
-
-
 def _problems(task: Task, stand_in: Dataset | None) -> list[Surrogate]:
     if stand_in is not None:
         return [predict.stood_in(stand_in, task)]
-    return _made_up(task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm, task.belief)
+    return predict.made_up(task.d, task.loss, task.loss_norm, task.ridge, task.max_grad_norm, task.belief)
 
 
 _KEPT: dict[Any, Setting] = {}

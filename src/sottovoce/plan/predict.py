@@ -66,6 +66,7 @@ class Outcome(NamedTuple):
         return self.together.mean < self.alone.mean
 
 
+@lru_cache(maxsize=32)  # the same public shape is planned for again and again
 def made_up(
     d: int, loss: Loss, norm: float, ridge: float, max_grad_norm: float | None, belief: Belief
 ) -> list[Surrogate]:
@@ -114,7 +115,7 @@ def alone(task: Task, size: int | None = None) -> Task:
 
 
 def masked(task: Task, colluding: int | None) -> MaskedNewton | None:
-    """The task's algorithm by masked sums, or by the one who holds all rows; None where that cannot be had."""
+    """The algorithm of masked sums for the task, of one site too; None where the sites or the loss rule it out."""
     sums: dict[str, Any] = {"epsilon": task.epsilon, "delta": task.delta, "lam": task.lam, "colluding": colluding}
     smooth = task.loss.smoothness_bound is not None and not task.regulariser.l1 and math.isfinite(task.data_norm)
     if not smooth or task.max_grad_norm is not None:

@@ -61,15 +61,12 @@ class _Rows:
     def values(self, z: Floats) -> Floats:
         return np.asarray(self.loss.value(z if self.k > 1 else z[:, 0], self.b, self.loss.theta), dtype=np.float64)
 
-    def pulled(self, slopes: Floats) -> Floats:
-        return np.asarray(self.turned @ slopes, dtype=np.float64).reshape(-1)
-
     def slopes(self, z: Floats) -> Floats:
         """Slope of the loss of every row at these predictions, (rows, K), clipped."""
         return clipped_slopes(self.loss, z, self.b, self.cap)
 
     def bends(self, z: Floats) -> Floats:
-        """q_j. Where z is 0 nothing is known of a row's curvature, and nothing depends on it."""
+        """q_j of every row; 0 where z is 0, since nothing depends on it there."""
         still, flat = np.abs(z[:, 0]) < _SAME, z[:, 0]
         gap = self.values(np.zeros_like(z)) - self.values(z) + self.slopes(z)[:, 0] * flat
         return np.where(still, 0.0, np.maximum(2 * gap / np.where(still, 1.0, flat * flat), 0.0))
@@ -113,7 +110,7 @@ def surrogate(data: Dataset, loss: Loss, *, ridge: float, max_grad_norm: float |
     h = rows.hessian(z) + ridge * np.eye(len(model))
     values, vectors = np.linalg.eigh((h + h.T) / 2)
     return Surrogate(
-        *_grouped(np.maximum(values, 0.0), vectors.T @ model), _blur(rows, z), float(np.mean(rows.values(z)))
+        *_groups(np.maximum(values, 0.0), vectors.T @ model), _blur(rows, z), float(np.mean(rows.values(z)))
     )
 
 
@@ -134,7 +131,8 @@ def widened(narrow: Surrogate, coordinates: int) -> Surrogate:
     return narrow._replace(curvatures=curvatures, optimum=narrow.optimum[order], size=size)
 
 
-def _grouped(curvatures: Floats, optimum: Floats) -> tuple[Floats, Floats, Floats]:
+def _groups(curvatures: Floats, optimum: Floats) -> tuple[Floats, Floats, Floats]:
+    """Mean curvature, root mean square coordinate of w*, and number of eigenvectors of every group."""
     # Slices of equal ratio: the largest curvatures, which differ most, keep a group of their own.
     floor = max(float(curvatures[-1]) * 1e-6, 1e-300)
     place = np.log(np.maximum(curvatures, floor) / floor)
@@ -151,7 +149,8 @@ def _fit(rows: _Rows, coordinates: int, ridge: float) -> Floats:
     def objective(w: Floats) -> tuple[float, Floats]:
         z = rows.predictions(w)
         value = float(np.mean(rows.values(z))) + ridge * float(w @ w) / 2
-        return value, rows.pulled(rows.slopes(z)) / len(z) + ridge * w
+        pull = np.asarray(rows.turned @ rows.slopes(z), dtype=np.float64).reshape(-1)
+        return value, pull / len(z) + ridge * w
 
     most, start = 150 if rows.k == 1 else 60, np.zeros(coordinates)
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": most, "maxcor": 20})
@@ -159,7 +158,7 @@ def _fit(rows: _Rows, coordinates: int, ridge: float) -> Floats:
 
 
 def _blur(rows: _Rows, z: Floats) -> Blur:
-    """1 / c for every tau, where c w* is the zero of the blurred gradient along w*."""
+    """kappa for every tau: 1 / c, where c w* is the zero of the blurred gradient along w*."""
     some = slice(0, _ROWS_FOR_BLUR // min(rows.k, 4))
     z, b, norms = z[some, None, :], rows.b[some, None], rows.norms[some, None, None]
     cap = None if rows.cap is None else rows.cap[some, None]

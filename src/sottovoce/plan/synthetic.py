@@ -228,22 +228,22 @@ def _scores(rng: np.random.Generator, features: "Csr", hidden: Floats, effects: 
 
 
 def _labels(rng: np.random.Generator, z: Floats, loss: Loss, belief: Belief, turns: tuple[float, ...]) -> Floats:
-    explained = float(expit(_spaced(logit(np.array(belief.explained or EXPLAINED)), turns[0])))
+    explained = float(expit(_interpolate(logit(np.array(belief.explained or EXPLAINED)), turns[0])))
     if isinstance(loss.labels, Reals):
-        spread = belief.label_spread or math.exp(_spaced(np.log(LABEL_SPREADS), turns[1]))
-        mean = _spaced(np.array(LABEL_MEANS), turns[2])
+        spread = belief.label_spread or math.exp(_interpolate(np.log(LABEL_SPREADS), turns[1]))
+        mean = _interpolate(np.array(LABEL_MEANS), turns[2])
         noise = rng.normal(size=len(z))
         labels = mean + spread * (math.sqrt(explained) * z[:, 0] + math.sqrt(1 - explained) * noise)
         within = np.clip(labels, -1.0, 1.0)
         return (1 + within) / 2 if isinstance(loss.labels, Counts) else within  # counts are learnt in 0..1
     if isinstance(loss.labels, Signs):
-        rate = (
-            belief.base_rate if belief.base_rate is not None else expit(_spaced(logit(np.array(BASE_RATES)), turns[1]))
-        )
+        rate = belief.base_rate
+        if rate is None:
+            rate = float(expit(_interpolate(logit(np.array(BASE_RATES)), turns[1])))
         chances = _chances(z[:, 0], float(rate), explained, belief.auc)  # type: ignore[arg-type]
         return np.where(rng.random(len(z)) < chances, 1.0, -1.0)
     shares = np.array(
-        belief.base_rate or np.arange(1, loss.outputs + 1) ** -_spaced(np.array(FALL_OFF_OF_CLASSES), turns[1])
+        belief.base_rate or np.arange(1, loss.outputs + 1) ** -_interpolate(np.array(FALL_OFF_OF_CLASSES), turns[1])
     )
     p = _chances_of_classes(z, shares / shares.sum(), explained)
     drawn = rng.random(len(z))[:, None]
@@ -254,17 +254,22 @@ def _chances(z: Floats, rate: float, explained: float, auc: float | None) -> Flo
     """Chances of +1 with that mean, spread so far that the best model explains, or ranks, as much as it should."""
 
     def at(spread: float) -> Floats:
-        return _shifted(spread * z, rate)
+        # Log-odds less a constant c that makes the mean chance the rate. Were all log-odds the same, c would be them
+        # less logit(rate): it lies between that of the least and that of the largest.
+        odds = spread * z
+        low, high = (float(end - logit(rate)) for end in (odds.min() - 1, odds.max() + 1))
+        c = brentq(lambda c: float(np.mean(expit(odds - c))) - rate, low, high)
+        return np.asarray(expit(odds - c))
 
     if auc is not None:
-        return at(_bisected(lambda spread: _expected_auc(z, at(spread)) - auc))
+        return at(_bisect(lambda spread: _expected_auc(z, at(spread)) - auc))
     entropy = -float(xlogy(rate, rate) + xlogy(1 - rate, 1 - rate))
 
     def gap(spread: float) -> float:
         p = at(spread)
         return 1 + float(np.mean(xlogy(p, p) + xlogy(1 - p, 1 - p))) / entropy - explained
 
-    return at(_bisected(gap))
+    return at(_bisect(gap))
 
 
 def _chances_of_classes(z: Floats, shares: Floats, explained: float) -> Floats:
@@ -281,7 +286,7 @@ def _chances_of_classes(z: Floats, shares: Floats, explained: float) -> Floats:
         p = at(spread)
         return 1 + float(np.mean(np.sum(xlogy(p, p), axis=1))) / entropy - explained
 
-    return at(_bisected(gap))
+    return at(_bisect(gap))
 
 
 def _expected_auc(z: Floats, p: Floats) -> float:
@@ -292,7 +297,7 @@ def _expected_auc(z: Floats, p: Floats) -> float:
     return float(np.sum(p * below) / (np.sum(p) * np.sum(1 - p)))
 
 
-def _bisected(gap: Callable[[float], float], low: float = 1e-3, high: float = 1e3) -> float:
+def _bisect(gap: Callable[[float], float], low: float = 1e-3, high: float = 1e3) -> float:
     """The spread at which an increasing function is zero, to two per cent."""
     while high > 1.02 * low:
         middle = math.sqrt(low * high)
@@ -305,14 +310,6 @@ def _standard(z: Floats) -> Floats:
     return np.asarray(centred / np.maximum(np.sqrt(np.mean(centred**2, axis=0)), 1e-12))
 
 
-def _spaced(bounds: Floats, turn: float) -> float:
+def _interpolate(bounds: Floats, turn: float) -> float:
     """The number between the bounds at the share `turn` of the way."""
     return float(bounds[0] + (bounds[1] - bounds[0]) * turn)
-
-
-def _shifted(z: Floats, target: float) -> Floats:
-    """Chances of +1 for log-odds z - c, where c makes their mean the target."""
-    # Were all z the same, c would be z - logit(target): it lies between that of the least and that of the largest.
-    low, high = (float(end - logit(target)) for end in (z.min() - 1, z.max() + 1))
-    c = brentq(lambda c: float(np.mean(expit(z - c))) - target, low, high)
-    return np.asarray(expit(z - c))
