@@ -506,7 +506,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "two processes change a budget file at once",
         "settings/disk.py",
-        "while not _locked(handle):",
+        "while not _try_lock(handle):",
         "while False:",
         "tests/privacy/test_budget.py::test_two_processes_at_once_lose_no_charge_and_cannot_overspend_together",
     ),

@@ -38,7 +38,7 @@ pausing({where})
 sys.exit(main(sys.argv[1:]))
 """
 POINTS = {
-    "reading": "build, '_planned'",
+    "reading": "build, '_with_plan'",
     "round 5": "IPADMM, 'release', lambda self, k, *_: k == 5",
     "last round": "IPADMM, 'release', lambda self, k, *_: k == 20",
     "writing": "folder.np, 'savez_compressed'",

@@ -37,12 +37,12 @@ def _digest(copy, monkeypatch):
 
     def now(*starts):
         fingerprint.fingerprint.cache_clear()
-        fingerprint._imported.cache_clear()
+        fingerprint._imports.cache_clear()
         return fingerprint.fingerprint(*(starts or STARTS), root=copy)
 
     yield now
     fingerprint.fingerprint.cache_clear()
-    fingerprint._imported.cache_clear()
+    fingerprint._imports.cache_clear()
 
 
 MATTERS = [

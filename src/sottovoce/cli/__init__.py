@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a full disk should be noticed here, not while Python shuts down
         return code
     except KeyboardInterrupt:
-        return _interrupted()
+        return _say_interrupted()
     except SottovoceError as error:
         from sottovoce.cli.exit_codes import code_of
 
@@ -84,7 +84,7 @@ def _keep_memory() -> None:
 
 
 def _leave_cores_alone() -> None:
-    """Have linear algebra done on one thread, unless somebody has said otherwise.
+    """Have linear algebra done on one thread, unless the environment says otherwise.
 
     Our matrices are small: on several threads such a library mostly waits for itself, at the cost of all cores. What is
     large has kernels with threads of their own.
@@ -107,9 +107,9 @@ def _run(argv: list[str]) -> int:
     try:
         code = typer.main.get_command(app).main(argv or ["--help"], prog_name="sottovoce", standalone_mode=False)
     except typer.Abort:
-        return _interrupted()
+        return _say_interrupted()
     except Stopped as stop:
-        return _interrupted(_with_notes(stop, str(stop)))
+        return _say_interrupted(_with_notes(stop, str(stop)))
     except parsing_error as error:
         context: Any = getattr(error, "ctx", None)
         asked = (getattr(context, "info_name", None), getattr(error, "option_name", None))
@@ -118,7 +118,7 @@ def _run(argv: list[str]) -> int:
         message = error.format_message().rstrip(".")
         end = "" if message.endswith("?") else "."
         return _refuse(f"{message}{end} See {'sottovoce' if context is None else context.command_path} --help.")
-    return _interrupted() if code == INTERRUPTED else int(code or 0)
+    return _say_interrupted() if code == INTERRUPTED else int(code or 0)
 
 
 def _with_notes(error: BaseException, words: str) -> str:
@@ -126,7 +126,7 @@ def _with_notes(error: BaseException, words: str) -> str:
     return " ".join([words, *getattr(error, "__notes__", ())])
 
 
-def _interrupted(message: str = "interrupted; an unfinished run writes nothing") -> int:
+def _say_interrupted(message: str = "interrupted; an unfinished run writes nothing") -> int:
     print(f"sottovoce: {message}", file=sys.stderr)
     return INTERRUPTED
 

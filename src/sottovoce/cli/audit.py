@@ -116,7 +116,7 @@ def audit(
 
         name, own = str(question.algorithm), {n: value for n in _OWN if (value := getattr(question, n)) is not None}
         attacked = subject(name, own, form=question.form, loss=question.loss)
-        found = {name: _audited(name, attacked, question, quiet)}
+        found = {name: _attack(name, attacked, question, quiet)}
     if out is not None:
         from sottovoce.studies.report.audit_page import write_audits
 
@@ -144,7 +144,7 @@ audit.__signature__ = signature_of(  # type: ignore[attr-defined]
 )
 
 
-def _audited(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
+def _attack(name: str, algorithm: Any, q: Question, quiet: bool, **more: Any) -> "Audit":
     from sottovoce.auditing.audit import audit as attack
 
     with _whole_or_nothing(), progress(quiet, name) as report:
@@ -163,10 +163,10 @@ def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
     found: dict[str, Verdict] = {}
     epsilon = {} if q.epsilon is None else {"epsilon": q.epsilon}
     attacks: dict[str, Callable[[], Verdict]] = {
-        name: partial(_audited, name, one, q, quiet, **more) for name, (one, more) in everything(epsilon).items()
+        name: partial(_attack, name, one, q, quiet, **more) for name, (one, more) in everything(epsilon).items()
     }
     for name, release in releases.everything(**epsilon).items():
-        attacks[name] = partial(_played, name, release, q, quiet)
+        attacks[name] = partial(_attack_release, name, release, q, quiet)
     for name, attack in attacks.items():
         one = found[name] = attack()
         if out is not None:
@@ -179,7 +179,7 @@ def _all(q: Question, out: Path | None, quiet: bool) -> "dict[str, Verdict]":
     return found
 
 
-def _played(name: str, release: "Release", q: Question, quiet: bool) -> "Verdict":
+def _attack_release(name: str, release: "Release", q: Question, quiet: bool) -> "Verdict":
     from sottovoce.auditing.releases import played
 
     with _whole_or_nothing(), progress(quiet, name) as report:

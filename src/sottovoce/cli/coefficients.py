@@ -1,4 +1,4 @@
-"""`sottovoce coefficients`: what is known of each coefficient of a model, and how surely."""
+"""`sottovoce coefficients`: coefficients of a model with standard errors."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

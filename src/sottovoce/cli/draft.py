@@ -1,4 +1,4 @@
-"""`sottovoce federation new`: from a few public wishes to an agreement in which nothing is left open."""
+"""`sottovoce federation new`: an agreement with all settings, from the public settings that were given."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -34,7 +34,7 @@ class _Members:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft(AlgorithmOptions, _Members):
-    """Wishes for an agreement; None is what was not given."""
+    """Options of an agreement; None is one that was not given."""
 
     sites_per_person: int | None = option(
         None, PRIVACY, "Where the schema names people: the most sites that a person has rows at."
@@ -58,7 +58,7 @@ def merged(file: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
 
 
 def agreement(draft: Draft) -> "Agreement":
-    """The agreement that the wishes lead to, with a new run id."""
+    """The agreement that follows from the options, with a new run id."""
     from sottovoce.federation.agreement.agreement import Agreement, LostNeighbour, new_run, timestamp
     from sottovoce.files.schema import Schema
 

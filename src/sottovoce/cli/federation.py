@@ -1,4 +1,4 @@
-"""`sottovoce federation`, and `site keygen` and `site seed`: how real sites get to know each other and agree."""
+"""`sottovoce federation`, `site keygen` and `site seed`: keys, agreement and message server of real sites."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -45,7 +45,7 @@ def reproduce(
     from sottovoce.studies.report.study_files import write_study
 
     experiment.chosen_panels(only)
-    with _watched(quiet) as watcher:
+    with _watching(quiet) as watcher:
         study = experiment.reproduce(out, quick=quick, only=only, runs=number, watcher=watcher, command=command)
         write_study(study, out)
     _tell(study, out, json, quiet)
@@ -70,7 +70,7 @@ def compare(
 
     from sottovoce.studies.report.study_files import write_study
 
-    with _watched(quiet) as watcher:
+    with _watching(quiet) as watcher:
         study = experiment.run_comparison(
             comparison, out, title=f"Comparison: {config.stem}", command=f"sottovoce compare {config.name}",
             watcher=watcher,
@@ -80,7 +80,7 @@ def compare(
 
 
 @contextmanager
-def _watched(quiet: bool) -> Iterator["ProgressWatcher"]:
+def _watching(quiet: bool) -> Iterator["ProgressWatcher"]:
     from sottovoce.cli.study_bar import watching_study
 
     try:

@@ -86,7 +86,7 @@ def train(
                 explain=output.note if verbose else None, history=shown,
             )  # fmt: skip
     except KeyboardInterrupt:
-        # Only a second one gets here when the rounds have begun: whoever insists loses what was not written yet.
+        # When the rounds have begun only a second interruption gets here: what was not written yet is lost.
         if out is not None and (out / "model.safetensors").exists():
             raise Stopped(f"{_SCORING}; the model and its guarantee are in {out}.") from None
         if private and paid.done:

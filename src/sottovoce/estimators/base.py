@@ -185,7 +185,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         if people is not None:
             kept, sites = dealing.without_surplus(sites, people, unit, self.surplus)
             X, y, people, factors = X[kept], y[kept], people[kept], factors[kept]
-            if self.surplus == "drop":  # said whatever the rows are: that somebody had too many is private
+            if self.surplus == "drop":  # said whatever the rows are: that a person had too many is private
                 leaks.append(Leak(DROPPED, "Say surplus='refuse' where somebody may enter rows under another's name."))
         target, scale = self._target(y, leaks), self._scale(X, leaks)
         parts = dealing.counted(self.sites, len(y)) if sites is None else dealing.by_labels(sites, len(y))
@@ -211,10 +211,10 @@ class _PrivateLinearModel(BaseEstimator, ABC):
         for name, value in target.attributes.items():
             setattr(self, name, value)
         self.coef_, self.intercept_ = self._in_units(scale.restored(solved.weights), target.answers)
-        self.inference_ = self._inferred(solved, scale)
+        self.inference_ = self._inference(solved, scale)
         return self
 
-    def _inferred(self, solved: Solved, scale: Scale) -> "Inference | None":
+    def _inference(self, solved: Solved, scale: Scale) -> "Inference | None":
         """The coefficients with standard errors, if they were asked for."""
         from sottovoce.files.models.inference import CUT, INTERCEPT, by_unit, inferred, of_people
 
@@ -351,7 +351,7 @@ class _PrivateLinearModel(BaseEstimator, ABC):
                 "another process nobody would charge it. Use n_jobs=1, or pickle outside of the `with` block."
             )
         state: dict[str, Any] = super().__getstate__()
-        # A model may be kept and handed on, but whoever fits it again must not do so on nobody's account.
+        # A fitted model may be pickled, but a second fit of it must not go uncharged.
         return {**state, "_left_behind": True} if left_behind else state
 
     def __sklearn_tags__(self) -> Any:

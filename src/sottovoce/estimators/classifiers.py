@@ -60,7 +60,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
         expect(len(classes) >= 2, "labels of two classes or more, not of one class", classes=len(classes))
         loss = self._loss(len(classes))
         return Target(
-            loss, _numbered(loss, classes, y), Answers(tuple(map(str, classes.tolist()))), {"classes_": classes}
+            loss, _label_numbers(loss, classes, y), Answers(tuple(map(str, classes.tolist()))), {"classes_": classes}
         )
 
     def _in_units(self, model: Linear, answers: Answers) -> tuple[Floats, Floats]:
@@ -75,7 +75,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):
 
     def _known_labels(self, y: Any) -> Floats:
         _expect_among(np.unique(y), self.classes_, "Leave those rows out, or fit for all classes")
-        return _numbered(self.loss_, self.classes_, y)
+        return _label_numbers(self.loss_, self.classes_, y)
 
     def row_scores(self, X: Any, y: Any) -> Floats:
         """1 where the class is right, else 0: (rows,). Computed without noise."""
@@ -99,7 +99,7 @@ def _expect_among(present: NDArray[Any], classes: NDArray[Any], advice: str) -> 
         raise InputError(f"Expected labels among classes={classes.tolist()}, got others. {advice}.")
 
 
-def _numbered(loss: Loss, classes: NDArray[Any], y: Any) -> Floats:
+def _label_numbers(loss: Loss, classes: NDArray[Any], y: Any) -> Floats:
     """Labels as the loss takes them: -1 and +1, or numbers from 0 on."""
     numbers = np.searchsorted(classes, y).astype(np.float64)
     labels: Floats = 2 * numbers - 1 if isinstance(loss.labels, Signs) else numbers
@@ -122,7 +122,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             private by themselves, with settings planned from public numbers), or a private algorithm with settings of
             your own, such as MaskedNewton(colluding=3) or IPADMM(rounds=50), of which loss, lam, epsilon and delta are
             replaced by this estimator's. None: masked sums if the loss is smooth and the graph complete; else IPADMM.
-        inference: of masked sums: whether `summary` is to have standard errors, of two classes. They take a part of the
+        inference: of masked sums: True for standard errors in `summary`, of two classes. They take a part of the
             budget: 70 % goes to a Hessian and a last gradient. They are of coefficients without a ridge, whatever lam
             is. None: no.
         lam: weight of the ridge penalty lam/2 ||w||^2 beside the mean loss; w belongs to rows scaled to norm 1, and

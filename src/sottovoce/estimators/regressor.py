@@ -369,7 +369,7 @@ class PrivateLinearRegression(_PrivateRegressor):
             raise InputError(f"Expected algorithm as LeastSquares(...) or None, got algorithm={own!r}.")
         return Chosen(replace(own, epsilon=self.epsilon, delta=delta, lam=self.lam), None)
 
-    def _inferred(self, solved: Solved, scale: Scale) -> "Inference":
+    def _inference(self, solved: Solved, scale: Scale) -> "Inference":
         from sottovoce.files.models.inference import (
             CUT,
             ERRORS,
@@ -391,7 +391,7 @@ class PrivateLinearRegression(_PrivateRegressor):
             name = "R^2" if scale.constant else "uncentred R^2"
             shares, variance = [line_of(name, *explained(evidence, scale.constant / scale.longest))], "of one variance"
         else:
-            # How sure R^2 is depends on how unequal weights are, which nobody has released.
+            # The error of R^2 depends on how unequal weights are, which was not released.
             shares, variance = [], "of a variance that is one number over the weight of the row; R^2 is not told"
         notes = (ERRORS, f"Residuals are taken for independent and {variance}.", CUT, *of_people(evidence))
         notes += (_UNCENTRED,) if shares and not scale.constant else ()

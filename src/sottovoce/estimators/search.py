@@ -84,7 +84,7 @@ class Data(NamedTuple):
     beside: Mapping[str, Any]  # weights and exposures, if there are any
 
 
-def _exposed(exposure: Any) -> dict[str, Any]:
+def _exposure_argument(exposure: Any) -> dict[str, Any]:
     """The argument `exposure`, or none: only models of counts take it."""
     return {} if exposure is None else {"exposure": exposure}
 
@@ -165,7 +165,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         beside = {"sample_weight": sample_weight, "exposure": exposure}
         beside = {name: np.asarray(values) for name, values in beside.items() if values is not None}
         if groups is not None:
-            # Scores are summed over the very rows that are learnt from: of nobody more than was declared.
+            # Scores are summed over the same rows that are learnt from: at most as many of a person as was declared.
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=None)
             people = dealing.people_of(groups, len(y))
             kept, sites = dealing.without_surplus(sites, people, unit, self.estimator.surplus)
@@ -201,13 +201,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         if exposure is not None:
             self.best_estimator_._expect_exposure(exposure)
-        return self.best_estimator_.predict(X, **_exposed(exposure))
+        return self.best_estimator_.predict(X, **_exposure_argument(exposure))
 
     def score(self, X: Any, y: Any, exposure: Any = None) -> float:
         """The best estimator's score on these rows, computed without noise: for rows that are public."""
         check_is_fitted(self)
         self.best_estimator_._expect_exposure(exposure)
-        return float(self.best_estimator_.score(X, y, **_exposed(exposure)))
+        return float(self.best_estimator_.score(X, y, **_exposure_argument(exposure)))
 
     def __sklearn_is_fitted__(self) -> bool:
         return "best_estimator_" in vars(self)
@@ -274,7 +274,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                     f"event={event.words!r}. "
                     "Give an algorithm without batches, such as algorithm=IPADMM(rounds=50)."
                 )
-            own = no_epsilon(estimator.epsilon)  # of one fit, which is promised to nobody
+            own = no_epsilon(estimator.epsilon)  # of one fit, which is not a promise
             given = [(str(one.message), one.category) for one in caught]
             found |= dict.fromkeys(one for one in given if own is None or not one[0].startswith(own.note))
         whole = no_epsilon(self.epsilon)
@@ -289,7 +289,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         estimator = self._candidate(candidate, costs, seed)
         try:
             estimator.fit(X, y, sites=sites, groups=groups, **beside)
-            scores = estimator.row_scores(X, y, **_exposed(beside.get("exposure")))
+            scores = estimator.row_scores(X, y, **_exposure_argument(beside.get("exposure")))
         except Exception as error:  # whatever it is: to stop here would tell that this candidate was drawn
             return Run(-math.inf, random.random(), candidate, error)
         # The noise is made for scores between 0 and 1. A prediction that is no number is as wrong as can be.
@@ -299,7 +299,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return Run(score, random.random(), candidate, estimator.set_params(accountant=None))
 
     def _statement(self, costs: Costs, best: _PrivateLinearModel) -> PrivacyStatement:
-        # Epsilon is judged as a whole: that of one fit is promised to nobody.
+        # The epsilon of the search is judged; that of one fit is not a promise.
         own, whole = no_epsilon(best.epsilon), no_epsilon(self.epsilon)
         kept = [note for note in best.privacy_.notes if own is None or note != own.note]
         return PrivacyStatement(

@@ -34,7 +34,7 @@ LOCAL_STEPS = (1, 3, 10, 25)
 WORTH_IT = 0.99  # what more local steps or rounds must bring the risk down to: they cost work and messages
 BETTER = 0.997  # the same for weights that say more of a site's size, which cost nothing
 ALIKE = 1.1  # sites whose sizes differ by less than this factor count the same
-UNSEEN = 0.002  # of a table's least mean loss: an excess that nobody would notice
+UNSEEN = 0.002  # of a table's least mean loss: an excess that does not matter
 TIE = 0.002  # what it counts, in log risk, that pull or eta are a factor of e away from the curvature
 # Numbers of the rows that all steps together may look at, about a minute on two cores. A row is taken to have as many
 # that are not zero as SPARSE sqrt(d), or d.
@@ -359,7 +359,7 @@ def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Se
     """The setting where a walk begins: steps about as long as the curvature allows, and `pull` in curvatures."""
     curvature, task, steps = teller.curvature, teller.task, rounds * local_steps
     scale = task.scale(steps)
-    # Alone, nobody pulls, so it is the diameter that a walk begins with which differs.
+    # A single site has no neighbours, so walks begin with different diameters instead.
     held = 4 * curvature * (pull if task.degree == 0 else 1.0)
     diameter = task.fixed.get("diameter", math.sqrt(2 * steps) * scale / held)
     rho = task.fixed.get("rho", pull * curvature / (2 * max(task.degree, 1.0)))
@@ -369,7 +369,7 @@ def _first(teller: Foreteller, rounds: int, local_steps: int, pull: float) -> Se
 def _descend(teller: Foreteller, best: Setting, strides: Sequence[float]) -> Setting:
     """Walk along rho, D and the line on which both change the other way round, until no stride helps."""
     fixed = teller.task.fixed
-    # Alone, nobody pulls: rho then means nothing and stays where it is.
+    # For a single site rho means nothing, and stays where it is.
     rho, diameter = "rho" not in fixed and teller.task.degree > 0, "diameter" not in fixed
     ways = [(1, 0), (-1, 0)] * diameter + [(0, 1), (0, -1)] * rho + [(1, -1), (-1, 1)] * (rho and diameter)
     for stride in strides:

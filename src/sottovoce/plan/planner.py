@@ -78,11 +78,11 @@ class Plan:
             if self.progress is not None:
                 self.progress(done, len(epsilons))
             task = replace(self.task, epsilon=epsilon)
-            outcome = self.predicted if epsilon == self.task.epsilon else self._outcome(task, self._chosen(task))
+            outcome = self.predicted if epsilon == self.task.epsilon else self._outcome(task, self._setting_of(task))
             found.append(_no_worse(outcome, found[-1] if found else None))
         return tuple(found)
 
-    def _chosen(self, task: Task) -> Setting:
+    def _setting_of(self, task: Task) -> Setting:
         return _choose(task, self.stand_in)
 
     def _outcome(self, task: Task, setting: Setting) -> Outcome:
@@ -90,7 +90,7 @@ class Plan:
         joined, single = predict.risks(task, as_algorithm(task, setting), data)
         sums = predict.masked(task, self.colluding) if task.n > 1 else None
         summed = None if sums is None else predict.interval(predict.risks(task, sums, data)[0])
-        lonely = predict.risk_alone(predict.alone(task), self._chosen, data)
+        lonely = predict.risk_alone(predict.alone(task), self._setting_of, data)
         nothing = np.array([predict.no_model(one, task.loss) for one in data])
         own = [predict.interval(values) for values in (joined, single, lonely)]
         return Outcome(task.epsilon, own[0], own[1], own[2], summed, predict.interval(nothing))
@@ -103,7 +103,7 @@ class Plan:
             return (Gain(found[0], together, self.predicted.alone.mean),)
         gains, data = list[Gain](), predict.tables(self.task, self.stand_in)
         for kind in found:
-            alone = predict.risk_alone(predict.alone(self.task, kind.rows), self._chosen, data)
+            alone = predict.risk_alone(predict.alone(self.task, kind.rows), self._setting_of, data)
             gains.append(Gain(kind, together, float(np.mean(alone))))
         return tuple(gains)
 

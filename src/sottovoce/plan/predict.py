@@ -137,7 +137,7 @@ def risks(task: Task, algorithm: PrivateMethod, data: Sequence[Dataset]) -> tupl
 
 
 def risk_alone(task: Task, choose: Callable[[Task], Setting], data: Sequence[Dataset]) -> Array:
-    """Mean loss of one site by itself, on every table. Nobody needs to be spoken to, so its noise is a curator's."""
+    """Mean loss of one site by itself, on every table. It sends no messages, so its noise is that of a curator."""
     algorithm = masked(task, 0) or as_algorithm(task, choose(task))
     return risks(task, algorithm, data)[0]
 

@@ -32,8 +32,8 @@ Chooser: TypeAlias = Callable[[dict[str, Any]], tuple[type[Any], dict[str, Any]]
 Hook: TypeAlias = Callable[[Any, Any], Any]
 Form: TypeAlias = Callable[[Any], object]
 
-# Where a value is, is known only on the way back from a mistake. Until then these stand for it in the message: the
-# path, the name alone, and what the table there should hold.
+# The place of a value is known only where an error is handled. Until then these stand for it in the message: the path,
+# the name alone, and what the table there should hold.
 _PATH, _NAME, _WHAT = "\0path", "\0name", "\0what"
 _CHOOSERS: dict[type[Any], Chooser] = {}
 _MAKERS: dict[type[Any], Callable[[str], Any]] = {}
@@ -41,7 +41,7 @@ _TAGS: dict[type[Any] | None, tuple[str, dict[type[Any], str]]] = {}
 _FORMS: dict[type[Any], Form] = {}
 
 
-# -- what there is to read and to write -------------------------------------------------------------------------------
+# -- which classes are read and written -------------------------------------------------------------------------------
 
 
 def choose(base: type[Any], chooser: Chooser) -> None:
@@ -116,18 +116,18 @@ def read(kind: type[T], table: object, what: str, *, finite: bool = True, full: 
         finite: refuse infinite numbers.
         full: leave nothing to a default but None.
     """
-    return cast("T", _structured(table, kind, "", what, finite, full))
+    return cast("T", _structure(table, kind, "", what, finite, full))
 
 
 def typed(name: str, value: object, hint: Any, *, finite: bool = True) -> Any:
     """One value as the type that the hint asks for; refused if it does not fit."""
-    return _structured(value, hint, name, name, finite, False)
+    return _structure(value, hint, name, name, finite, False)
 
 
 def check_keys(table: Table, known: Iterable[str], required: Collection[str], what: str) -> None:
     """Refuse a key that nobody knows, and the absence of one that is needed."""
     names = list(known)
-    # Unknown keys first: one that is misspelt also is one that lacks.
+    # Unknown keys first: a misspelt key is also a missing one.
     for key in table:
         if key not in names:
             near = _nearest(key, names)
@@ -222,7 +222,7 @@ class _UnfitError(InputError):
         self.words = words
 
 
-def _structured(value: Any, kind: Any, path: str, what: str, finite: bool, full: bool) -> Any:
+def _structure(value: Any, kind: Any, path: str, what: str, finite: bool, full: bool) -> Any:
     from cattrs import AttributeValidationNote, BaseValidationError
 
     found: Exception

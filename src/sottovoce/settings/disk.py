@@ -104,11 +104,11 @@ def lock_path(path: Path) -> Path:
 
 @contextmanager
 def taking_turns(path: Path, seconds: float = 60.0) -> Iterator[None]:
-    """Hold the lock of a file in the block: nobody else, in this process or another, does for the same file.
+    """Hold the lock of a file in the block. No other thread or process can hold it at the same time.
 
-    The file itself cannot be locked, since others take its place and name. The lock's own file is never removed:
-    whoever waits for it would then wait for another file than the next one who comes. The system gives the lock back
-    when a process dies.
+    The file itself cannot be locked, since new versions replace it. The lock's own file is never removed: else those
+    who wait for it and those who come later would lock different files. The system releases the lock when a process
+    dies.
 
     Args:
         path: of the file that is read and written; links should be resolved.
@@ -121,7 +121,7 @@ def taking_turns(path: Path, seconds: float = 60.0) -> Iterator[None]:
     handle = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         last = time.monotonic() + seconds
-        while not _locked(handle):
+        while not _try_lock(handle):
             if time.monotonic() >= last:
                 raise TimeoutError(errno.ETIMEDOUT, f"another process is changing it for {seconds:g} s", str(path))
             time.sleep(_PAUSE)
@@ -132,7 +132,7 @@ def taking_turns(path: Path, seconds: float = 60.0) -> Iterator[None]:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     """Try once to take the lock; True if it was free. Both kinds of lock belong to the opened file, so that threads of
     one process keep each other out too.
     """
@@ -148,7 +148,7 @@ def _locked(handle: int) -> bool:
     return True
 
 
-# -- what a person asked for ------------------------------------------------------------------------------------------
+# -- files that a person named -----------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def inline(value: Any, *, spread: bool = False) -> str:
     Python writes numbers as TOML reads them: inf, and the fewest digits that read back as the same double.
     """
     if isinstance(value, str):
-        return f'"{_escaped(value)}"'
+        return f'"{_escape(value)}"'
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
@@ -72,11 +72,11 @@ def inline(value: Any, *, spread: bool = False) -> str:
 
 def multiline(text: str) -> str:
     """Text of several lines, readable as such."""
-    return '"""\n' + "\n".join(map(_escaped, text.split("\n"))) + '"""'
+    return '"""\n' + "\n".join(map(_escape, text.split("\n"))) + '"""'
 
 
-def _escaped(text: str) -> str:
-    """JSON's escapes are TOML's. What cannot be seen is escaped too, so that nothing hides in what people sign."""
+def _escape(text: str) -> str:
+    """Text with JSON's escapes, which TOML shares. Unprintable letters are escaped too: people sign what they see."""
     seen = json.dumps(text, ensure_ascii=False)[1:-1]
     return "".join(
         char if char.isprintable() else f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

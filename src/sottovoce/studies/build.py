@@ -53,7 +53,7 @@ def bind(
         if explain is not None:
             explain(f"delta = {follows['delta']:g}: at most 1 / (100 rows), for {rows:,} rows in all.")
     algorithm = replace(algorithm, **follows) if follows else algorithm
-    bound = _planned(config, algorithm, problem, tell, explain) if planned else algorithm
+    bound = _with_plan(config, algorithm, problem, tell, explain) if planned else algorithm
     bound = bound.bound_to(*problem.shape)
     if isinstance(bound, PrivateMethod) and len(bound.split) > 2 and tell is not None:
         parts = ", ".join(f"{100 * part:.3g} % for the {kind}" for kind, part in bound.split.items())
@@ -80,7 +80,7 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
             if tell is not None:
                 tell(remark)
     if config.engine == "mpi":
-        # All processes deal private rows out alike, by an order that nobody else learns.
+        # All processes deal private rows out alike, in an order that stays secret.
         deal["key"] = joined().bcast(secrets.token_bytes(KEY_BYTES), root=0)
     return Problem.from_file(
         config.data, schema, where, nodes=nodes, site_column=config.site_column,
@@ -89,7 +89,7 @@ def _problem(config: TrainConfig, tell: Tell | None) -> Problem:
     )  # fmt: skip
 
 
-def _planned(
+def _with_plan(
     config: TrainConfig, algorithm: Method, problem: Problem, tell: Tell | None, explain: Tell | None
 ) -> Method:
     """The algorithm with what was not given chosen by the planner, from public numbers."""

@@ -1,5 +1,5 @@
-"""A cell: one algorithm with all its settings on one problem, for a block of runs. It is the unit of work, and its
-content hash is the name of its result.
+"""A cell: one algorithm with all its settings on one problem, for a block of runs. It is the unit of work; its content
+hash names its result.
 """
 
 import json

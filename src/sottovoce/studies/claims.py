@@ -114,7 +114,7 @@ def _contest(
 
 
 def _choices(panel: Panel, value: Value) -> list[Claim]:
-    """The two claims about where this library leaves the printed algorithm; runs share their noise, so tests are
+    """The two claims about where this library differs from the printed algorithm; runs share their noise, so tests are
     paired.
     """
     by_place = {(point.series, str(point.x).replace("\n", " ")): value(point) for point in panel.measured()}

@@ -1,4 +1,4 @@
-"""A comparison of your own: data, graphs, algorithms, grids and epsilons named in a TOML file.
+"""A comparison that a TOML file describes: data, graphs, algorithms, grids and epsilons.
 
 It is checked as a whole before anything runs, and runs as the reproduction does: the same cells, store and figures. It
 tests no claims.

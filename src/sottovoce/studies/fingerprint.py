@@ -38,12 +38,12 @@ def reached(modules: tuple[str, ...], root: Path = HERE) -> set[str]:
     while todo:
         name = todo.pop()
         found.add(name)
-        todo |= _imported(name, root) - found
+        todo |= _imports(name, root) - found
     return found
 
 
 @cache
-def _imported(name: str, root: Path) -> set[str]:
+def _imports(name: str, root: Path) -> set[str]:
     """The modules of the package that a module imports, and the packages that they lie in."""
     asked: set[str] = set()
     for node in ast.walk(ast.parse(_file(name, root).read_bytes())):

@@ -1,4 +1,4 @@
-"""The folder that a run leaves. What was paid for comes first, all of it or nothing; scores are added afterwards.
+"""The folder that a run leaves. What was paid for is written first, all of it or nothing; scores are added afterwards.
 
 model.safetensors  the consensus of the first run: what to hand on, with schema and guarantee (see `files.models`)
 models.npz       average, last (runs, nodes, d) and consensus (runs, d)
@@ -14,7 +14,7 @@ summary.json     what `--json` prints
 history.parquet  one line per recorded round and run
 sites.parquet    how well the models do on each site's rows; not there if the run was interrupted before
 
-And from noisy sums over rows, if the run was asked for it (`--evaluate`), or somebody has put it there afterwards
+From noisy sums over rows, if the run was asked for it (`--evaluate`) or it was written there afterwards
 (`sottovoce evaluate --private --out`):
 
 evaluation.json  how good the model is, with intervals and the guarantee of the run, or one of its own
@@ -90,7 +90,7 @@ def write(trained: Trained, out: Path) -> None:
         sibling.rename(out)
     except BaseException as error:
         shutil.rmtree(sibling, ignore_errors=True)
-        with suppress(OSError):  # of the first that somebody else has put something into
+        with suppress(OSError):  # raised by the first that is no longer empty
             for parent in made:  # innermost first
                 parent.rmdir()
         raise _unwritable(out, error) if isinstance(error, OSError) else error from error
@@ -134,7 +134,7 @@ class Run:
     history: dict[str, list[Any]]
     sites: dict[str, list[Any]] | None  # None if it was interrupted before they were scored
     model: Model
-    evaluation: PrivateEvaluation | None = None  # None if nobody has made one
+    evaluation: PrivateEvaluation | None = None  # None if there is none
 
 
 def read(folder: Path) -> Run:

@@ -40,7 +40,7 @@ def deferred() -> Iterator[Interruption]:
     if threading.current_thread() is not threading.main_thread():
         yield noted
         return
-    # What somebody else handles, or has switched off, is left alone.
+    # Signals that other code handles or ignores are left alone.
     own = (signal.SIG_DFL, signal.default_int_handler)
     before = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) in own}
     try:

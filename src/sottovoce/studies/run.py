@@ -78,7 +78,7 @@ class Trained:
     tested: Scores | None = None  # on the test rows, if there are any
     optimum: float | None = None  # mean loss of the pooled, non-private model on the rows learnt from
     unfinished: str | None = None  # that it was interrupted, and where
-    notices: tuple[str, ...] = ()  # what somebody should know of the settings, before or after
+    notices: tuple[str, ...] = ()  # warnings about the settings, and what was given up
 
     @property
     def problem(self) -> Problem:
@@ -289,7 +289,7 @@ def train(
             stop=interruption.asked,
         )
         if spread:
-            solved = _gathered(solved, problem, config)
+            solved = _gather(solved, problem, config)
         recorded = solved.result.history
         learnt = scores_of(solved, {name: recorded.final(name) for name in recorded}, problem.sites)
         trained = Trained(chosen, solved, learnt, perf_counter() - started, notices=notices)
@@ -302,11 +302,11 @@ def train(
         return trained
     if interruption.asked():
         return replace(trained, unfinished=trained.unfinished or "interrupted when the rounds were over")
-    measured = _measured(trained, not problem.private if yardstick is None else yardstick, tell, first)
+    measured = _score(trained, not problem.private if yardstick is None else yardstick, tell, first)
     return replace(measured, seconds=perf_counter() - started)
 
 
-def _gathered(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:
+def _gather(solved: Solved, problem: Problem, config: TrainConfig) -> Solved:
     """The result of all processes as of one: the whole problem, and the models of all nodes."""
     average, last = (
         np.concatenate(joined().allgather(models), axis=1) for models in (solved.result.average, solved.result.last)
@@ -337,7 +337,7 @@ def _notices(problem: Problem, algorithm: Method, force: bool) -> tuple[str, ...
     return tuple(found)
 
 
-def _measured(trained: Trained, yardstick: bool, tell: Tell | None, first: Trained | None) -> Trained:
+def _score(trained: Trained, yardstick: bool, tell: Tell | None, first: Trained | None) -> Trained:
     """The run with all scores. These cost no budget, so an interruption or too long a search for the optimum ends
     them.
     """

@@ -83,19 +83,19 @@ def end_all(programs: "Sequence[subprocess.Popen[Any]]") -> None:
 @contextmanager
 def ending_gently() -> Iterator[None]:
     """Within it, a request to end this process acts like Ctrl-C, so that its programs are ended too."""
-    with _handled(("SIGTERM", "SIGHUP"), _interrupt):
+    with _handling(("SIGTERM", "SIGHUP"), _interrupt):
         yield
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Within it no signal ends this process: its programs are being ended."""
-    with _handled(("SIGINT", "SIGTERM", "SIGHUP"), signal.SIG_IGN):
+    with _handling(("SIGINT", "SIGTERM", "SIGHUP"), signal.SIG_IGN):
         yield
 
 
 @contextmanager
-def _handled(names: Sequence[str], handler: object) -> Iterator[None]:
+def _handling(names: Sequence[str], handler: object) -> Iterator[None]:
     """Within it, `handler` handles these signals. Only the main thread may set that; in others nothing changes."""
     known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
     if threading.current_thread() is not threading.main_thread():

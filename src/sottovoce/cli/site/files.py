@@ -141,9 +141,9 @@ def refusing_changes(data: Path) -> Iterator[None]:
     """Refuse a file that changes while the block runs: its rows must be those that its ledger is of."""
     if data.exists():  # a pipe would be waited for, a device read without end
         expect(data.is_file(), "a data file", file=str(data))
-    before = _hashed(data, hashlib.sha256())
+    before = _digest(data, hashlib.sha256())
     yield
-    if _hashed(data, hashlib.sha256()) != before:
+    if _digest(data, hashlib.sha256()) != before:
         raise InputError(f"Expected a data file that stays as it is, got {str(data)!r}, which changed meanwhile.")
 
 
@@ -198,7 +198,7 @@ def _seed_of(agreement: Agreement, site: str, seed: Path | None) -> Seed | None:
 def open_ledger(path: Path, data: Path, cap: Cap, unit: Unit = ROW) -> Ledger:
     """The ledger of this data file. It is made on first use, if a cap is given; the cap then is for that unit.
 
-    A ledger without entries binds nobody: with a cap it is made anew, whether a crash left it, or a refused run.
+    A ledger without entries is made anew if a cap is given: a crash or a refused run has left it.
     """
     with damage_from_ledger():
         if not Ledger.exists(path) or (cap.epsilon is not None and Ledger.unused(path)):
@@ -225,7 +225,7 @@ def _new_ledger(path: Path, data: Path, cap: Cap, unit: Unit) -> Ledger:
     # Kept, if a crash or a refused run has left it: the data file is known by it.
     known = _salt_path(path).exists()
     salt = read_salt(path) if known else secrets.token_bytes(_SALT_BYTES)
-    ledger = Ledger.create(path, _keyed(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed, unit=unit)
+    ledger = Ledger.create(path, _keyed_digest(salt, data), cap.epsilon, cap.delta, mixed=cap.mixed, unit=unit)
     try:
         if not known:
             write_whole(_salt_path(path), salt, 0o600)
@@ -236,7 +236,7 @@ def _new_ledger(path: Path, data: Path, cap: Cap, unit: Unit) -> Ledger:
 
 
 def _expect_none_lost(path: Path) -> None:
-    """What was spent stays spent: a ledger that is gone must not be followed by a new one."""
+    """Refuse to replace a ledger that is gone by a new one: what was spent stays spent."""
     salt = _salt_path(path)
     if salt.exists() and not Ledger.exists(path):
         raise DamagedError(
@@ -272,7 +272,7 @@ def _check_ledger(ledger: Ledger, path: Path, data: Path, cap: Cap) -> None:
 
 def data_digest(ledger: Path, data: Path) -> str:
     """Keyed digest of a data file, by which its ledger knows it."""
-    return _keyed(read_salt(ledger), data)
+    return _keyed_digest(read_salt(ledger), data)
 
 
 def read_salt(ledger: Path) -> bytes:
@@ -294,15 +294,15 @@ def read_salt(ledger: Path) -> bytes:
 
 def file_digest(path: Path) -> bytes:
     """The SHA-256 of a data file. It is secret: whoever knows all rows but one could try out the last."""
-    return bytes.fromhex(_hashed(path, hashlib.sha256()))
+    return bytes.fromhex(_digest(path, hashlib.sha256()))
 
 
-def _keyed(salt: bytes, data: Path) -> str:
+def _keyed_digest(salt: bytes, data: Path) -> str:
     """The digest of a data file under a secret salt."""
-    return f"hmac-sha256:{_hashed(data, hmac.new(salt, digestmod=hashlib.sha256))}"
+    return f"hmac-sha256:{_digest(data, hmac.new(salt, digestmod=hashlib.sha256))}"
 
 
-def _hashed(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
+def _digest(path: Path, code: "hmac.HMAC | hashlib._Hash") -> str:
     """The hexadecimal digest of a file's bytes, read a piece at a time."""
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

@@ -108,7 +108,7 @@ def site_run(
             rows = files.rows_of(agreement, data, delimiter)
             agreement.oracle_for(site, rows)  # refuses other rows than agreed, before anything is made
             folder = files.run_folder(state, agreement)
-            # Before the ledger: whoever holds the journal is this very site, while a ledger may serve several runs.
+            # Before the ledger: only one process holds the journal of a run, while a ledger may serve several runs.
             journal = stack.enter_context(files.open_journal(folder, agreement, site, rows, salt, seed))
             stack.enter_context(_saying_what_was_released(journal, agreement))
             opened = stack.enter_context(files.open_ledger(books, data, cap, agreement.unit))

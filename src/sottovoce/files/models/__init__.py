@@ -1,5 +1,5 @@
-"""Models as files: weights, schema, guarantee and provenance in one, safe to open whoever sent it; and in the forms
-that others read.
+"""Models as files: weights, schema, guarantee and provenance in one, which is safe to open from any sender; and in the
+forms that other programs read.
 """
 
 from sottovoce.files.models.file import load, save

@@ -136,7 +136,7 @@ def evaluate(model: Model, path: Any, delimiter: str | None = None) -> Evaluatio
     """Mean loss, accuracy and other figures, and confusion on a labelled file, or a table in memory."""
     from sottovoce.files.schema import files
 
-    # Nothing is learnt from these rows, so it does not matter whose they are.
+    # Nothing is learnt from these rows, so the limit on rows per person does not matter.
     schema = replace(_judged_by(model, delimiter), person=None)
     data = files.encode(path, schema)
     labels, factors = data.labels, data.factors

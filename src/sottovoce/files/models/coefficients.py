@@ -126,8 +126,8 @@ def per_unit(schema: Schema, weights: Floats) -> tuple[Floats, Floats]:
 
 
 def described(model: Model, output: int, most: int | None = None) -> list[Part]:
-    """The coefficients of one output, all or the `most` with the largest effect. To two digits: without standard errors
-    nobody knows how many are right.
+    """The coefficients of one output, all or the `most` with the largest effect. To two digits, since without standard
+    errors it is not known how many are right.
     """
     found = coefficients(model)
     chosen = list(found.features) if most is None else found.largest(output, most)

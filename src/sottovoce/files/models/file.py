@@ -92,7 +92,7 @@ def _signed_bytes(written: str, weights: Floats, header: Mapping[str, str]) -> b
 
 
 def load(path: Path) -> Model:
-    """Read a file that anybody may have written."""
+    """Read a model file, which is not trusted: all of it is checked."""
     try:
         _check_sizes(path)
         with safe_open(path, framework="numpy") as file:

@@ -143,7 +143,7 @@ class Inference:
 
     def text(self, about: Mapping[str, str] | None = None) -> str:
         """The table as text. `about` adds lines to its heading, such as the label and the guarantee."""
-        return "\n".join(_rendered(self, about or {}))
+        return "\n".join(_text_lines(self, about or {}))
 
     def described(self) -> list[Part]:
         """Coefficients that are identified with their errors, the names of the others, and what a reader must know."""
@@ -227,7 +227,7 @@ _NONE_IDENTIFIED = (
 )
 
 
-def _rendered(found: Inference, about: Mapping[str, str]) -> Iterator[str]:
+def _text_lines(found: Inference, about: Mapping[str, str]) -> Iterator[str]:
     """The lines of the table as plain text."""
     heading, table, *notes = found.described()
     assert isinstance(heading, Facts)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Inputs: TypeAlias = Literal["columns", "features"]
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # old enough for runtimes that are in use
-_NOBODY = -1  # the number of no class
+_NO_CLASS = -1
 _ROWS = "rows"
 
 
@@ -176,7 +176,7 @@ def _factor(graph: _Graph, schema: Schema, square: str) -> str:
     return graph.add("Div", longest, graph.add("Max", graph.add("Sqrt", square), longest))
 
 
-def _encoded(column: Column, texts: Sequence[str | None], markers: Sequence[str] = ()) -> Encoded:
+def _encode(column: Column, texts: Sequence[str | None], markers: Sequence[str] = ()) -> Encoded:
     """These texts as the column itself encodes them; None and the markers are missing values."""
     import pyarrow as pa
 
@@ -190,7 +190,7 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
 
     from sottovoce.files.schema.arrow import cells_of
 
-    missing, (place_of, value_of, found) = graph.add("IsNaN", x), _encoded(column, [None])
+    missing, (place_of, value_of, found) = graph.add("IsNaN", x), _encode(column, [None])
     # Numbers may be declared to mean a missing value.
     markers = cells_of(pa.array(list(schema.missing_values), pa.string()), (), schema.file.decimal).numbers()
     for marked in sorted({float(x) for x in markers if not np.isnan(x)}):
@@ -215,7 +215,7 @@ def _number(graph: _Graph, column: Numeric, x: str, schema: Schema, first: int) 
 
 def _bin(graph: _Graph, column: Numeric, edges: Sequence[float], kept: str, first: int) -> tuple[str, str]:
     """Place and value by the bin of a number within the bounds, from tables: the reference has no feature."""
-    place, value, _ = _encoded(column, [repr(float(start)) for start in (column.bounds[0], *edges)])
+    place, value, _ = _encode(column, [repr(float(start)) for start in (column.bounds[0], *edges)])
     passed = graph.cast(graph.add("GreaterOrEqual", kept, graph.constant([list(edges)])), "INT64")
     number = graph.add("ReduceSum", passed, graph.constant([1], np.int64), keepdims=1)
     tables = graph.constant(first + place.astype(np.int64), np.int64), graph.constant(value)
@@ -229,7 +229,7 @@ def _text(graph: _Graph, column: Categorical | Boolean, texts: str, markers: Seq
     while strange in known:
         strange += "?"
     # A row of three tables for every text that means something, and one for all others.
-    place, value, found = _encoded(column, [*known, strange], markers)
+    place, value, found = _encode(column, [*known, strange], markers)
     code = graph.add(
         "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=known, values_int64s=list(range(len(known))),
         default_int64=len(known),
@@ -265,7 +265,7 @@ def _label(graph: _Graph, classes: Sequence[str], z: str, valid: str | None, out
     else:
         number = graph.flat(graph.cast(graph.add("GreaterOrEqual", z, graph.constant(0.0)), "INT64"))
     if valid is not None:
-        number = graph.add("Where", graph.flat(valid), number, graph.constant(_NOBODY, np.int64))
+        number = graph.add("Where", graph.flat(valid), number, graph.constant(_NO_CLASS, np.int64))
     return graph.add(
         "LabelEncoder", number, domain="ai.onnx.ml", keys_int64s=list(range(len(classes))),
         values_strings=list(classes), default_string="",

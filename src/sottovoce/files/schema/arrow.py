@@ -57,7 +57,7 @@ class TextCells(Cells):
 
     def __init__(self, distinct: Any, codes: Any, markers: Sequence[str], decimal: str = ".") -> None:
         self._decimal = decimal
-        texts, broken = _decoded(distinct)
+        texts, broken = _decode(distinct)
         values = compute.utf8_trim_whitespace(pa.concat_arrays([texts, pa.nulls(1, texts.type)]))
         self._values = values
         self._codes: NDArray[np.int64] = _numpy(codes.fill_null(len(distinct)).cast(pa.int64()))
@@ -75,7 +75,7 @@ class TextCells(Cells):
         return self._broken[self._codes]
 
     def numbers(self) -> Floats:
-        return _parsed(self._values, self._decimal)[self._codes]
+        return _parse_numbers(self._values, self._decimal)[self._codes]
 
     def days(self, order: str) -> Floats:
         return dates.days(self._values, order)[self._codes]
@@ -155,7 +155,7 @@ class TypedCells(Cells):
         return TextCells(texts.dictionary, texts.indices, self._markers)
 
 
-def _decoded(values: Any) -> tuple[Any, Bools]:
+def _decode(values: Any) -> tuple[Any, Bools]:
     """Bytes as text, and which of them are no UTF-8; those come out with replacement characters."""
     raw = values.cast(pa.large_binary())  # pyarrow checks text that comes from bytes, and no other
     try:
@@ -168,7 +168,7 @@ def _decoded(values: Any) -> tuple[Any, Bools]:
     return pa.array(texts, type=pa.large_string()), broken
 
 
-def _parsed(texts: Any, decimal: str) -> Floats:
+def _parse_numbers(texts: Any, decimal: str) -> Floats:
     """Texts as numbers; NaN where one is not a finite number."""
     if decimal == ",":
         # A point would be a separator of thousands, or of something else: not guessed at.

@@ -68,7 +68,7 @@ class Column(ABC):
             elif self.missing == "indicator":
                 absent = len(self._own_names()), 1.0, Finding.INDICATED
             elif self.missing == "fill":
-                absent = *self._filled(), Finding.FILLED
+                absent = *self._filling(), Finding.FILLED
             place[missing], value[missing], finding[missing] = absent
         finding[cells.unreadable()] = Finding.NOT_TEXT
         if (out := self.left_out) is not None:
@@ -106,7 +106,7 @@ class Column(ABC):
         """Encode all cells as if none were missing."""
 
     @abstractmethod
-    def _filled(self) -> tuple[int, float]:
+    def _filling(self) -> tuple[int, float]:
         """Place and value of the declared filling."""
 
 

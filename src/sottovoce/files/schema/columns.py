@@ -118,7 +118,7 @@ class Ranged(Column):
         # Evenly spread over the bounds: 1/3 for both scales.
         return 1 / 3 if self.edges is None else 1.0
 
-    def _filled(self) -> tuple[int, float]:
+    def _filling(self) -> tuple[int, float]:
         assert self.fill is not None
         place, value = self._spots(np.array([float(self.fill)]))
         return int(place[0]), float(value[0])
@@ -233,7 +233,7 @@ class Seasonal(Column):
         finding = np.where(unknown, Finding.NOT_A_DATE, Finding.FITS).astype(np.uint8)
         return Encoded(place, np.ones(len(place)), finding)
 
-    def _filled(self) -> tuple[int, float]:
+    def _filling(self) -> tuple[int, float]:
         return self._names().index(str(self.fill)), 1.0
 
 
@@ -334,7 +334,7 @@ class Categorical(Column):
             finding[refused] = Finding.UNKNOWN
         return Encoded(place, np.ones(len(place)), finding)
 
-    def _filled(self) -> tuple[int, float]:
+    def _filling(self) -> tuple[int, float]:
         return self.categories.index(str(self.fill)), 1.0
 
 
@@ -378,5 +378,5 @@ class Boolean(Column):
         value = ((place >= 0) & (place < len(self.true_values))).astype(np.float64)
         return Encoded(np.zeros(len(place), dtype=np.int32), value, finding)
 
-    def _filled(self) -> tuple[int, float]:
+    def _filling(self) -> tuple[int, float]:
         return 0, float(self.fill is True)

@@ -116,7 +116,7 @@ def _column(seen: Seen, bins: int | None) -> Column | str:
             f"it has more than {MOST_CATEGORIES} different texts. If they are codes, cut them into groups by their "
             'first characters: kind = "categorical", first = 2, and categories from the public list of groups'
         )
-    return Categorical(name=seen.name, missing=missing, categories=_ordered(seen), other=True)
+    return Categorical(name=seen.name, missing=missing, categories=_sort_texts(seen), other=True)
 
 
 def _age(seen: Seen, missing: MissingPolicy, bins: int | None) -> Column | str:
@@ -141,7 +141,7 @@ def _label(seen: Seen, positive: str | None) -> Label:
     came = f"{len(seen.texts)} different values" if seen.few else f"more than {MOST_CATEGORIES} different texts"
     if not seen.few or len(seen.texts) < 2:
         raise InputError(f"Expected 2 to {MOST_CATEGORIES} classes or numbers in label={brief(seen.name)}, got {came}.")
-    return ClassLabel(column=seen.name, missing=missing, classes=positive_last(_ordered(seen), positive))
+    return ClassLabel(column=seen.name, missing=missing, classes=positive_last(_sort_texts(seen), positive))
 
 
 def _is_coded(seen: Seen) -> bool:
@@ -149,7 +149,7 @@ def _is_coded(seen: Seen) -> bool:
     return seen.whole and len(seen.texts) <= FEW_NUMBERS
 
 
-def _ordered(seen: Seen) -> tuple[str, ...]:
+def _sort_texts(seen: Seen) -> tuple[str, ...]:
     def rank(text: str) -> tuple[float, str]:  # numbers sort by size, before texts
         try:
             return float(text), text

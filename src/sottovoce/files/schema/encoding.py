@@ -77,8 +77,8 @@ def shorten(schema: Schema, value: Floats) -> Floats:
 
 
 def stack(schema: Schema, chunks: list[Csr]) -> Csr:
-    """Chunks below each other, as one matrix in canonical form. The list is emptied on the way: what was copied is let
-    go, so that rows are never held twice.
+    """Chunks below each other, as one matrix in canonical form. The list is emptied on the way, so that rows are never
+    held twice.
     """
     entries, rows = sum(chunk.nnz for chunk in chunks), sum(chunk.shape[0] for chunk in chunks)
     wide: Any = np.int32 if entries < 2**31 else np.int64

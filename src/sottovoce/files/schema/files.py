@@ -56,7 +56,7 @@ def encode(path: Source, schema: Schema) -> Dataset:
     They are taken to be private; if anyone may see them, say so: `replace(data, private=False)`. Where the schema names
     people, nobody has more rows in it than that: a file where somebody has is refused, or their surplus is dropped.
     """
-    return _encoded(path, schema, None)[0]
+    return _encode_rows(path, schema, None)[0]
 
 
 def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Dataset, Texts]:
@@ -70,23 +70,23 @@ def encode_by_site(path: Source, schema: Schema, site_column: str) -> tuple[Data
     if schema.person is not None:
         reserved, own = reserved | {schema.person.column}, f"{own} nor the person"
     expect(site_column not in reserved, own, site_column=site_column)
-    data, sites = _encoded(path, schema, site_column)
+    data, sites = _encode_rows(path, schema, site_column)
     assert sites is not None  # as a column was asked for
     return data, sites
 
 
-def _encoded(path: Source, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
+def _encode_rows(path: Source, schema: Schema, site_column: str | None) -> tuple[Dataset, Texts | None]:
     """The encoded rows of a file, and the site of each; None for the sites without a `site_column`."""
     table, people = open_table(path, schema.file), _Numbers()
     chunks, labels, persons, sites = list[Csr](), list[Floats](), list[Ints](), list[Texts]()
     factors = list[list[Floats]]()
     person = None if schema.person is None else schema.person.column
     more = [name for name in (person, site_column) if name is not None]
-    for part in _labelled(table, schema, more):
+    for part in _encode_chunks(table, schema, more):
         if person is not None:
-            persons.append(people.of(_named(table, part.chunk, -len(more), person, "person"))[part.kept])
+            persons.append(people.of(_names_in(table, part.chunk, -len(more), person, "person"))[part.kept])
         if site_column is not None:
-            sites.append(_named(table, part.chunk, -1, site_column, "site")[part.kept])
+            sites.append(_names_in(table, part.chunk, -1, site_column, "site")[part.kept])
         chunks.append(part.features)
         labels.append(part.labels)
         factors.append(part.factors)
@@ -335,7 +335,7 @@ _ADVICE = {
 }
 
 
-class _Labelled(NamedTuple):
+class _LabelledChunk(NamedTuple):
     """A chunk, which of its rows are kept, and the features and labels of those."""
 
     chunk: Chunk
@@ -345,7 +345,7 @@ class _Labelled(NamedTuple):
     factors: list[Floats]  # in the order of the schema's
 
 
-def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_Labelled]:
+def _encode_chunks(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_LabelledChunk]:
     """Encoded chunks with labels; the columns in `more` are read along. The first refused cell raises."""
     wanted: list[Part] = [*schema.columns, schema.label, *schema.factors]
     names, first = [*map(_name, wanted), *more], len(schema.columns) + 1
@@ -358,10 +358,10 @@ def _labelled(table: Table, schema: Schema, more: Sequence[str]) -> Iterator[_La
         _refuse(table, _Checked(chunk, wanted, np.column_stack(findings)))
         kept = encoding.kept & (labels.finding != Finding.DROPPED)
         beside = [part.value[kept] for part in factors]
-        yield _Labelled(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
+        yield _LabelledChunk(chunk, kept, encoding.rows(kept), labels.value[kept], beside)
 
 
-def _named(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Texts:
+def _names_in(table: Table, chunk: Chunk, place: int, column: str, what: str) -> Texts:
     """The texts of a column that must name something in every row; an empty or unreadable cell is refused."""
     cells = chunk.cells[place]
     missing, unreadable = cells.missing(), cells.unreadable()

@@ -168,8 +168,8 @@ class CsvTable(Table):
             return
         places, last = self.places(names), None
         wanted = [self._header[places[name]] for name in names]
-        for read, batch in _guarded(self.path, self._batches(wanted, skipped), self._above):
-            rows = _numbered(read, batch.num_rows, skipped or [])
+        for read, batch in _read_ahead(self.path, self._batches(wanted, skipped), self._above):
+            rows = _row_numbers(read, batch.num_rows, skipped or [])
             last = batch.column(batch.schema.get_field_index(self._header[-1]))[-1]
             columns = batch.columns[: len(wanted)]
             yield Chunk(rows, tuple(cells_of(column, markers, self.form.decimal) for column in columns))
@@ -228,10 +228,10 @@ class TypedTable(Table):
                     f"Expected text, numbers, dates or truth values in column {brief(name)} of "
                     f"file={str(self.path)!r}, got type={str(self._types[name])!r}. Convert it."
                 )
-        for read, batch in _guarded(self.path, self._batches(wanted)):
+        for read, batch in _read_ahead(self.path, self._batches(wanted)):
             columns = [batch.column(batch.schema.get_field_index(name)) for name in wanted]
             cells = tuple(cells_of(column, markers, self._decimal) for column in columns)
-            yield Chunk(_numbered(read, batch.num_rows, []), cells)
+            yield Chunk(_row_numbers(read, batch.num_rows, []), cells)
 
     def tolerant(self, names: Sequence[str], markers: Sequence[str], skipped: list[Ragged]) -> Iterator[Chunk]:  # noqa: ARG002
         return self.chunks(names, markers)
@@ -328,7 +328,7 @@ def _ends_with_quote(path: Path) -> bool:
     return last == b'"'
 
 
-def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
+def _row_numbers(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
     """Numbers of the next rows, where `read` rows came before and others were skipped.
 
     Skipped row s, the i-th from 0, has s - 1 - i rows before it that were read. So the k-th row read comes after it if
@@ -340,7 +340,7 @@ def _numbered(read: int, rows: int, skipped: Sequence[Ragged]) -> Ints:
     return numbers
 
 
-def _guarded(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tuple[int, Any]]:
+def _read_ahead(path: Path, batches: Iterator[Any], above: int = 1) -> Iterator[tuple[int, Any]]:
     """Yield every batch that has rows, with the number of rows before it. The next batch is read meanwhile."""
     read = 0
     with ThreadPoolExecutor(1) as reader:

@@ -21,7 +21,7 @@ def note(schema: Schema) -> tuple[str, ...]:
     """The note of a privacy statement on values that nobody has reviewed; empty if there are none."""
     if not schema.unreviewed:
         return ()
-    return (f"The schema says {_listed(schema)} as read off a file, unreviewed. The guarantee does not cover this.",)
+    return (f"The schema says {_entries(schema)} as read off a file, unreviewed. The guarantee does not cover this.",)
 
 
 def notes(schema: Schema) -> tuple[str, ...]:
@@ -33,8 +33,8 @@ def require_reviewed(schema: Schema) -> None:
     """Refuse a schema that still has values read off a file. Call it before training."""
     if schema.unreviewed:
         raise PrivacyError(
-            f"Expected a reviewed schema, got {_listed(schema)} still marked as read off a file. Replace each value by "
-            "one from public knowledge or approve it, and delete its entry from unreviewed in the schema."
+            f"Expected a reviewed schema, got {_entries(schema)} still marked as read off a file. Replace each value "
+            "by one from public knowledge or approve it, and delete its entry from unreviewed in the schema."
         )
 
 
@@ -44,7 +44,7 @@ def accept_unreviewed(schema: Schema) -> None:
         warnings.warn(leak, PrivacyLeakWarning, stacklevel=2)
 
 
-def _listed(schema: Schema) -> str:
+def _entries(schema: Schema) -> str:
     shown, total = ", ".join(schema.unreviewed[:_SHOWN]), len(schema.unreviewed)
     return shown if total <= _SHOWN else f"{shown} and {total - _SHOWN} more"
 

@@ -50,7 +50,7 @@ class Seen:
             self.numeric = not np.isnan(numbers).any()
             self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
             self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
-            # Whole numbers that are all different are no measurements. The first ones of a long file are enough.
+            # Whole numbers that are all different are identifiers. The first ones of a long file are enough.
             if self._compared is not None and sum(map(len, self._compared)) < MOST_COMPARED:
                 joined = np.concatenate([*self._compared, numbers])
                 self._compared = [joined] if len(np.unique(joined)) == len(joined) else None

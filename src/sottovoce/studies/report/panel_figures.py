@@ -88,7 +88,7 @@ def _curves(panel: Panel, optimum: float | None) -> Figure:
             if point.facet == facet:
                 assert point.result is not None
                 rounds, matrix = point.result.curve(panel.column)
-                matrix = _capped(matrix)
+                matrix = _cap(matrix)
                 _line(axes, rounds, matrix, looks[point.series], point.series)
                 values.append(matrix)
         _finish(axes, values, optimum)
@@ -200,10 +200,10 @@ def _looks(panel: Panel) -> dict[str, Look]:
 def _values(point: Point, column: str) -> Floats:
     """A point's final scores, one for each run."""
     assert point.result is not None
-    return _capped(point.result.final(column))
+    return _cap(point.result.final(column))
 
 
-def _capped(values: Floats) -> Floats:
+def _cap(values: Floats) -> Floats:
     """The values with overflows cut, so that they are drawn at the top of the figure."""
     capped: Floats = np.minimum(np.nan_to_num(values, nan=_TOP, posinf=_TOP), _TOP)
     return capped

@@ -64,9 +64,9 @@ def run_page(run: Run) -> str:
         *_over_the_rounds(run, marked),
         *([] if run.sites is None else [_sites(run.sites, marked)]),
         *([] if run.evaluation is None else [_evaluation(run.evaluation, model.privacy)]),
-        # With inference a coefficient is shown with its interval, and what is not identified has no numbers; else all
-        # are shown, and that nobody knows how sure they are.
-        *(_bare(model) if model.inference is None else [_inferred(model.inference)]),
+        # With inference a coefficient is shown with its interval, and what is not identified has no numbers. Without,
+        # all are shown, with a note that there are no standard errors.
+        *(_bare(model) if model.inference is None else [_inference(model.inference)]),
         Section("settings", "Settings", [Words(f"{origin} sottovoce train --config:", "soft"), Code(run.config)]),
     ]
     return page_of(Document(title(summary), parts))
@@ -147,7 +147,7 @@ def _bare(model: Model) -> list[Part]:
     return found
 
 
-def _inferred(inference: Inference) -> Section:
+def _inference(inference: Inference) -> Section:
     caption = (
         "Estimates with intervals of 95 %, which hold the privacy noise. They are inferred from what was released: the "
         "guarantee covers them."
