@@ -6,6 +6,7 @@ checksums, which stand in the sources and are compared whenever data are loaded.
 """
 
 import ast
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -46,7 +47,7 @@ def reached(modules: tuple[str, ...], root: Path = HERE) -> set[str]:
 def _imports(name: str, root: Path) -> set[str]:
     """The modules of the package that a module imports, and the packages that they lie in."""
     asked: set[str] = set()
-    for node in ast.walk(ast.parse(_file(name, root).read_bytes())):
+    for node in _nodes(_file(name, root).read_bytes()):
         if isinstance(node, ast.Import):
             asked |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -57,6 +58,11 @@ def _imports(name: str, root: Path) -> set[str]:
     ours = {one for one in asked if one.startswith("sottovoce.") and one != _LISTS[-1]}
     around = {".".join(one.split(".")[:depth]) for one in ours for depth in range(1, one.count(".") + 1)}
     return {one for one in ours | (around - set(_LISTS)) if _exists(one, root)}
+
+
+def _nodes(source: bytes) -> Iterable[ast.AST]:
+    """All nodes of the syntax tree of a source."""
+    return ast.walk(ast.parse(source))
 
 
 def _file(name: str, root: Path) -> Path:
