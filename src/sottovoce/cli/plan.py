@@ -87,13 +87,19 @@ def plan(
     from sottovoce.cli import output
     from sottovoce.files import datasets
     from sottovoce.plan import plan as make
+    from sottovoce.privacy import Unit
     from sottovoce.privacy.strength import default_delta
     from sottovoce.problem import graphs
 
     expect(stand_in in (None, *_STAND_INS), f"a stand-in among {', '.join(_STAND_INS)}", stand_in=stand_in)
     public = None if stand_in is None else {"adult": datasets.adult, "bank": datasets.bank}[stand_in]()
     shape = _shape(features, schema, public)
-    unit = _unit(rows_per_person, sites_per_person, shape)
+    if rows_per_person is not None and shape.people not in (None, rows_per_person):
+        raise InputError(
+            f"Expected --rows-per-person {shape.people}, as in the schema, got {rows_per_person}. Leave it out."
+        )
+    people = shape.people if rows_per_person is None else rows_per_person
+    unit = Unit(people, 1 if sites_per_person is None else sites_per_person)
     with output.progress(quiet or json) as bar:
         made = make(
             sizes=counts, d=shape.d, graph=graphs.by_name(graph, len(counts)), epsilon=epsilon,
@@ -126,14 +132,6 @@ class _Shape(NamedTuple):
     data_norm: float
     answers: "Answers | None" = None  # what a schema says of the label
     people: int | None = None  # the most rows of a person, if it says them
-
-
-def _unit(rows: int | None, sites: int | None, shape: _Shape) -> "Unit":
-    from sottovoce.privacy import Unit
-
-    if rows is not None and shape.people not in (None, rows):
-        raise InputError(f"Expected --rows-per-person {shape.people}, as in the schema, got {rows}. Leave it out.")
-    return Unit(shape.people if rows is None else rows, 1 if sites is None else sites)
 
 
 def _loss(name: str | None, classes: int | None, threshold: float | None, answers: "Answers | None") -> "Loss":

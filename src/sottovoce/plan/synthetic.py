@@ -96,24 +96,21 @@ class Belief:
 
     def words(self, loss: Loss) -> str:
         """The belief in words, with what is left open, for a note."""
-        return f"{self._frequency(loss)}; {self._predictability(loss)}"
-
-    def _frequency(self, loss: Loss) -> str:
+        of = "loss of no model"
         if isinstance(loss.labels, Reals):
             low, high = LABEL_SPREADS if self.label_spread is None else (self.label_spread, self.label_spread)
-            return f"labels that spread over {_between(low, high)} % of half their bounds' width"
-        if self.base_rate is None:
-            of = "the rarer label" if loss.outputs == 1 else "classes"
-            return f"{of} in {_between(*BASE_RATES)} %" if loss.outputs == 1 else f"{of} alike or very unequal"
-        if isinstance(self.base_rate, tuple):
-            return "classes as frequent as stated"
-        return f"{100 * self.base_rate:.3g} % positive"
-
-    def _predictability(self, loss: Loss) -> str:
+            frequent, of = f"labels that spread over {_between(low, high)} % of half their bounds' width", "variance"
+        elif self.base_rate is None and loss.outputs == 1:
+            frequent = f"the rarer label in {_between(*BASE_RATES)} %"
+        elif self.base_rate is None:
+            frequent = "classes alike or very unequal"
+        elif isinstance(self.base_rate, tuple):
+            frequent = "classes as frequent as stated"
+        else:
+            frequent = f"{100 * self.base_rate:.3g} % positive"
         if self.auc is not None:
-            return f"the best model has an AUC of {self.auc:g}"
-        of = "variance" if isinstance(loss.labels, Reals) else "loss of no model"
-        return f"the best model takes {_between(*(self.explained or EXPLAINED))} % off the {of}"
+            return f"{frequent}; the best model has an AUC of {self.auc:g}"
+        return f"{frequent}; the best model takes {_between(*(self.explained or EXPLAINED))} % off the {of}"
 
 
 def _between(low: float, high: float) -> str:

@@ -71,12 +71,15 @@ class Schema:
         fine = norm == "bound" if isinstance(norm, str) else 0 < norm < inf
         expect(fine, 'row_norm = "bound" or a number > 0', row_norm=norm)
         self._check_missing_values()
-        for entry in self.unreviewed:
-            if entry not in self._paths:
-                raise InputError(
-                    f"Expected every entry of unreviewed to name a value of the schema, got {brief(entry)}. "
-                    "Delete it, or write it as columns.NAME.KEY or label.KEY."
-                )
+        if self.unreviewed:
+            paths = {f"label.{key}" for key in plain(self.label)}
+            paths = paths.union(*({column.path(key) for key in plain(column)} for column in self.columns))
+            for entry in self.unreviewed:
+                if entry not in paths:
+                    raise InputError(
+                        f"Expected every entry of unreviewed to name a value of the schema, got {brief(entry)}. "
+                        "Delete it, or write it as columns.NAME.KEY or label.KEY."
+                    )
 
     def _check_columns(self) -> None:
         expect(len(self.columns) >= 1, "columns to hold at least one column", columns=len(self.columns))
@@ -121,11 +124,6 @@ class Schema:
                     f"Expected missing_values and {path} to share no text, got {brief(word)} in both. "
                     "Take it out of one of them."
                 )
-
-    @cached_property
-    def _paths(self) -> frozenset[str]:
-        paths = {f"label.{key}" for key in plain(self.label)}
-        return frozenset(paths.union(*({column.path(key) for key in plain(column)} for column in self.columns)))
 
     def separated(self, delimiter: str | None) -> "Schema":
         """The schema for a file with this delimiter; None keeps the schema's own."""
