@@ -75,6 +75,10 @@ def test_what_is_swallowed_is_seen():
     assert [line.split(":")[0] for line in swallowed(text)] == ["line 2", "line 6", "line 6"]
 
 
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):
