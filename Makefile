@@ -57,7 +57,7 @@ federation: .venv/.site
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # reads dependency groups
 
 .venv/.cli: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[cli]'
@@ -69,15 +69,16 @@ federation: .venv/.site
 
 # Not compiled when installed: most modules are never imported, and those that are compile then.
 .venv/.dev: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --group dev \
+		-e '.[cli,plots,estimators,site,dp-accounting,onnx,mpi]'
 	touch .venv/.cli $@
 
 .venv/.docs: .venv/.cli
-	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 .venv/.bench: .venv/.cli
-	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m pip install --quiet -e '.[cli,plots]'
 	touch $@
 
 # A rival that cannot be installed becomes a row that says so.

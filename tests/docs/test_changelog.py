@@ -36,5 +36,7 @@ def test_formats():
 def test_version():
     newest = re.search(r"^## (\S+) - (?:unreleased|\d{4}-\d\d-\d\d)$", TEXT, flags=re.MULTILINE)
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)
     assert newest is not None
-    assert newest[1] == sottovoce.__version__ == declared
+    assert cited is not None
+    assert newest[1] == cited[1] == sottovoce.__version__ == declared

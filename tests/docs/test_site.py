@@ -111,7 +111,7 @@ class Seen(HTMLParser):
 def site(tmp_path_factory):
     """The built site, by path. Strict: links, anchors and pages outside the navigation end it."""
     if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None or find_spec("material") is None:
-        pytest.skip("mkdocs is not installed: pip install -e '.[docs]'")
+        pytest.skip("mkdocs is not installed: pip install --group docs")
     place = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(place)],
