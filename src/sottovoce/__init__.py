@@ -2,7 +2,7 @@
 
 Sites on a graph hold private rows and learn one convex model together, and all that anyone learns of a row is (epsilon,
 delta)-differentially private. There is no server to trust. With noise of its own, every message of a site is private by
-itself. With masked sums only the sums are: single messages rest on keys, and on how many sites collude.
+itself. With masked sums only the sums are: single messages are protected by keys, up to a number of colluding sites.
 """
 
 from typing import Any

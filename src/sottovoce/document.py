@@ -1,7 +1,7 @@
-"""What people are shown, before it is laid out: sentences, tables, figures and sections, as plain data.
+"""Documents for people, before layout: paragraphs, tables, figures and sections as plain data.
 
-A thing is described once. `cli.output` lays it out on a terminal, `studies.report.rendering` on a page, and both take
-all text for that of a stranger. Programs read something else: with `--json` they get numbers, not their words.
+Each document is described once. `cli.output` lays it out on a terminal, `studies.report.rendering` as a page, and both
+escape all of its text as untrusted. With `--json`, programs get numbers instead.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ Tone = Literal["plain", "soft", "strong", "banner", "good", "part", "bad"]
 @final
 @dataclass(frozen=True)
 class Words:
-    """A paragraph, or a cell, and how it is meant.
+    """A paragraph or a cell, with its tone.
 
-    A banner is what must not be missed; soft is what may be; good, part and bad are how something came out.
+    A banner must not be overlooked, a soft text may be; good, part and bad mark how a check came out.
     """
 
     text: str
@@ -30,13 +30,13 @@ Cell: TypeAlias = str | Words
 @final
 @dataclass(frozen=True)
 class Table:
-    """Cells under headings, or a few columns that need none.
+    """A table of cells, with or without headings.
 
     Args:
-        headings: of the columns; empty for none.
-        rows: of cells, all as many.
-        numbers: places of the columns that are lined up on the right.
-        strong: places of the rows that stand out.
+        headings: one for each column; empty for none.
+        rows: the cells, as many in each row.
+        numbers: indices of the columns that are aligned on the right.
+        strong: indices of the rows that are emphasised.
     """
 
     headings: tuple[str, ...]
@@ -45,7 +45,7 @@ class Table:
     strong: frozenset[int] = frozenset()
 
     def only(self, *headings: str) -> "Table":
-        """The columns of these headings, in this order, for where there is no room for all."""
+        """The columns with these headings, in this order, for narrow outputs."""
         kept = [self.headings.index(heading) for heading in headings]
         rows = [tuple(row[place] for place in kept) for row in self.rows]
         numbers = frozenset(new for new, place in enumerate(kept) if place in self.numbers)
@@ -55,7 +55,7 @@ class Table:
 @final
 @dataclass(frozen=True)
 class Facts:
-    """Names, each with what is to be said of it."""
+    """Names with their values, one pair to a line."""
 
     pairs: Sequence[tuple[str, str]]
 
@@ -63,7 +63,7 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Code:
-    """Text to be copied as it stands: a command, or settings."""
+    """Text to be copied verbatim: a command, or settings."""
 
     text: str
 
@@ -71,7 +71,7 @@ class Code:
 @final
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, which only a page has room for: SVG that stands in a page, as `studies.report.svg.inline` makes it."""
+    """A drawing, shown on pages only: inline SVG, as `studies.report.svg.inline` makes it."""
 
     drawing: str
     caption: str
@@ -80,7 +80,7 @@ class Figure:
 @final
 @dataclass(frozen=True)
 class Figures:
-    """Small figures, side by side where there is room."""
+    """Small figures, shown side by side where the page is wide enough."""
 
     figures: Sequence[Figure]
 
@@ -88,7 +88,7 @@ class Figures:
 @final
 @dataclass(frozen=True)
 class Folded:
-    """What a page opens only when asked to."""
+    """Parts that a page shows only after a click on the summary."""
 
     summary: str
     parts: "Sequence[Part]"
@@ -97,7 +97,7 @@ class Folded:
 @final
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading. A page leads to it by its name, which no other section of the page may have."""
+    """Parts under a heading. The name is the section's anchor, and must be unique in its document."""
 
     name: str
     heading: str
@@ -110,7 +110,7 @@ Part: TypeAlias = Words | Table | Facts | Code | Figure | Figures | Folded | Sec
 @final
 @dataclass(frozen=True)
 class Document:
-    """A whole page."""
+    """A document: a title, and its parts in order."""
 
     title: str
     parts: Sequence[Part]

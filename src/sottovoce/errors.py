@@ -1,4 +1,4 @@
-"""What sottovoce raises.
+"""Errors and warnings of this library.
 
 Every message says what was expected, what came (name=value) and, where it helps, what to do about it. The command
 line prints such an error as one line; anything else that escapes is a bug.
@@ -13,7 +13,7 @@ class SottovoceError(Exception):
 
 
 class InputError(SottovoceError, ValueError):
-    """A value from outside does not fit: data, a graph, a hyper-parameter, an option, a file."""
+    """A value from outside is not valid: data, a graph, a hyper-parameter, an option, a file."""
 
 
 class PrivacyError(SottovoceError):
@@ -21,7 +21,7 @@ class PrivacyError(SottovoceError):
 
 
 class BudgetError(PrivacyError):
-    """A release would cost more than what is left of a budget. Nothing was computed, nothing was spent."""
+    """A release would cost more than is left of a budget. Nothing was computed, and nothing was spent."""
 
 
 class UnsupportedError(SottovoceError, NotImplementedError):
@@ -29,7 +29,9 @@ class UnsupportedError(SottovoceError, NotImplementedError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something public was read off private rows, because the caller asked for it. The guarantee does not cover it."""
+    """A public setting was computed from private rows, because the caller asked for it. The guarantee does not cover
+    that.
+    """
 
 
 def expect(condition: bool, expected: str, advice: str = "", /, **came: object) -> None:
@@ -41,7 +43,7 @@ def expect(condition: bool, expected: str, advice: str = "", /, **came: object) 
 
 @contextmanager
 def naming(**where: object) -> Iterator[None]:
-    """What was read in this block came from somewhere; an error about it names the place: ... In config='a.toml'."""
+    """Add to every `InputError` raised in this block where the value came from: "... In config='a.toml'."."""
     try:
         yield
     except InputError as error:

@@ -5,27 +5,27 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def exactly(value: float) -> str:
-    """A number as it was given, without a trailing .0."""
+    """The shortest text that reads back as the same number, without a trailing .0."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 
 
 def up(value: float) -> str:
     """Six significant digits, never rounded down: neither a cost nor a needed noise may be understated."""
-    return _rounded(value, ROUND_CEILING)
+    return _round(value, ROUND_CEILING)
 
 
 def down(value: float) -> str:
     """Six significant digits, never rounded up: what is left may not be overstated."""
-    return _rounded(value, ROUND_FLOOR)
+    return _round(value, ROUND_FLOOR)
 
 
-def _rounded(value: float, direction: str) -> str:
+def _round(value: float, direction: str) -> str:
     if not math.isfinite(value):
         return str(value)
     return f"{float(Context(prec=6, rounding=direction).create_decimal(Decimal(value))):g}"
 
 
 def counted(number: int, what: str) -> str:
-    """A number with its noun: 1 round, 2 rounds."""
+    """A number with its noun, plural with s unless it is 1: 1 round, 2 rounds."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -43,21 +43,21 @@ VERSION = 1
 KEY_BYTES = 32
 WIDEST = 2**48  # scales; 2^15 standard deviations still are whole numbers of 63 bits
 _WORDS = 2**64
-_EACH = 16  # words that a number takes; 15.0 on average at wide scales
-_CHUNK = 2**20  # words asked for at once, at most
+_EACH = 16  # words asked for per number; a draw takes 15.0 on average at wide scales
+_CHUNK = 2**20  # most words asked for at once
 
 Words: TypeAlias = NDArray[np.uint64]
 
 
 class WordStream(ABC):
-    """Independent uniform 64-bit words, in order. What was taken does not come again. For one thread."""
+    """Independent uniform 64-bit words, in order, each given once. Not safe to share between threads."""
 
     def __init__(self) -> None:
         self._ahead: Words = np.empty(0, dtype=np.uint64)
 
     @abstractmethod
     def _more(self, count: int) -> Words:
-        """The next `count` words of the source, which it never gives again."""
+        """The next `count` words of the source, each given once."""
 
     def ahead(self, count: int) -> Words:
         """At least the next `count` words, without taking them."""
@@ -67,7 +67,7 @@ class WordStream(ABC):
         return self._ahead
 
     def take(self, count: int) -> Words:
-        """The next `count` words, which do not come again."""
+        """The next `count` words, each given once."""
         taken = self.ahead(count)[:count]
         self._ahead = self._ahead[count:]
         return taken
@@ -90,13 +90,14 @@ class Stream(WordStream):
 
 
 def keyed(key: bytes) -> Callable[[bytes], Stream]:
-    """From a secret key to a function: label -> its stream. The key is held by the function alone; nothing prints it.
+    """The function that gives each label its stream under a secret key. The function alone holds the key, so nothing
+    prints it.
 
     Formal guarantees:
         Streams of different labels are independent and uniform for all who lack the key, up to what it takes to tell
         HMAC-SHA256 and ChaCha20 from random functions. The same label gives the same stream.
     """
-    # No message shows what came: it may be most of a key.
+    # No message shows the value given: it may be most of a key.
     expect(isinstance(key, bytes), "a key of bytes", key=type(key).__name__)
     expect(len(key) == KEY_BYTES, f"a key of {KEY_BYTES} bytes", bytes=len(key))
 
@@ -107,31 +108,31 @@ def keyed(key: bytes) -> Callable[[bytes], Stream]:
 
 
 def encode_fields(*fields: bytes | str | int | float) -> bytes:
-    """The fields as bytes, injectively: each with its kind and length first, floating-point numbers by their bits."""
-    return b"".join(_field(field) for field in fields)
-
-
-def _field(field: bytes | str | int | float) -> bytes:
-    """One field: a letter for its kind, its length in 8 bytes, its bytes."""
-    match field:
-        case bytes():
-            kind, value = b"b", field
-        case str():
-            kind, value = b"s", field.encode()
-        case float():
-            kind, value = b"f", struct.pack("<d", field)
-        case int():
-            kind, value = b"i", b"%d" % field
-        case _:
-            assert_never(field)
-    return kind + struct.pack("<Q", len(value)) + value
+    """The fields as bytes, injectively: for each a letter for its kind, its length in 8 bytes, and its bytes. A
+    floating-point number is encoded by its bits.
+    """
+    encoded = b""
+    for field in fields:
+        match field:
+            case bytes():
+                kind, value = b"b", field
+            case str():
+                kind, value = b"s", field.encode()
+            case float():
+                kind, value = b"f", struct.pack("<d", field)
+            case int():
+                kind, value = b"i", b"%d" % field
+            case _:
+                assert_never(field)
+        encoded += kind + struct.pack("<Q", len(value)) + value
+    return encoded
 
 
 def discrete_gaussian(stream: WordStream, scale: int, count: int) -> Ints:
     """Independent whole numbers with P(x) proportional to exp(-x^2 / (2 scale^2)), exactly.
 
     Args:
-        stream: the words that decide. The same words give the same numbers, on every machine.
+        stream: source of the random words. The same words give the same numbers, on every machine.
         scale: a whole number from 1 to 2^48: about the standard deviation.
         count: how many.
     """
@@ -160,12 +161,12 @@ def uniform_below(stream: WordSource, bound: int, count: int) -> Ints:
     """Independent uniform whole numbers in 0 .. bound - 1, exactly: words that would favour some are thrown away.
 
     Args:
-        stream: the words that decide.
+        stream: source of the random words.
         bound: from 1 to 2^62.
         count: how many.
     """
     expect(1 <= bound <= 2**62, "1 <= bound <= 2^62", bound=bound)
-    # The largest word below a multiple of the bound: what lies above would favour small numbers.
+    # The largest word below a multiple of the bound: words above it would favour small numbers.
     last = np.uint64(_WORDS - _WORDS % bound - 1)
     found = np.empty(0, dtype=np.int64)
     while len(found) < count:

@@ -1,12 +1,12 @@
-"""Noise for real sites: exact discrete Gaussians on a grid, as a function of a secret key and of what they hide.
+"""Noise for real sites: exact discrete Gaussians on a grid, as a function of a secret key and of the value they hide.
 
-Floating-point normals are not normal: their low bits can betray what they were added to. So a site rounds its gradient
-to a grid g Z^d, g a power of two, and subtracts g times whole numbers whose law is exactly the discrete Gaussian
-(`sottovoce.noise.sampler`). All arithmetic after the rounding is exact.
+Floating-point normals are not exactly normal: their low bits can reveal what they were added to. So a site rounds its
+gradient to a grid g Z^d, g a power of two, and subtracts g times whole numbers whose law is exactly the discrete
+Gaussian (`sottovoce.noise.sampler`). All arithmetic after the rounding is exact.
 
 Noise is a function. Its words come from a stream that is keyed by the site's secret noise key and by a label of
-everything that determines the release, down to the rounded gradient itself. So a site that is set back to yesterday
-says the same words again, and two different values never share their noise.
+everything that determines the release, including the rounded gradient itself. So a site that is restored from a backup
+sends the same messages again, and two different values never share their noise.
 
 Rounding, and the floating-point sums behind the gradient, add to its sensitivity s. The noise pays for it:
 
@@ -38,11 +38,11 @@ _DOMAIN = "sottovoce site noise"  # no other use of the key begins a label like 
 
 @final
 class SecureNoise(Noise):
-    """The noise of one site: a function of its key, of what it has heard, and of the value that it hides.
+    """The noise of one site: a function of its key, of the messages received, and of the value that it hides.
 
     Args:
         key: the site's secret noise key, 32 bytes, one for each agreement: `federation.agreement.exchange.Seed`.
-            To whoever has it, what was sent has no noise: delete it with the end of the run.
+            Whoever has it can subtract the noise from every message: delete it when the run ends.
         d: coordinates of a model.
         terms: the most terms that one gradient sums: the site's rows, or the batch size if that is more.
         grid_bits: the grid is at most 2^-grid_bits of the noise's standard deviation.
@@ -79,9 +79,9 @@ class SecureNoise(Noise):
         """The same key, bound to this context in place of the old one; the order of steps starts anew.
 
         Args:
-            context: bytes that stand for all that the gradient depends on but the rows and (round, step): the
-                agreement, everything heard so far, who was dropped, the commitment to the rows, the software. Two
-                draws with the same context, round and step must be draws for the same function of the rows.
+            context: bytes that identify everything that the gradient depends on but the rows and (round, step): the
+                agreement, all messages received, the sites dropped, the commitment to the rows, the software. Two
+                draws with the same context, round and step must be for the same function of the rows.
         """
         return self._bound_to(context)
 
@@ -94,7 +94,7 @@ class SecureNoise(Noise):
             "Make another from the key file, or call within()."
         )
 
-    # -- what a real site does ----------------------------------------------------------------------------------------
+    # -- releases and batches -----------------------------------------------------------------------------------------
 
     def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
         if gradient.shape != (1, self.d, 1) or np.size(sensitivity) != 1:
@@ -143,7 +143,7 @@ class SecureNoise(Noise):
         sums = n * UNIT / (1 - n * UNIT) * self.terms * sensitivity
         grid = self.grid(sigma, sensitivity)
         paid = sigma * (sensitivity + 2 * grid * sqrt(self.d) + sums) * (1 + 1e-12)
-        # Public numbers only, so that refusing says nothing about rows.
+        # All of these numbers are public, so a refusal tells nothing about rows.
         if paid > 2 * sigma * sensitivity:
             raise PrivacyError(
                 "Expected rounding errors below the sensitivity itself, got more with "
@@ -185,13 +185,13 @@ def require_secure(noise: Noise, *, for_tests: bool = False) -> None:
     """Raise `PrivacyError` unless the noise is fit for a real site.
 
     Args:
-        noise: what the site was handed.
-        for_tests: only a test may say so; it then lets any noise pass.
+        noise: the source that the site was given.
+        for_tests: accept any source. Only tests may set it.
     """
     if not isinstance(noise, SecureNoise) and not for_tests:
         raise PrivacyError(
             f"Expected secure noise at a real site, got noise={type(noise).__name__}. "
-            "Whoever knows the seed can take the noise off: use SecureNoise."
+            "Whoever knows the seed can subtract the noise: use SecureNoise."
         )
 
 
@@ -226,15 +226,15 @@ def grid_for(
         sigma: the noise multiplier of the sum.
         sensitivity: Delta, with the rounding of floating-point sums in it.
         shares: u - c, how many shares of noise must be enough.
-        numbers: in a message.
-        sites: at how many the rows may be that are protected together.
-        step: g, where somebody else has chosen it; s then pays for the rounding to that.
+        numbers: how many numbers a message holds.
+        sites: the most sites at which rows may be that are protected together.
+        step: g, if it is chosen already; s then covers the rounding to it.
     """
     sizes = {"shares": shares, "numbers": numbers, "sites": sites}
     expect(min(sizes.values()) >= 1, "shares >= 1, numbers >= 1 and sites >= 1", **sizes)
     step = finest_grid(sigma * sensitivity / sqrt(shares), GRID_BITS) if step is None else step
     paid = sigma * (sensitivity + max(2, sites) * step * sqrt(numbers)) * (1 + 1e-12)
-    # Public numbers only, so that refusing says nothing about rows.
+    # All of these numbers are public, so a refusal tells nothing about rows.
     if paid > 2 * sigma * sensitivity:
         raise PrivacyError(
             f"Expected rounding below the sensitivity itself, got more with numbers={numbers}, sigma={sigma:g}. Ask "
@@ -260,5 +260,7 @@ def on_grid(gradient: Array, grid: float) -> Ints:
 
 
 def value_digest(value: Ints) -> bytes:
-    """SHA-256 of the value that the noise hides, 32 bytes, so that another value gets other noise."""
+    """SHA-256 (32 bytes) of the value that the noise hides. Being part of the label, it gives another value other
+    noise.
+    """
     return sha256(encode_fields(*value.shape, value.astype("<i8").tobytes())).digest()

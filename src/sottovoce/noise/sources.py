@@ -4,7 +4,7 @@ Noise is an argument. An algorithm asks for the standard normals of (round k, lo
 batch draws. The simulator hands in seeded counter-based draws, or, if rows are private, the operating system's; a test
 hands in an array; a real site hands in a secure source (`sottovoce.noise.secure`).
 
-A source knows neither sigma nor a price: whoever calls `added` says how much noise a gradient gets, and `privacy` says
+A source has no sigma and no price: the caller of `added` decides how much noise a gradient gets, and `privacy` computes
 what that costs.
 """
 
@@ -61,7 +61,7 @@ class Noise(ABC):
 
     @property
     def counters(self) -> "Counters":
-        """Counter-based sources that a kernel may draw from itself; None where it has to ask."""
+        """Counter-based sources that a kernel can draw from by itself; None where it must call this source."""
         return Counters(normals=None, batches=None)
 
     @property
@@ -70,7 +70,9 @@ class Noise(ABC):
         return True
 
     def shared(self, k: int, r: int) -> Array:
-        """Standard normals (1, d, runs) for what is only ever seen summed over all nodes here: the first node's."""
+        """Standard normals (1, d, runs) for a value that is released only as the sum over all nodes held here: those
+        of the first node.
+        """
         return self.normals(k, r)[:1]
 
     @abstractmethod
@@ -86,7 +88,7 @@ class Noise(ABC):
         """
 
     def order(self, offsets: Ints) -> Ints:  # noqa: ARG002
-        """The numbers of all rows, every node's own in a random order: (rows,). Ask once, and use it for all rounds.
+        """The numbers of all rows, every node's own in a random order: (rows,). Call it once, for all rounds.
 
         Args:
             offsets: as of `draws`.
@@ -96,10 +98,10 @@ class Noise(ABC):
     def added(self, gradient: Array, sigma: float, sensitivity: Floats, k: int, r: int) -> Array:
         """The gradient (nodes, d, runs) less sigma sensitivity z, z the normals of (k, r).
 
-        A source that cannot give normals of that precision overrides this, and answers for the law of the result.
+        A source without `normals` overrides this, and is then responsible for the law of the result.
 
         Args:
-            gradient: without noise. It is not changed.
+            gradient: without noise; not changed.
             sigma: the noise multiplier, without a unit.
             sensitivity: (nodes, 1, 1), the replace-one l2 sensitivity of every node's gradient. The noise's standard
                 deviation in each coordinate is sigma times this.
@@ -111,7 +113,7 @@ class Noise(ABC):
 
 
 class Counters(NamedTuple):
-    """Counter-based sources, or None where there is none."""
+    """Counter-based sources of normals and of batches; None where there is none."""
 
     normals: "SeededNoise | None"
     batches: "SeededNoise | None"
@@ -162,7 +164,7 @@ class SeededNoise(Noise):
 
 @final
 class GivenNoise(Noise):
-    """Normals handed in by the caller, a round at a time, as (runs, nodes, l, d); batches come from another source."""
+    """Normals from the caller, a round at a time, as (runs, nodes, l, d); batches come from another source."""
 
     def __init__(self, function: NoiseFunction, batches: "SeededNoise | SystemNoise") -> None:
         self.function = function
@@ -199,8 +201,8 @@ class SystemNoise(Noise):
     """Draws from the operating system's cryptographic source, for private rows held by one process.
 
     Every normal is the quantile of a uniform with 53 random bits, in the middle of its cell; batches are exact. Nothing
-    is kept, so nothing can be drawn again. What is left is the gap between real numbers and floating point; sites that
-    do not trust their neighbours use `sottovoce.noise.secure`, which has none.
+    is stored, so nothing can be drawn again. The law differs from the normal one by floating-point rounding; sites that
+    do not trust their neighbours use `sottovoce.noise.secure`, whose law is exact.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -250,7 +252,7 @@ _SYSTEM = _SystemWords()
 
 @final
 class SystemStream(WordStream):
-    """The operating system's words as a stream, for exact draws over private rows in one process: never seeded."""
+    """The operating system's words as a stream, for exact draws over private rows in one process; takes no seed."""
 
     def _more(self, count: int) -> Words:
         return _SYSTEM.take(count)
