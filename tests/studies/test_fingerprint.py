@@ -53,7 +53,7 @@ MATTERS = [
     "oracle/kernels/steps.py",
     "oracle/kernels/formulas.py",
     "problem/losses/scalar.py",
-    "problem/graphs.py",
+    "problem/graphs/families.py",
     "files/datasets/adult.py",
     "problem/partition.py",
     "simulation/engine.py",
