@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
 from sottovoce.problem import losses
-from sottovoce.problem.figures import auc, average_precision
+from sottovoce.problem.figures import Ranking
 from sottovoce.tally import Terms, evaluate, question_for
 
 POPULATION, DELTA = 1_000_000, 1e-5
@@ -76,9 +76,10 @@ def two_classes(share, spread, factor, step, random):
 def figures_of(z, labels):
     """The population's own figures, and functions for the points of its curves."""
     positive, called = labels > 0, z >= 0
+    ranking = Ranking.of(z, positive)
     known = {
-        "accuracy": np.mean(called == positive), "auc": auc(z, positive), "positive": np.mean(positive),
-        "average_precision": average_precision(z, positive), "recall": np.mean(called[positive]),
+        "accuracy": np.mean(called == positive), "auc": ranking.auc(), "positive": np.mean(positive),
+        "average_precision": ranking.average_precision(), "recall": np.mean(called[positive]),
         "precision": np.mean(positive[called]), "specificity": np.mean(~called[~positive]),
         "majority": max(np.mean(positive), 1 - np.mean(positive)),
     }  # fmt: skip

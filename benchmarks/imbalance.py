@@ -17,7 +17,7 @@ import numpy as np
 
 import sottovoce as sv
 from sottovoce.problem.dataset import Dataset
-from sottovoce.problem.figures import auc, average_precision
+from sottovoce.problem.figures import Ranking
 from sottovoce.problem.losses import Logistic, Loss, WeightedLogistic
 
 RATE, SITES, COLLUDING = 0.01, 10, 3
@@ -46,7 +46,8 @@ def scores(train: Dataset, test: Dataset, epsilon: float, weight: float, runs: i
     positive, found = test.labels > 0, []
     for z in np.asarray(test.features @ models.T).T:
         top = np.argsort(-z, kind="stable")[: positive.sum()]
-        found.append((auc(z, positive), average_precision(z, positive), positive[top].mean(), np.mean(z >= 0)))
+        ranking = Ranking.of(z, positive)
+        found.append((ranking.auc(), ranking.average_precision(), positive[top].mean(), np.mean(z >= 0)))
     return np.array(found).T
 
 

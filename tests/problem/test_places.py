@@ -101,7 +101,7 @@ def test_a_key_deals_alike_in_every_process():
     for bad in (b"short", "no bytes"):
         with pytest.raises(InputError, match="a key of"):
             Sites.split(data, 4, key=bad)
-    with pytest.raises(InputError, match="no key where anyone may see the rows"):
+    with pytest.raises(InputError, match="no key with public rows"):
         Sites.split(numbered(100, private=False), 4, key=KEY)
 
 

@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_refused(written):
         files.encode_by_site(written(table(*ROWS)), named(), "patient")
     with pytest.raises(InputError, match="a person for every row"):
         sv.Sites([np.zeros((2, 1))], [[1, 1]], unit=Unit(2), people=[["a"]])
-    with pytest.raises(InputError, match="the most rows of a person, where people are told"):
+    with pytest.raises(InputError, match="bounds the rows of a person, since people are given"):
         sv.Sites([np.zeros((2, 1))], [[1, 1]], people=[["a", "b"]])
     with pytest.raises(InputError, match="at most rows=1 rows of a person"):
         sv.Sites([np.zeros((2, 1))], [[1, 1]], unit=Unit(1), people=[["a", "a"]])

@@ -1,4 +1,4 @@
-"""A data set in memory: rows, labels, and the bound on the rows that sensitivities rest on."""
+"""A data set in memory: rows, labels, and the declared bound on the norm of rows."""
 
 from dataclasses import dataclass, replace
 from math import inf
@@ -21,13 +21,13 @@ class Dataset:
     """Rows a_j with labels b_j; the first `n_train` rows are for training.
 
     `data_norm` is a declared bound on every row's Euclidean norm. It is not computed here: a bound computed
-    from private rows would itself say something about them. Whoever builds on it checks the rows against it.
+    from private rows would itself tell something about them. `Sites` checks the rows against it.
 
-    `private` says that the rows need protection, as those of a file do: what would leak them is then refused. Rows that
-    anyone may see anyway, as in the packaged data sets, are not.
+    `private` is True if the rows need protection, as those of a file do: whatever would leak them is then refused. It
+    is False for public rows, as in the packaged data sets.
 
-    `unit` is what is to be protected: rows, or people of whom each has at most so many. `people` says whose each row
-    is, as a number that means nothing else; None where it is not known, and the unit is taken on trust.
+    `unit` is what is protected: rows, or people with at most so many rows each. `people` numbers the person of each
+    row; the number has no other meaning. With None, rows cannot be checked against the unit.
 
     `factors` are the rows' weights and exposures, relative to their public bounds.
     """
@@ -95,10 +95,10 @@ class Dataset:
         hot = [i for i, column in enumerate(self.names) if column.startswith(f"{attribute}=")]
         if not hot:
             return None
-        there = _dense(self.features[:, hot]) != 0
-        most = int(there.sum(axis=1).max(initial=0))
+        present = _dense(self.features[:, hot]) != 0
+        most = int(present.sum(axis=1).max(initial=0))
         expect(most <= 1, f"at most one non-zero per row among the columns {attribute}=...", most=most)
-        codes: Ints = there @ np.arange(1, len(hot) + 1)
+        codes: Ints = present @ np.arange(1, len(hot) + 1)
         return codes
 
 

@@ -1,6 +1,6 @@
 """Mean loss (no regulariser) and accuracy of models over all rows, weighted, computed without noise.
 
-This is for simulations on data that the analyst may see; no result of it is part of what a site releases.
+This is for simulations on data that the analyst may see. No site releases a result of it.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.losses import Loss
 
-# Rows times models per block: small enough to stay in cache, large enough to make the loop's cost vanish.
+# Rows times models per block: small enough to stay in cache, large enough for the loop's cost to be negligible.
 IN_CACHE = 1 << 20
 
 
 class Scores(NamedTuple):
-    """Mean loss and share of right answers of every model; the share is nan for regression."""
+    """Mean loss and accuracy of every model; the accuracy is nan for regression."""
 
     risk: Floats  # (models,)
     accuracy: Floats  # (models,)
@@ -34,7 +34,7 @@ def summed(
     block: Callable[[int, int], Any], labels: Array, loss: Loss, models: Array, factors: Factors = ALIKE,
     block_size: int = IN_CACHE,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Weighted sums over all rows, for every model: of the losses, and of the right answers.
+    """Weighted sums over all rows, for every model: of the losses, and of the correct predictions.
 
     Args:
         block: rows first..last-1 as a matrix, as in `Rows.block`.

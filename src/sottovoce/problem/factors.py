@@ -5,7 +5,7 @@ With a weight v_j in (0, V] and an exposure e_j in (0, E], V and E public, the l
     u_j loss(<w, a_j> + o_j, b_j),        u_j = v_j / V in (0, 1],        o_j = ln(e_j / E) <= 0.
 
 A factor of at most 1 leaves every record's gradient, Hessian and moments within the convex hull of what they may be
-without it, 0 included: no sensitivity changes (docs/proofs/rows.md). Neither V nor E is ever computed from rows.
+without it, 0 included, so no sensitivity changes (docs/proofs/rows.md). V and E are never computed from rows.
 """
 
 from collections.abc import Sequence
@@ -51,22 +51,22 @@ class Factors:
         cls, *, weights: Any = None, weight_bound: float = 1.0, exposures: Any = None, exposure_bound: float = 1.0
     ) -> "Factors":
         """Factors from weights and exposures in their own units. A value that is missing, not above 0 or above its
-        bound is refused. The error names the row and does not quote the value, which is private.
+        bound is refused. The error names the row, and does not quote the value, which is private.
 
         Args:
-            weights: (rows,) how much each counts; None: all alike.
-            weight_bound: V, the most that one may count. Public, and never the largest weight of these rows.
-            exposures: (rows,) how long, or how much, each was observed: its expected count is in proportion.
-            exposure_bound: E, the largest exposure. Public likewise.
+            weights: (rows,) how much each row counts; None: all alike.
+            weight_bound: V, the most that a row may count. Public, and never computed from these rows.
+            exposures: (rows,) how long, or how much, each row was observed: its expected count is in proportion.
+            exposure_bound: E, the largest exposure allowed. Public likewise.
         """
         v = None if weights is None else _within("weight", weights, weight_bound)
         e = None if exposures is None else _within("exposure", exposures, exposure_bound)
-        # Of a quotient that vanishes there would be no logarithm.
+        # The difference of logarithms, because a quotient that underflows to 0 has none.
         shifts = None if e is None else np.minimum(np.log(e) - np.log(exposure_bound), 0.0)
         return cls(None if v is None else v / weight_bound, shifts)
 
     def __repr__(self) -> str:
-        return f"Factors({', '.join(self.told)})"  # what they are is private, and texts end up in logs
+        return f"Factors({', '.join(self.told)})"  # the values are private, and texts end up in logs
 
     @property
     def plain(self) -> bool:
@@ -93,7 +93,7 @@ class Factors:
         return cast(AnyArray, numbers * self.weights.reshape(-1, *(1,) * (numbers.ndim - 1)))
 
     def expect_rows(self, rows: int) -> None:
-        """Refuse factors of any other number of rows."""
+        """Refuse factors for another number of rows."""
         for name in self.told:
             came, given = len(getattr(self, name)), "exposures" if name == "shifts" else name
             expect(came == rows, f"one of {given} for each of {rows} rows", came=came)
@@ -101,7 +101,8 @@ class Factors:
 
 ALIKE = Factors()
 
-# Where a bound is exceeded. An exposure is not to be cut: it would no longer be that of its count.
+# Advice in the error where a bound is exceeded. It does not suggest cutting exposures, which would not fit their
+# counts.
 _ADVICE = {
     "weight": "Leave out rows that should not count, cut weights to the bound, or declare a larger one, beside which "
     "all others count less: it costs signal, not noise.",
@@ -126,8 +127,8 @@ def expect_bound(name: str, bound: Any) -> None:
     number = isinstance(bound, float | int | np.number) and not isinstance(bound, bool)
     if not number or not 0 < bound < inf:
         raise InputError(
-            f"Expected {name} as a finite public number > 0, got {name}={bound!r}. Say the most that may be, from "
-            "knowledge that does not rest on these rows."
+            f"Expected {name} as a finite public number > 0, got {name}={bound!r}. Give the largest value that is "
+            "possible, from knowledge that does not come from these rows."
         )
 
 

@@ -13,16 +13,16 @@ from sottovoce.problem.evaluation import IN_CACHE
 from sottovoce.problem.factors import ALIKE, Factors
 from sottovoce.problem.losses import Counts, Logistic, Loss, Quantile, Reals, Softmax, WeightedLogistic
 
-RARE = 0.1  # share of rows below which a class counts as rare: a model that never says it is then nearly always right
-_FURTHEST = 40.0  # of a constant prediction; beyond, no loss of ours gains anything that a double can hold
+RARE = 0.1  # share of rows below which a class is rare: a model that never predicts it is then nearly always right
+_FURTHEST = 40.0  # largest constant prediction; beyond it, no loss changes by more than rounding
 
 
 @dataclass(frozen=True)
 class Figures:
     """Figures of merit of one model, or of a constant answer. None where a figure has no meaning for the loss.
 
-    `mean_absolute_error` is in the unit of the labels, `log_loss` in nats. `average_precision` is of the rarer of two
-    classes, `auc` the chance that a row of the second class has a higher score than one of the first.
+    `mean_absolute_error` is in the unit of the labels, `log_loss` in nats. `average_precision` is that of the rarer of
+    two classes. `auc` is the chance that a row of the second class has a higher score than a row of the first.
     """
 
     risk: float
@@ -61,7 +61,7 @@ def figures(loss: Loss, z: Floats, labels: Floats, scale: float = 1.0, weights: 
     if loss.outputs > 1:
         return Figures(risk, accuracy, log_loss)
     positive = labels > 0
-    ranking = _Ranking.of(z, positive, weights)
+    ranking = Ranking.of(z, positive, weights)
     rarer = ranking if mean(positive, weights) <= 0.5 else ranking.reverse()
     return Figures(risk, accuracy, log_loss, ranking.auc(), rarer.average_precision())
 
@@ -81,7 +81,7 @@ def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
     if loss.outputs > 1:
         counts = np.bincount(learnt.astype(np.int64), weights, minlength=loss.outputs)
         whole = len(learnt) if weights is None else float(weights.sum())
-        shares: Floats = np.log(np.maximum(counts, 0.5) / whole)  # a class that is not there is still possible
+        shares: Floats = np.log(np.maximum(counts, 0.5) / whole)  # a class without a row is still possible
         return shares
     ends, share = np.array([-1.0, 1.0]), mean(learnt > 0, weights)
     rates = np.array([1 - share, share])
@@ -90,13 +90,13 @@ def constant(loss: Loss, learnt: Floats, factors: Factors = ALIKE) -> Floats:
         method="bounded", options={"xatol": 1e-9},
     )  # fmt: skip
     if isinstance(loss, WeightedLogistic):
-        return np.array([float(best.x)])  # which may well say the rarer class
-    # The decision is the more frequent class, also where the loss is flat around 0.
+        return np.array([float(best.x)])  # which may decide for the rarer class
+    # It must decide for the more frequent class, also where the loss is flat around 0.
     return np.array([abs(best.x) if share >= 0.5 else -abs(best.x)])
 
 
 def constant_words(loss: Loss) -> str:
-    """The best constant answer, in words."""
+    """The best constant answer, as people read it."""
     if isinstance(loss.labels, Counts):
         return "always the mean"
     if isinstance(loss.labels, Reals):
@@ -107,8 +107,8 @@ def constant_words(loss: Loss) -> str:
 def no_model(
     loss: Loss, learnt: Floats, labels: Floats, scale: float = 1.0, known: Factors = ALIKE, factors: Factors = ALIKE
 ) -> Figures:
-    """Figures on `labels` of the `constant` of the labels `learnt`. `known` are the factors of the labels learnt,
-    `factors` those of `labels`.
+    """Figures of the best `constant` prediction from the labels `learnt`, taken on `labels`. `known` are the factors of
+    `learnt`, `factors` those of `labels`.
     """
     answer = constant(loss, learnt, known)
     z = factors.shifted(np.broadcast_to(answer, (len(labels), len(answer))))
@@ -132,17 +132,18 @@ def rare_class(loss: Loss, labels: Floats) -> int | None:
     return None if min(share, 1 - share) >= RARE else int(share < RARE)
 
 
-class _Ranking(NamedTuple):
-    """Cumulative counts of rows from the highest score down, sorted once for all figures that need it.
+class Ranking(NamedTuple):
+    """Cumulative weights of rows from the highest score down, sorted once for AUC and average precision.
 
-    Rows of one score pass a threshold together: only the last of them is a point of a curve.
+    Rows of equal score pass a threshold together, so each distinct score is one point of a curve.
     """
 
-    rows: Array  # at each distinct score: how many rows have it or a higher one, each counted by its weight
-    found: Array  # of these, those of the class that is looked for
+    rows: Array  # at each distinct score: weight of the rows with this score or a higher one
+    found: Array  # weight of those among them that are of the positive class
 
     @classmethod
     def of(cls, scores: Floats, positive: Bools, weights: Floats | None = None) -> Self:
+        """The ranking of rows by their scores; without weights, every row counts 1."""
         order = np.argsort(scores)[::-1]
         falling = scores[order]
         last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(scores) - 1)
@@ -157,7 +158,7 @@ class _Ranking(NamedTuple):
         return type(self)(below, below - (self.found[-1] - found))
 
     def auc(self) -> float | None:
-        """Area under the ROC curve: ties count half. None where one class is missing."""
+        """Area under the ROC curve; ties count half. None if one class is missing."""
         many = float(self.found[-1])
         others = float(self.rows[-1]) - many
         if not many or not others:
@@ -167,16 +168,6 @@ class _Ranking(NamedTuple):
         return float(pairs.sum() / (many * others))
 
     def average_precision(self) -> float | None:
-        """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
+        """Mean over the positive rows of the precision at each one's own score. None if there are none."""
         many = float(self.found[-1])
         return float(np.sum(np.diff(self.found, prepend=0) * (self.found / self.rows)) / many) if many else None
-
-
-def auc(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
-    """Area under the ROC curve: ties count half. None where one class is missing."""
-    return _Ranking.of(scores, positive, weights).auc()
-
-
-def average_precision(scores: Floats, positive: Bools, weights: Floats | None = None) -> float | None:
-    """Mean precision over the rows of the class, each at the threshold that finds it. None where there are none."""
-    return _Ranking.of(scores, positive, weights).average_precision()

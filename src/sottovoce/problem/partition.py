@@ -1,14 +1,14 @@
 """Partitions: ways to deal the rows of one data set out to nodes, for simulations.
 
 A partition is called as `partition(data, nodes, seed)` and gives one array of row numbers per node:
-disjoint, none empty, each in rising order. The same seed gives the same parts. Of rows that anyone may see,
-who gets which is no secret.
+disjoint, none empty, each in rising order. The same seed gives the same parts. Which node gets which public row
+is public.
 
-Of private rows it is. The guarantee is for rows replaced at their sites, with all row counts public; where one
-label sends many rows to other sites, it promises nothing. So every partition says whether it reads rows, and
-private ones are dealt out by their number alone. Nor may their places in a file decide, or the order of names: one
-row that sorts elsewhere moves all behind it. So private rows are put in a `secret_order` before they are dealt out
-(docs/proofs/places.md).
+For private rows it must stay secret. The guarantee is for rows replaced at their sites, with all row counts public. It
+does not cover a partition in which one changed label sends many rows to other sites. So every partition declares
+whether it reads rows, and private rows are dealt out by their number alone. Their places in a file, or the order of
+names, must not decide either: one row that sorts differently would move all rows behind it. So private rows are put in
+a `secret_order` before they are dealt out (docs/proofs/places.md).
 """
 
 from abc import ABC, abstractmethod
@@ -25,13 +25,13 @@ from sottovoce.errors import PrivacyError, expect
 from sottovoce.problem.dataset import Dataset
 from sottovoce.settings import check_choice, check_keys
 
-MOST_LABELS = 100  # beyond this the labels are measurements rather than classes
+MOST_LABELS = 100  # with more, the labels are measurements rather than classes
 
 
 class Partition(ABC):
     """A rule that deals the rows of one data set out to nodes."""
 
-    # Each class declares it, so that a new one is refused for private rows until somebody has looked at it.
+    # True unless a class declares otherwise, so that a new class is refused for private rows until it was reviewed.
     reads_rows: ClassVar[bool] = True
 
     def __init_subclass__(cls, reads_rows: bool = True) -> None:
@@ -47,7 +47,7 @@ class Partition(ABC):
 @final
 @dataclass(frozen=True)
 class Even(Partition, reads_rows=False):
-    """At random, as many for each; the rows left over are dropped (45,222 over 100: 452 each, 22 dropped)."""
+    """Equally many random rows for each node; the remainder is dropped (45,222 over 100: 452 each, 22 dropped)."""
 
     def __call__(self, data: Dataset, nodes: int, seed: int) -> list[Ints]:
         return _cut(_shuffled(data, nodes, seed), np.full(nodes, len(data) // nodes))
@@ -59,7 +59,7 @@ even = Even()
 @final
 @dataclass(frozen=True)
 class BySizes(Partition, reads_rows=False):
-    """At random, this many rows for each node; the rows left over are dropped."""
+    """`sizes[i]` random rows for node i; the remainder is dropped."""
 
     sizes: Sequence[int]
 
@@ -80,7 +80,7 @@ class BySizes(Partition, reads_rows=False):
 @final
 @dataclass(frozen=True)
 class ByShares(Partition, reads_rows=False):
-    """At random, all rows, in these proportions (of any sum); every node gets at least one row."""
+    """All rows at random, in proportion to `shares` (of any sum); every node gets at least one row."""
 
     shares: Sequence[float]
 
@@ -101,8 +101,8 @@ class LabelSkew(Partition):
     """Nodes with different mixes of labels: the nodes' shares of each label's rows are Dirichlet(alpha).
 
     A small alpha gives each label to few nodes, a large one approaches an even mix. All rows are used.
-    Sizes come out unequal too. A node that ends below `minimum` rows then takes random rows from the
-    fullest node, until all have enough: with a small alpha and many nodes no redraw would ever do.
+    Sizes are unequal too. A node with fewer than `minimum` rows then takes random rows from the fullest node, until
+    all have enough: with a small alpha and many nodes, drawing again would hardly ever succeed.
     """
 
     alpha: float = 0.5
@@ -124,18 +124,15 @@ class LabelSkew(Partition):
             rows = draws.permutation(np.flatnonzero(data.labels == value))
             counts = _apportion(len(rows), draws.dirichlet(np.full(nodes, self.alpha)))
             owner[rows] = np.repeat(np.arange(nodes), counts)
-        self._repair(owner, nodes, draws)
+        sizes = np.bincount(owner, minlength=nodes)
+        for small in np.flatnonzero(sizes < self.minimum):
+            while sizes[small] < self.minimum:
+                fullest = int(sizes.argmax())
+                # The fullest node keeps the minimum. As long as one has too few, the fullest has more than that.
+                moved = min(self.minimum - sizes[small], sizes[fullest] - self.minimum)
+                owner[draws.choice(np.flatnonzero(owner == fullest), moved, replace=False)] = small
+                sizes[small], sizes[fullest] = sizes[small] + moved, sizes[fullest] - moved
         return [np.flatnonzero(owner == i) for i in range(nodes)]
-
-    def _repair(self, owner: Ints, nodes: int, draws: np.random.Generator) -> None:
-        counts = np.bincount(owner, minlength=nodes)
-        for poor in np.flatnonzero(counts < self.minimum):
-            while counts[poor] < self.minimum:
-                rich = int(counts.argmax())
-                # The fullest never gives what it needs itself; while someone lacks rows it has some to spare.
-                moved = min(self.minimum - counts[poor], counts[rich] - self.minimum)
-                owner[draws.choice(np.flatnonzero(owner == rich), moved, replace=False)] = poor
-                counts[poor], counts[rich] = counts[poor] + moved, counts[rich] - moved
 
 
 @final
@@ -184,11 +181,13 @@ def _check(data: Dataset, nodes: int, seed: int) -> None:
 
 
 def _shuffled(data: Dataset, nodes: int, seed: int) -> Ints:
+    """All row numbers in a random order; refuses as `_check`."""
     _check(data, nodes, seed)
     return np.random.default_rng(seed).permutation(len(data))
 
 
 def _cut(order: Ints, sizes: Ints) -> list[Ints]:
+    """Consecutive parts of these sizes, each sorted; the remainder is dropped."""
     ends = np.cumsum(sizes)
     return [np.sort(order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
@@ -207,15 +206,15 @@ def refuse_reading(partition: Callable[..., list[Ints]]) -> None:
     """Refuse a partition of private rows that reads them, or that does not declare that it does not."""
     if not isinstance(partition, Partition) or partition.reads_rows:
         raise PrivacyError(
-            f"Expected a partition that does not read private rows, got partition={partition!r}: one changed row would "
+            f"Expected a partition that does not read private rows, got partition={partition!r}: one changed row could "
             "move others to other sites, which no guarantee covers. Use the partition even, or give every site its own "
             "rows (train: --site-column)."
         )
 
 
 def secret_order(rows: int, key: bytes | None) -> Ints:
-    """The numbers of private rows in a uniform secret order, drawn by the operating system or from a secret key. Two
-    tables dealt out by one key are not protected together, so a key is for one run.
+    """The numbers of private rows in a uniform secret order, drawn from the operating system or from a secret key. Use
+    a key for one run only: two tables dealt out by the same key are not protected together.
     """
     from sottovoce.noise.sampler import encode_fields, keyed, shuffled  # heavy, and not needed to describe a partition
     from sottovoce.noise.sources import SystemStream

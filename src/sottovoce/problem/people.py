@@ -1,7 +1,7 @@
 """Rows per person: counted, checked against the declared bound, and cut to it by a public rule.
 
-Whose a row is never becomes a feature, and is forgotten once rows are with their sites. Refusals here depend on private
-counts, so only the holder of the rows may see them: before a run, where rows are read.
+The person of a row never becomes a feature, and is not stored with the sites' rows. Refusals here depend on private
+counts, so only the holder of the rows may see them: they happen where rows are read, before a run.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -13,12 +13,12 @@ from sottovoce.arrays import Ints
 from sottovoce.errors import InputError, expect
 
 if TYPE_CHECKING:
-    from sottovoce.privacy.unit import Unit  # the room behind it is heavy, and schemas are read early
+    from sottovoce.privacy.unit import Unit  # importing its package takes long, and schemas need this module early
 
 Bools: TypeAlias = NDArray[np.bool_]
 Surplus: TypeAlias = Literal["refuse", "drop"]
 SURPLUS: tuple[Surplus, ...] = get_args(Surplus)
-# What a statement must say where a surplus may be dropped, whatever the rows are.
+# A sentence that the statement must include if a surplus may be dropped, whatever the rows are.
 DROPPED = (
     "Of people with more rows than that, only the first ones are learnt from. The guarantee then covers whatever a "
     "person's rows say under names that are theirs alone. It does not cover rows under other people's names: these "
@@ -35,8 +35,7 @@ def numbered(people: Any) -> Ints:
 def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
     """True for each row that is among the first `most` of its person; counted per site if sites are given.
 
-    Whether a row is kept depends on the rows of the same name alone: nobody changes what is kept of anybody else, as
-    long as they leave others' names alone.
+    It depends on the rows under the same name alone. So a person who uses no other name changes nothing for others.
     """
     keys = (people,) if sites is None else (sites, people)
     # Stable, so that a person's rows stay in the order of the file.
@@ -53,7 +52,9 @@ def within(people: Ints, most: int, sites: Ints | None = None) -> Bools:
 
 
 def kept(people: Ints, unit: "Unit", surplus: Surplus, sites: Ints | None = None) -> Bools:
-    """True for each row to learn from: the first `unit.changed` of a person at a site. More are refused, or dropped."""
+    """True for each row to learn from: the first `unit.changed` of a person at a site. Further ones are refused or
+    dropped, as `surplus` says.
+    """
     expect(surplus in SURPLUS, f"surplus among {', '.join(SURPLUS)}", surplus=surplus)
     found = within(people, unit.changed, sites)
     if surplus == "refuse" and not found.all():
@@ -67,11 +68,11 @@ def kept(people: Ints, unit: "Unit", surplus: Surplus, sites: Ints | None = None
 
 
 def expect_within(people: Ints, sites: Ints, unit: "Unit") -> None:
-    """Refuse rows of people who have more of them at a site, or are at more sites, than the unit says."""
+    """Refuse rows of people who have more of them at a site, or are at more sites, than the unit allows."""
     kept(people, unit, "refuse", sites)
     pairs = np.unique(np.stack([people, sites]), axis=1)
     if int(np.bincount(pairs[0]).max(initial=0)) > unit.sites:
         raise InputError(
             f"Expected people at no more than sites={unit.sites} sites, got one at more. Declare more sites per "
-            "person, which costs more noise, or take such people's rows out at all sites but as many as that."
+            "person, which costs more noise, or keep such people's rows at that many sites only."
         )

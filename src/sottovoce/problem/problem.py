@@ -1,7 +1,7 @@
-"""A problem: rows bound to a network, with all that a run must know of both.
+"""A problem: rows and the network they are on, with all that a run needs to know of both.
 
-Rows come from a data set, a file with its schema, arrays, or one file for each site. Whoever runs something on them
-gets a `Problem`, and need not know which it was.
+Rows come from a data set, a file with its schema, arrays, or one file for each site. Runs take a `Problem`, wherever
+its rows come from.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,27 +27,27 @@ from sottovoce.problem.sites import Sites
 if TYPE_CHECKING:
     from sottovoce.files.schema import Schema
 
-GraphOf: TypeAlias = Callable[[int], Graph]  # from the number of sites, which may be known only when rows were read
+GraphOf: TypeAlias = Callable[[int], Graph]  # of the number of sites, which may be known only once rows are read
 
 
 @final
 @dataclass(frozen=True)
 class Answers:
-    """What labels and outputs mean to people. All of it is public.
+    """The meaning of labels and outputs, and the loss that fits them. All of it is public.
 
     A label that is a number is learnt as (label - offset) / scale, which lies in [-1, 1]: losses and steps then do not
-    depend on its unit. A model of what was learnt is scale * weights, and offset is added to its output.
+    depend on its unit. In the label's own unit the weights are scale * weights, and offset is added to the output.
 
-    A count is learnt as label / scale, in [0, 1], by the logarithm of its mean: the model is the weights themselves,
-    and ln(scale) is added to its output. Where rows have exposures, learnt over their public bound, it is the mean of
-    one unit of exposure, and ln(scale / bound) is added.
+    A count is learnt as label / scale, in [0, 1]. The model predicts the logarithm of its mean: the weights are the
+    same in the count's own unit, and ln(scale) is added to the output. Where rows have exposures, which are learnt
+    relative to their public bound, the mean is that of one unit of exposure, and ln(scale / bound) is added.
     """
 
     classes: tuple[str, ...] | None = ("-1", "+1")  # None: the label is a number
     offset: float = 0.0
     scale: float = 1.0
-    counts: bool = False  # whether the label is a count
-    exposure: float = 1.0  # of counts: the bound on exposures
+    counts: bool = False  # True if the label is a count
+    exposure: float = 1.0  # the bound on exposures, where the label is a count
 
     @classmethod
     def of(cls, schema: "Schema | None", outputs: int = 1) -> "Answers":
@@ -69,12 +69,12 @@ class Answers:
 
     @classmethod
     def between(cls, low: float, high: float, *, centred: bool = True) -> "Answers":
-        """Answers that are numbers within public bounds, with the middle as offset; 0 if not centred."""
+        """Answers that are numbers within public bounds. The offset is the middle, or 0 if not centred."""
         offset, half = (low / 2 + high / 2, high / 2 - low / 2) if centred else (0.0, max(high, -low))
-        return cls(None, offset, half or 1.0)  # where all labels are alike, any unit will do
+        return cls(None, offset, half or 1.0)  # if the bounds are equal, any unit will do
 
     def learnt(self, labels: Floats) -> Floats:
-        """Labels as the loss takes them. Rounding may leave one an ulp beyond 1; no bound rests on that."""
+        """Labels as the loss takes them. One may round to an ulp beyond 1; no bound depends on that."""
         return labels if (self.offset, self.scale) == (0.0, 1.0) else (labels - self.offset) / self.scale
 
     def model(self, weights: Floats) -> tuple[Floats, float]:
@@ -87,7 +87,7 @@ class Answers:
         return log(self.scale) - log(self.exposure)
 
     def outputs(self, z: Floats) -> Floats:
-        """Outputs in the labels' own unit, converted back to those that were learnt: the inverse of `model`."""
+        """Outputs of what was learnt, from outputs in the labels' own unit: the inverse of `model`."""
         return z - self._log_unit if self.counts else self.learnt(z)
 
     def loss_of(self, loss: Loss) -> Loss:
@@ -95,12 +95,13 @@ class Answers:
         return losses.Poisson(self.scale) if self.counts else loss
 
     def classes_of(self, loss: Loss) -> tuple[str, ...] | None:
-        """The classes among which this loss decides; None if it predicts a number."""
+        """The classes that this loss decides among; None if it predicts a number."""
         return None if isinstance(loss.labels, Reals) else self.classes
 
     def loss(self, name: str | None, positive_weight: float | None = None) -> Loss | None:
-        """The loss of that name, or the one that fits the labels; None leaves it to the algorithm. With a weight, the
-        second of two classes counts that many times. A loss for other labels is refused.
+        """The loss of that name, or without a name the one that fits the labels; None leaves the choice to the
+        algorithm. With a weight, the second of two classes counts that many times. A loss that does not fit the labels
+        is refused.
         """
         if positive_weight is not None:
             count = None if self.classes is None else len(self.classes)
@@ -118,7 +119,7 @@ class Answers:
                 )
             return losses.Poisson()
         if self.classes is None:
-            return self._of_numbers(name or losses.Huber.name)
+            return _loss_for_numbers(name or losses.Huber.name)
         if (several := len(self.classes)) > 2:
             if name not in (None, losses.Softmax.name):
                 raise InputError(
@@ -126,10 +127,9 @@ class Answers:
                     "learnt together, under one budget."
                 )
             return losses.Softmax(several)
-        return None if name is None else self._of_two(name)
-
-    def _of_two(self, name: str) -> Loss:
-        """The loss of that name for two classes. One for numbers is refused: its model could not be interpreted."""
+        if name is None:
+            return None
+        # The model of a loss for numbers could not be interpreted.
         fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Signs)]
         if name not in fits:
             raise InputError(
@@ -138,24 +138,25 @@ class Answers:
             )
         return losses.by_name(name)
 
-    def _of_numbers(self, name: str) -> Loss:
-        """The loss of that name for labels that are numbers; any other loss is refused."""
-        if name == losses.Poisson.name:
-            raise InputError(
-                "Expected a label that counts for loss='poisson', got a number. Say counts = true in the schema's "
-                "label, with bounds from 0 to the largest count."
-            )
-        fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Reals)]
-        if name not in fits:
-            raise InputError(
-                f"Expected a loss among {', '.join(fits)} for a label that is a number, got loss={name!r}. Leave it "
-                "out, or declare the label's classes in the schema."
-            )
-        return losses.by_name(name)
+
+def _loss_for_numbers(name: str) -> Loss:
+    """The loss of that name for labels that are numbers; any other loss is refused."""
+    if name == losses.Poisson.name:
+        raise InputError(
+            "Expected a label that counts for loss='poisson', got a number. Say counts = true in the schema's "
+            "label, with bounds from 0 to the largest count."
+        )
+    fits = [known for known in losses.NAMES if isinstance(losses.by_name(known).labels, Reals)]
+    if name not in fits:
+        raise InputError(
+            f"Expected a loss among {', '.join(fits)} for a label that is a number, got loss={name!r}. Leave it "
+            "out, or declare the label's classes in the schema."
+        )
+    return losses.by_name(name)
 
 
 def grouped(owners: Any) -> tuple[tuple[str, ...], list[Ints]]:
-    """From the owner of every row: the owners, sorted, and the numbers of each one's rows."""
+    """The owners, sorted, and the numbers of each owner's rows, from the owner of every row."""
     names, numbers = np.unique(owners, return_inverse=True)
     order = np.argsort(numbers, kind="stable")
     return tuple(map(str, names)), np.split(order, np.cumsum(np.bincount(numbers))[:-1])
@@ -174,7 +175,7 @@ def unit_of(schema: "Schema", sites_per_person: int | None) -> Unit:
 
 
 def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tuple[Dataset, Any]:
-    """The private rows of a file, labels as they are learnt, and each row's site if a column names it, else None."""
+    """The private rows of a file, with labels as they are learnt, and each row's site; None without a site column."""
     from sottovoce.files.schema import files
 
     data, owners = (files.encode(path, schema), None) if site_column is None else (
@@ -186,19 +187,19 @@ def encoded(path: Any, schema: "Schema", site_column: str | None = None) -> tupl
 @final
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows bound to a network, with names, meaning and origin of both.
+    """Rows and the network they are on, with names, meaning and origin of both.
 
     Args:
         sites: the rows, and whether they are private.
-        graph: who speaks with whom; node i is site i.
-        names: of the sites; empty where they have none.
-        features: the names of the features; empty where they have none.
-        answers: what labels and outputs mean.
-        schema: how raw rows became features; None if they came as features.
-        test: rows to be scored on, with labels as they are learnt; None if there are none.
-        notes: what the statement must say of how the rows came here.
-        title: what the rows are called.
-        share: which of the graph's nodes the sites are, where other processes hold the others; None: all.
+        graph: which sites exchange messages; node i is site i.
+        names: of the sites; empty if they have none.
+        features: the names of the features; empty if they have none.
+        answers: the meaning of labels and outputs.
+        schema: how raw rows became features; None if they were given as features.
+        test: rows for scores, with labels as they are learnt; None for none.
+        notes: sentences on the origin of the rows that the statement must include.
+        title: name of the rows.
+        share: the graph's nodes that the sites are, where other processes hold the others; None: all.
     """
 
     sites: Sites
@@ -220,12 +221,12 @@ class Problem:
 
     @property
     def counts(self) -> Ints:
-        """m_i of every site of the network, wherever its rows are: public."""
+        """m_i of every site of the network, also of those that other processes hold. Public."""
         return self.sites.counts if self.share is None else self.share.counts
 
     @property
     def shape(self) -> tuple[int, int, int, Unit]:
-        """Rows of all sites, features, sites, and what is protected: all public."""
+        """Number of rows of all sites, of features and of sites, and the unit of privacy. All public."""
         return int(self.counts.sum()), self.sites.d, self.graph.n, self.unit
 
     def part(self, rank: int, ranks: int) -> "Problem":
@@ -238,14 +239,14 @@ class Problem:
         cls, data: Dataset, nodes: int, graph: GraphOf, *, seed: int | None = None, partition: Partition = even,
         key: bytes | None = None, held_out: bool = False, **about: Any,
     ) -> "Problem":  # fmt: skip
-        """The problem of a data set dealt out to nodes as in `Sites.split`. With `held_out`, its training rows are
-        learnt from, and the others are for scoring.
+        """The problem of a data set dealt out to nodes as in `Sites.split`. With `held_out`, the training rows alone
+        are dealt out, and the test rows are for scores.
         """
         if held_out:
             about["test"] = data.test
             return cls.dealt(data.train, nodes, graph, seed=seed, partition=partition, key=key, **about)
         sites = Sites.split(data, nodes, seed, partition=partition, key=key)
-        return cls(sites, graph(nodes), _numbered(nodes), data.names, title=data.name, **about)
+        return cls(sites, graph(nodes), _site_names(nodes), data.names, title=data.name, **about)
 
     @classmethod
     def from_file(
@@ -253,12 +254,13 @@ class Problem:
         partition: Partition = even, key: bytes | None = None, test: Any = None, unreviewed: bool = False,
         sites_per_person: int | None = None, delimiter: str | None = None,
     ) -> "Problem":  # fmt: skip
-        """A file of private rows, or a table of them in memory (pandas, polars, Arrow): of the sites that its column
-        names, or dealt out to nodes by a secret order; a `key` makes it the same in several processes.
+        """The problem of a file of private rows, or of a table in memory (pandas, polars, Arrow). A site column gives
+        each row its site; without one, rows are dealt out to nodes in a secret order, which a `key` makes the same in
+        several processes.
 
-        `unreviewed` accepts a schema with values read off rows, with a warning and a note; else it is refused. Where
-        the schema names people, each may be at `sites_per_person` sites, 1 if it is not said; a file where somebody is
-        at more is refused. `delimiter` is of both files, if not the schema's.
+        `unreviewed` accepts a schema with values that were read from the rows, with a warning and a note; else it is
+        refused. Where the schema names people, each may be at `sites_per_person` sites (default 1); a file where
+        somebody is at more is refused. `delimiter` is that of both files, if not the schema's.
         """
         from sottovoce.files.schema import accept_unreviewed, require_reviewed, review
 
@@ -268,7 +270,7 @@ class Problem:
         data, owners = encoded(path, written, site_column)
         data = replace(data, unit=unit)
         about: dict[str, Any] = {"answers": Answers.of(schema), "schema": schema, "notes": review.notes(schema)}
-        # Nothing is learnt from test rows, so it does not matter whose they are.
+        # Nothing is learnt from test rows, so their people do not matter.
         about["test"] = None if test is None else encoded(test, replace(written, person=None))[0]
         if owners is None:
             return cls.dealt(data, nodes, graph, partition=partition, key=key, **about)
@@ -291,8 +293,8 @@ class Problem:
         cls, features: Any, labels: Floats, parts: list[Ints] | int, graph: GraphOf, *, private: bool,
         seed: int | None = None, unit: Unit = ROW, people: Ints | None = None, factors: Factors = ALIKE, **about: Any,
     ) -> "Problem":  # fmt: skip
-        """Rows in memory, cut to norm 1 where they are longer. Part i holds the numbers of site i's; or all are dealt
-        out to so many sites, whose sizes then differ by at most one.
+        """The problem of rows in memory, which are scaled down to norm 1 where they are longer. Part i holds the
+        numbers of site i's rows; a number of parts deals all rows out, to sites whose sizes differ by at most one.
         """
         names = tuple(f"x{i}" for i in range(features.shape[1]))
         data = Dataset(features, labels, names, len(labels), 1.0, "arrays", private, unit, people, factors)
@@ -300,7 +302,7 @@ class Problem:
             sites = Sites.split(data, parts, seed, partition=ByShares([1.0] * parts), clip=True)
         else:
             sites = Sites.owned(data, parts, clip=True)
-        return cls(sites, graph(sites.n), _numbered(sites.n), names, title=data.name, **about)
+        return cls(sites, graph(sites.n), _site_names(sites.n), names, title=data.name, **about)
 
     @property
     def private(self) -> bool:
@@ -313,5 +315,6 @@ class Problem:
         return self.sites.unit
 
 
-def _numbered(sites: int) -> tuple[str, ...]:
+def _site_names(sites: int) -> tuple[str, ...]:
+    """Names for sites that have none: site-1, site-2, ..."""
     return tuple(f"site-{number}" for number in range(1, sites + 1))

@@ -1,7 +1,7 @@
 """Regularisers, all of one family: phi(w) = l1 ||w||_1 + (l2 / 2) ||w||^2.
 
-A model is axis 1 of its array, as in (nodes, d, runs). The objective of a node adds lam phi(w) to the mean loss;
-lam is not known here. A regulariser reads no row, so it has no part in sensitivity.
+A model is axis 1 of its array, as in (nodes, d, runs). A node's objective is the mean loss plus lam phi(w); lam is not
+part of a regulariser. A regulariser reads no row, so it does not add to the sensitivity.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +55,7 @@ class Regulariser(ABC):
         """Lipschitz constant on the ball ||w|| <= radius in d dimensions: l1 sqrt(d) + l2 radius."""
         expect(radius >= 0, "radius >= 0", radius=radius)
         expect(d >= 1, "d >= 1", d=d)
-        # An unbounded ball is fine without the quadratic part, and 0 * inf would not say so.
+        # Without the quadratic part an unbounded ball is allowed, and 0 * inf would be nan.
         return self.l1 * sqrt(d) + (self.l2 * radius if self.l2 else 0.0)
 
     @property

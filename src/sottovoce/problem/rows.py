@@ -1,4 +1,4 @@
-"""The private rows of all nodes as one matrix, and the two linear maps that every oracle needs.
+"""The rows of all nodes as one matrix, and the two linear maps that every oracle needs.
 
 All nodes' rows lie below each other, node by node; `offsets[i]:offsets[i + 1]` are node i's. With w of shape (nodes, d,
 runs):
@@ -6,16 +6,16 @@ runs):
     predict(w)[j]  = <a_j, w_i>              for every row j of node i          (rows, runs)
     adjoint(s)_i   = sum over node i's rows of s_j a_j                          (nodes, d, runs)
 
-Where a loss has several outputs, a model is a (d, outputs) matrix, flattened row by row. To the rows that is `outputs`
-times as many runs, so two more methods only turn axes.
+If a loss has several outputs, a model is a (d, outputs) matrix, flattened row by row. For the rows these are `outputs`
+times as many runs, so `predict_vectors` and `adjoint_vectors` only rearrange axes.
 
-Dense and sparse rows are two final classes of one interface. Neither adds noise, checks a norm or knows a loss: rows
-are checked by `sites`, and used by an `oracle` alone.
+Dense and sparse rows are two final classes of one interface. Neither adds noise, checks a norm or knows a loss:
+`Sites` checks rows, and only an `Oracle` computes with them.
 """
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, TypeAlias, final
+from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,9 +25,9 @@ from sottovoce.errors import InputError, expect
 
 Matrix: TypeAlias = "Array | sp.csr_array | sp.csr_matrix"
 
-# The squares of shorter rows may vanish. They are lengthened first, by a power of two, which is exact.
+# The squares of shorter rows may underflow. They are first multiplied by a power of two, which is exact.
 _SHORT, _LENGTHENED = 1e-140, 2.0**600
-_BLOCK = 2**18  # rows that are squared at a time: a copy of all of them would not fit beside millions
+_BLOCK = 2**18  # rows that are squared at a time: with millions of rows, a copy of all would not fit into memory
 
 
 class Rows(ABC):
@@ -68,10 +68,10 @@ class Rows(ABC):
 
     @abstractmethod
     def regrouped(self, offsets: Ints) -> "Rows":
-        """The same rows as those of other nodes, node i's from offsets[i] on; the values are shared."""
+        """The same rows assigned to other nodes, node i's from offsets[i] on; the values are shared."""
 
     def pooled(self) -> "Rows":
-        """The same rows as those of one node; the values are shared."""
+        """The same rows assigned to one node; the values are shared."""
         return self.regrouped(self.offsets[[0, -1]])
 
     @abstractmethod
@@ -80,18 +80,18 @@ class Rows(ABC):
 
     @abstractmethod
     def moments(self, weights: Floats | None = None) -> Floats:
-        """Sum of a a^T over all rows, each times its weight (rows,), if there are any: (d, d)."""
+        """Sum of a a^T over all rows, each times its weight (rows,) if weights are given: (d, d)."""
 
     @abstractmethod
     def squares(self, weights: Floats | None = None) -> Floats:
-        """The diagonal of `moments`, computed alone: (d,)."""
+        """The diagonal of `moments`, computed without the rest: (d,)."""
 
     @abstractmethod
     def block(self, first: int, last: int) -> Matrix:
         """Rows first..last-1 as a matrix, whichever nodes they belong to."""
 
     def norms(self) -> Floats:
-        """Euclidean norm of every row (rows,); inf where its square overflows. Sensitivity rests on these."""
+        """Euclidean norm of every row (rows,); inf where its square overflows. They are checked against data_norm."""
         norms = np.sqrt(self._squares(slice(None)))
         short = np.flatnonzero(norms < _SHORT)
         if len(short):
@@ -143,7 +143,7 @@ class DenseRows(Rows):
             moments: Floats = self.values.T @ self.values
             return moments
         total = np.zeros((self.d, self.d))
-        for first in range(0, len(self.values), _BLOCK):  # a weighted copy of all rows would not fit beside millions
+        for first in range(0, len(self.values), _BLOCK):  # see _BLOCK: no weighted copy of all rows
             part = self.values[first : first + _BLOCK]
             total += part.T @ (weights[first : first + _BLOCK, None] * part)
         return total
@@ -179,7 +179,7 @@ class SparseRows(Rows):
 
     @cached_property
     def _stacked(self) -> sp.csr_array:
-        """The block-diagonal matrix of all nodes: one product serves the whole stack. Shares the values."""
+        """The block-diagonal matrix of all nodes, so that one product serves all of them. Shares the values."""
         node = np.repeat(np.arange(self.nodes), self.counts)
         shift = np.repeat(node * self.d, np.diff(self.matrix.indptr))
         indices = (self.matrix.indices + shift).astype(np.int32 if self.nodes * self.d < 2**31 else np.int64)
@@ -241,7 +241,7 @@ class SparseRows(Rows):
 
 @final
 class RowsElsewhere(Rows):
-    """Rows that other processes hold. Only their number at each node is known; all else is refused."""
+    """Rows that other processes hold. Only their number at each node is known here; everything else is refused."""
 
     def regrouped(self, offsets: Ints) -> "RowsElsewhere":
         return RowsElsewhere(offsets, self.d)
@@ -249,39 +249,17 @@ class RowsElsewhere(Rows):
     def part(self, first: int, last: int) -> "RowsElsewhere":
         return RowsElsewhere(self.offsets[first : last + 1] - self.offsets[first], self.d)
 
-    def predict(self, w: Array) -> Array:  # noqa: ARG002
-        raise self._absent()
-
-    def adjoint(self, s: Array) -> Array:  # noqa: ARG002
-        raise self._absent()
-
-    def moments(self, weights: Floats | None = None) -> Floats:  # noqa: ARG002
-        raise self._absent()
-
-    def squares(self, weights: Floats | None = None) -> Floats:  # noqa: ARG002
-        raise self._absent()
-
-    def block(self, first: int, last: int) -> Matrix:  # noqa: ARG002
-        raise self._absent()
-
-    def _squares(self, which: slice | Ints, factor: float = 1.0) -> Floats:  # noqa: ARG002
-        raise self._absent()
-
-    def scaled(self, factors: Floats) -> "Rows":  # noqa: ARG002
-        raise self._absent()
-
-    def is_finite(self) -> bool:
-        raise self._absent()
-
-    def _absent(self) -> InputError:
-        return InputError(
-            f"Expected rows that are held here, got nodes={self.nodes} whose rows other processes hold. Ask the oracle "
-            "of the nodes that are."
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise InputError(
+            f"Expected rows that this process holds, got nodes={self.nodes} whose rows other processes hold. Use the "
+            "oracle of the nodes that are held here."
         )
+
+    predict = adjoint = moments = squares = block = _squares = scaled = is_finite = _refuse
 
 
 def stack(features: list[Any]) -> Rows:
-    """Put the nodes' matrices below each other: CSR if all are sparse, else dense. Values become doubles.
+    """Stack the nodes' matrices below each other: CSR if all are sparse, else dense. Values become doubles.
 
     Args:
         features: for each node a (rows, d) matrix, all of one d.
@@ -295,14 +273,12 @@ def stack(features: list[Any]) -> Rows:
     offsets = np.concatenate([[0], np.cumsum([matrix.shape[0] for matrix in features])]).astype(np.int64)
     if all(sp.issparse(matrix) for matrix in features):
         return SparseRows(_canonical(sp.vstack(features, format="csr")), offsets)
-    dense = [_dense(matrix) for matrix in features]
+    dense = [matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray()) for matrix in features]
     return DenseRows(np.concatenate(dense).astype(np.float64, copy=False), offsets)
 
 
 def take(features: Matrix, parts: list[Ints]) -> Rows:
-    """Rows of one matrix, dealt out to nodes: part i holds the row numbers of node i, in the order that it
-    gets them.
-    """
+    """Rows of one matrix, dealt out to nodes: part i holds the row numbers of node i, in order."""
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     order = np.concatenate(parts)
     if sp.issparse(features):
@@ -311,11 +287,7 @@ def take(features: Matrix, parts: list[Ints]) -> Rows:
 
 
 def _canonical(matrix: Any) -> Any:
-    """float64 values, sorted columns, duplicates added up: what the kernels rely on."""
+    """The matrix with float64 values, sorted columns and duplicates added up, as kernels need it."""
     matrix = sp.csr_array(matrix, dtype=np.float64)
     matrix.sum_duplicates()
     return matrix
-
-
-def _dense(matrix: Any) -> Array:
-    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())

@@ -13,7 +13,7 @@ import numpy as np
 from sottovoce.arrays import Ints
 from sottovoce.errors import expect
 
-# Blocks of a network, at most; so many processes can share it. Sums are kept for each block, so many cost memory.
+# The most blocks of a network, and so the most processes that can share it. Sums for each block take memory.
 MOST_BLOCKS = 128
 
 
@@ -23,8 +23,8 @@ def block_size(n: int) -> int:
 
 
 def block_starts(nodes: int, n: int) -> Ints:
-    """Where the blocks of `nodes` nodes begin and the last one ends, counted from the first of these nodes, which
-    begins a block of a network of n: (blocks + 1,).
+    """The first node of each block of `nodes` nodes, and `nodes` at the end: (blocks + 1,). The first of these nodes
+    must begin a block of the network of n.
     """
     return np.minimum(np.arange(0, nodes + block_size(n), block_size(n)), nodes)
 
@@ -32,7 +32,7 @@ def block_starts(nodes: int, n: int) -> Ints:
 @final
 @dataclass(frozen=True, eq=False)
 class Share:
-    """The nodes first .. last - 1 of a network, of which all row counts are known: they are public.
+    """The nodes first .. last - 1 of a network, with the public row counts of all nodes.
 
     Args:
         counts: m_i of every node of the network, (n,).
@@ -45,7 +45,7 @@ class Share:
 
     @classmethod
     def of(cls, counts: Ints, rank: int, ranks: int) -> "Share":
-        """The share of process `rank` of `ranks`: whole blocks, about as many for each."""
+        """The share of process `rank` of `ranks`: whole blocks, about equally many for each process."""
         bounds = share_bounds(len(counts), ranks)
         return cls(counts, int(bounds[rank]), int(bounds[rank + 1]))
 

@@ -1,4 +1,4 @@
-"""Sites: the private rows of every node, checked once against the bound that privacy rests on."""
+"""Sites: the rows of every node, checked once against the declared bounds that the noise is calibrated to."""
 
 import math
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from sottovoce.problem.factors import stacked as below
 from sottovoce.problem.partition import Partition, even, refuse_reading, secret_order
 from sottovoce.problem.rows import DenseRows, Matrix, Rows, RowsElsewhere
 
-# Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` counts this in.
+# Scaling a row to norm 1 in floating point may leave it a few ulps above 1. `Oracle.sensitivity` includes this.
 NORM_SLACK = 1e-12
-SHORTEST_BOUND = 1e-300  # of data_norm; the digits of much shorter rows are too few to hold them against it
+SHORTEST_BOUND = 1e-300  # of data_norm; much shorter rows have too few digits to be checked against it
 
 
 Weights: TypeAlias = Literal["equal", "rows", "squared"]
@@ -29,7 +29,7 @@ _POWERS: dict[Weights, int] = {"equal": 0, "rows": 1, "squared": 2}
 
 
 def importances(counts: Ints | Sequence[int], weights: Weights) -> Floats:
-    """n omega_i of every site of a network, by its public row counts m_i: 1 for all where all count the same.
+    """n omega_i of every site of a network, from its public row counts m_i; 1 for all where all count the same.
 
     The network learns sum_i omega_i (mean loss of site i), with omega_i adding up to 1 and proportional to
 
@@ -53,15 +53,15 @@ class Sites:
     Args:
         features: one (m_i, d) matrix per node, dense or CSR; unequal m_i are fine.
         labels: one vector of m_i labels per node.
-        data_norm: declared bound on every row's Euclidean norm. It is a promise that the noise is calibrated on, so
-            it must come from outside the data. `math.inf` if there is none (then `max_grad_norm` is needed).
+        data_norm: declared bound on every row's Euclidean norm. The noise is calibrated to it, so it must not be
+            computed from the data. `math.inf` if there is none (then `max_grad_norm` is needed).
         clip: scale rows that are too long down to `data_norm`. Without it they are refused.
         private: the rows need protection. Noise then comes from the operating system, and what would weaken the
-            guarantee is refused: a seed, single precision. Without it they are rows for a study, which anyone may see.
-        unit: what the guarantee is for: rows, or people of whom each has at most so many rows. Like data_norm it is a
-            promise that the noise is calibrated on.
-        people: for each node, whose each of its rows is; equal values are the same person, at all nodes. Held against
-            the unit, then forgotten. None: the unit is taken on trust.
+            guarantee is refused: a seed, single precision. False for public rows, as in a study.
+        unit: what the guarantee is for: rows, or people with at most so many rows each. Like data_norm, it is declared,
+            and the noise is calibrated to it.
+        people: for each node, the person of each of its rows; equal values are the same person, at all nodes. They are
+            checked against the unit and not stored. None: the unit is not checked.
         factors: for each node, weights and exposures of its rows (`Factors.of`); None: rows count alike.
 
     Formal guarantees: every row held has norm at most data_norm (1 + 1e-12) and counts at most once, every number is
@@ -73,7 +73,7 @@ class Sites:
     | NaN or infinity in a row or a label | refused, naming the site |
     | a row longer than data_norm | refused, naming site and row; scaled down if clip |
     | an empty site, lengths that differ, several d | refused |
-    | a person with more rows at a site, or at more sites, than the unit says | refused |
+    | a person with more rows at a site, or at more sites, than the unit allows | refused |
     """
 
     def __init__(
@@ -124,36 +124,36 @@ class Sites:
         """Deal one data set out to nodes, row by row; evenly and at random unless a partition says otherwise.
 
         Args:
-            data: the rows. Where people are given, nobody may have more rows than the unit says, in all.
+            data: the rows. Where people are given, each may have at most as many rows in all as the unit allows.
             nodes: how many.
-            seed: of rows that anyone may see; None is 0. Refused with private ones.
-            partition: how many rows each gets, and of public rows which; see `sottovoce.problem.partition`.
+            seed: of the order of public rows; None is 0. Refused with private ones.
+            partition: how many rows each node gets, and of public rows which; see `sottovoce.problem.partition`.
             clip: as for `Sites`.
-            key: 32 secret bytes, fresh for each run, where several processes must deal private rows alike. None: the
-                system draws the order, and nobody can draw it again.
+            key: 32 secret bytes, fresh for each run, where several processes must deal private rows out alike. None:
+                the operating system draws the order, and nobody can draw it again.
 
         Formal guarantees: private rows are dealt out by a uniform order that does not depend on them, on their places
-        or on whose they are. docs/proofs/places.md says what follows for a row, and for a person whose rows come to
+        or on their people. docs/proofs/places.md says what follows for a row, and for a person whose rows come to
         lie at several sites.
         """
         if not data.private:
-            expect(key is None, "no key where anyone may see the rows, but a seed", private=data.private)
+            expect(key is None, "no key with public rows, but a seed", private=data.private)
             return cls._of(data, partition(data, nodes, 0 if seed is None else seed), clip, dealt=True)
         refuse_reading(partition)
         if seed is not None:
             raise PrivacyError(
-                f"Expected no seed to deal private rows out by, got seed={seed}. To whoever knows it, one row that "
-                "stands elsewhere in the file tells itself by all that it moves to other sites. Leave it out, or give "
-                "a secret key where several processes must deal alike."
+                f"Expected no seed to deal private rows out by, got seed={seed}. Whoever knows it could tell one row's "
+                "place in the file by the rows that it moves to other sites. Leave it out, or give a secret key where "
+                "several processes must deal alike."
             )
         order = secret_order(len(data), key)
-        # Within a site too they stay in that order: sums of floating-point numbers then do not depend on the file's.
+        # They keep that order within a site: floating-point sums then do not depend on the order in the file.
         return cls._of(data, [order[part] for part in partition(data, nodes, 0)], clip, dealt=True)
 
     @classmethod
     def owned(cls, data: Dataset, parts: list[Ints], *, clip: bool = False) -> "Sites":
-        """The rows of one data set, each with its owner: part i holds the numbers of node i's rows. Who owns which row
-        is public.
+        """The rows of one data set where each has an owner: part i holds the numbers of node i's rows. Which site owns
+        which row is public.
         """
         return cls._of(data, parts, clip, dealt=False)
 
@@ -164,7 +164,7 @@ class Sites:
         taken = np.concatenate(parts)
         labels, rows = np.asarray(data.labels, dtype=np.float64)[taken], rows_module.take(data.features, parts)
         if data.people is not None:
-            # A person's rows that are dealt out come to lie anywhere: there must be few enough of them in all.
+            # Dealt out, a person's rows may come to lie at any site: their total must be within the bound.
             whose, owners = (data.people, np.zeros(len(data), dtype=np.int64)) if dealt else (
                 data.people[taken], np.repeat(np.arange(rows.nodes), rows.counts)
             )  # fmt: skip
@@ -183,7 +183,7 @@ class Sites:
     def stacked(
         cls, features: Floats, labels: Floats, counts: Ints, *, data_norm: float = 1.0, private: bool = False
     ) -> "Sites":
-        """Rows of all nodes below each other, counts[i] of them node i's: nothing is copied, however many nodes."""
+        """Sites of rows that lie below each other, counts[i] of them node i's. Nothing is copied."""
         expect(len(features) == len(labels) == int(counts.sum()), "as many rows and labels as counts add up to",
                rows=len(features), labels=len(labels), counts=int(counts.sum()))  # fmt: skip
         sites = cls.__new__(cls)
@@ -193,12 +193,13 @@ class Sites:
         return sites
 
     def _expect_people(self, people: Ints, owners: Ints) -> None:
-        expected = "a unit of privacy with the most rows of a person, where people are told"
+        """Refuse people if the unit is rows, or if one has more rows or sites than the unit allows."""
+        expected = "a unit of privacy that bounds the rows of a person, since people are given"
         expect(self.unit.people, expected, unit=self.unit.words)
         people_module.expect_within(people, owners, self.unit)
 
     def _hold(self, rows: Rows, labels: Floats, data_norm: float, clip: bool, factors: Factors) -> None:
-        """Keep the rows. Empty sites, numbers that are not finite and, unless `clip`, too long rows are refused."""
+        """Store the rows. Empty sites, numbers that are not finite and, unless `clip`, too long rows are refused."""
         expect(data_norm >= SHORTEST_BOUND, f"data_norm >= {SHORTEST_BOUND:g}, in a larger unit", data_norm=data_norm)
         empty = np.flatnonzero(rows.counts == 0)
         expect(len(empty) == 0, "at least one row at every site", empty_sites=empty[:5].tolist())
@@ -216,7 +217,7 @@ class Sites:
         longest = int(np.argmax(norms))
         if norms[longest] > self.data_norm * (1 + NORM_SLACK):
             if not clip:
-                came = "a longer one" if self.private else f"{norms[longest]:.6g}"  # what a row holds is not quoted
+                came = "a longer one" if self.private else f"{norms[longest]:.6g}"  # no error quotes a private row
                 raise InputError(
                     f"Expected rows of norm at most data_norm={self.data_norm:g}, got {came} at "
                     f"{self.where(longest)}. Scale the rows, declare a larger data_norm, or pass clip=True."
@@ -224,31 +225,29 @@ class Sites:
             self.rows = rows.scaled(np.minimum(1.0, self.data_norm / np.maximum(norms, self.data_norm)))
 
     def regrouped(self, offsets: Ints) -> "Sites":
-        """The same rows as those of other sites, site i's from offsets[i] on; nothing is copied, and nothing need be
-        checked again.
-        """
+        """The same rows assigned to other sites, site i's from offsets[i] on. Nothing is copied or checked again."""
         return self._like(self.rows.regrouped(offsets), self.labels, self.factors)
 
     def part(self, first: int, last: int) -> "Sites":
-        """The sites first .. last - 1; nothing is copied."""
+        """The sites first .. last - 1. Nothing is copied."""
         begin, end = self.rows.offsets[[first, last]]
         return self._like(self.rows.part(first, last), self.labels[begin:end], self.factors[begin:end])
 
     def elsewhere(self, counts: Ints) -> "Sites":
-        """Sites of a network that these are a part of, with so many rows each, which are not held here."""
+        """All sites of the network that these belong to, with `counts` rows each, none of which are held here."""
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._like(RowsElsewhere(offsets, self.d), self.labels[:0], self.factors[:0])
 
     def _like(self, rows: Rows, labels: Floats, factors: Factors) -> "Sites":
-        """Sites of other rows, already checked, with the declarations of these."""
+        """Sites with these rows, which are checked already, and the declarations of this object."""
         sites = Sites.__new__(Sites)
         sites.private, sites.data_norm, sites.unit = self.private, self.data_norm, self.unit
         sites.rows, sites.labels, sites.factors = rows, labels, factors
         return sites
 
     def apart(self, every: int, order: Ints) -> tuple["Sites", "Sites"]:
-        """Two parts of every site's rows: all but every `every`-th in that order (`Noise.order`), and the others. Sites
-        with fewer rows than `every` have none in the second part.
+        """Every site's rows in two parts: all but every `every`-th in the given order (`Noise.order`), and the others.
+        Sites with fewer rows than `every` have none in the second part.
         """
         places = np.arange(len(self.labels)) - np.repeat(self.rows.offsets[:-1], self.counts)
         out, offsets = np.zeros(len(self.labels), dtype=bool), self.rows.offsets
@@ -261,7 +260,7 @@ class Sites:
         return found[0], found[1]
 
     def where(self, row: int) -> str:
-        """Site and number of a row, in words for error messages."""
+        """Site and number of a row, for error messages."""
         site = int(np.searchsorted(self.rows.offsets, row, side="right")) - 1
         return f"site {site}, row {row - int(self.rows.offsets[site])}"
 

@@ -1,7 +1,7 @@
 """Losses, and the labels that each takes.
 
-A loss is a pair of formulas and two bounds. The noise of every private algorithm rests on `slope_bound`, so a loss
-whose bound is wrong is a privacy fault, not a numerical one.
+A loss is a set of formulas and two bounds. The noise of every private algorithm is calibrated to `slope_bound`, so a
+wrong bound breaks the guarantee.
 """
 
 from sottovoce import settings
@@ -23,14 +23,14 @@ from sottovoce.problem.losses.softmax import Softmax
 _SCALAR: tuple[type[Loss], ...] = (Logistic, Hinge, SmoothedHinge, Absolute, Huber, Quantile, SmoothedQuantile)
 _ALL: tuple[type[Loss], ...] = (*_SCALAR, Softmax, WeightedLogistic, Poisson)
 _BY_NAME: dict[str, type[Loss]] = {loss.name: loss for loss in _ALL}
-# The losses of one prediction per row whose name alone is enough: softmax needs a number of classes, a weighted loss a
-# weight, Poisson labels that count.
+# The losses of one prediction per row that need no more than their name: softmax needs a number of classes, a weighted
+# loss a weight, and Poisson a label that counts.
 NAMES: tuple[str, ...] = tuple(loss.name for loss in _SCALAR)
 settings.tagged(Loss, "name", _BY_NAME)  # in files: { name = "huber", threshold = 1.0 }
 
 
 def by_name(name: str, **shape: float) -> Loss:
-    """The loss of that name; `shape` sets its parameter: `by_name("huber", threshold=2.0)`,
+    """The loss of that name; `shape` sets its parameter, as in `by_name("huber", threshold=2.0)` or
     `by_name("softmax", classes=3)`.
     """
     return settings.read(Loss, {"name": name, **shape}, f"options of {name}")  # type: ignore[type-abstract]

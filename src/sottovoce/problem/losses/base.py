@@ -25,7 +25,7 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    # Whether the curvature is all of `smoothness_bound` wherever a fitting prediction lies, as that of a parabola is.
+    # True if the curvature equals `smoothness_bound` wherever a fitting prediction lies, as that of a parabola does.
     # Only the length of steps depends on it.
     fully_curved: ClassVar[bool] = False
 
@@ -52,27 +52,25 @@ class Loss(ABC):
 
     @staticmethod
     def parts(z: Array, b: Array, theta: float) -> tuple[Array, Array]:
-        """(x, y) with loss = x + ln(y) and 1 <= y <= 2, for losses that are made so: a sum over many rows then takes
-        one logarithm, of the product of the y. Kernels ask for it only where it is overridden.
+        """(x, y) with loss = x + ln(y) and 1 <= y <= 2, for losses that have such a form. A sum over many rows then
+        takes one logarithm, of the product of the y. Kernels use it only where it is overridden.
         """
         raise NotImplementedError
 
     @staticmethod
     @abstractmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
-        """Its derivative in z; one fixed subgradient at a kink."""
+        """Derivative in z; one fixed subgradient at a kink."""
 
     @staticmethod
     @abstractmethod
     def curvature(z: Array, b: Array, theta: float) -> Array:
-        """Its second derivative in z, almost everywhere. Means nothing where `smoothness_bound` is None."""
+        """Second derivative in z, almost everywhere. Without meaning if `smoothness_bound` is None."""
 
     @property
     @abstractmethod
     def theta(self) -> float:
-        """The shape parameter that the formulas take; 0 where there is none. A number, so that kernels can hand it
-        over.
-        """
+        """The shape parameter that the formulas take; 0 if there is none. A number, which kernels can pass on."""
 
     @property
     @abstractmethod
@@ -104,21 +102,21 @@ class Loss(ABC):
         Args:
             reach: the norm of the model, times the bound on rows where that is not 1; any shape.
 
-        Formal guarantees: never below the true value. Twice the slope's bound, unless the loss knows better.
+        Formal guarantees: never below the true value. Twice the slope's bound, unless the loss overrides this.
         """
         return np.full_like(np.asarray(reach, dtype=np.float64), 2 * self.slope_bound)
 
     def predict(self, z: Array) -> Array:
-        """The label that the prediction z stands for: a sign or a class, and z itself in regression."""
+        """The predicted label for z: a sign or a class, in regression z itself, for counts the mean."""
         return self.labels.predict(z)
 
     def decide(self, z: Array) -> Ints:
-        """The number of the class that each row of z (rows, outputs) stands for, from 0 on."""
+        """The number of the predicted class for each row of z (rows, outputs), from 0 on."""
         return self.labels.numbers(self.predict(z if self.outputs > 1 else z[:, 0]))
 
 
 def _norm(data_norm: float) -> float:
-    """The bound on the norm of rows, refused if it is negative."""
+    """The bound on the norm of rows; a negative one is refused."""
     expect(data_norm >= 0, "data_norm >= 0", data_norm=data_norm)
     return data_norm
 

@@ -1,4 +1,4 @@
-"""Label sets: the labels that a loss accepts, and what predictions mean among them."""
+"""Label sets: the labels that a loss accepts, and the label that a prediction gives."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,29 +11,31 @@ from sottovoce.errors import InputError, UnsupportedError, expect
 
 
 class LabelSet(ABC):
-    """The labels that a loss accepts, and what a prediction means among them."""
+    """The labels that a loss accepts, and the label that a prediction gives."""
 
     @abstractmethod
     def check(self, labels: Array, before: int = 0) -> None:
-        """Raise `InputError`, naming the first bad row, unless every label belongs. Its label is not quoted: it may be
-        private, and errors end up in logs. Rows are counted from `before` on: so many are held elsewhere.
+        """Raise `InputError` unless every label belongs to the set. The error names the first bad row. It does not
+        quote the label, which may be private. Rows are numbered from `before` on, the number of rows before these that
+        are held elsewhere.
         """
 
     @abstractmethod
     def predict(self, z: Array) -> Array:
-        """The label that the prediction z stands for; of vectors (last axis), one label each."""
+        """The predicted label for z; for vectors (last axis) one label each."""
 
     @abstractmethod
     def numbers(self, labels: Array) -> Ints:
         """The number of each label's class, from 0 on; 0 where a label is missing (NaN)."""
 
-    @abstractmethod
     def hits(self, z: Array, b: Array) -> Array:
         """1 where the predicted label is b, else 0; nan in regression. The mean is the accuracy."""
+        hits: Array = 1.0 * (self.predict(z) == b)
+        return hits
 
 
 def sign(z: Array) -> Array:
-    """The sign of z, where a tie (z = 0) goes to +1. Kernels compile these lines too: there is no other rule."""
+    """The sign of z; a tie (z = 0) goes to +1. Kernels compile these lines too, so all devices share the rule."""
     signs: Array = np.sign(z) + (z == 0)
     return signs
 
@@ -59,12 +61,8 @@ class Signs(LabelSet):
         return sign(z)
 
     def numbers(self, labels: Array) -> Ints:
-        """-1 is the first class, +1 the second."""
+        """0 for the label -1, 1 for +1."""
         return (labels > 0).astype(np.int64)
-
-    def hits(self, z: Array, b: Array) -> Array:
-        hits: Array = 1.0 * (self.predict(z) == b)
-        return hits
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Reals(LabelSet):
         return z
 
     def numbers(self, labels: Array) -> Ints:  # noqa: ARG002
-        raise UnsupportedError("Numbers of classes need a loss of classes, got one of regression. Use the prediction.")
+        raise UnsupportedError("Expected a loss of classes to number them, got one of regression. Use the prediction.")
 
     def hits(self, z: Array, b: Array) -> Array:
         """All nan: accuracy has no meaning in regression."""
@@ -88,7 +86,7 @@ class Reals(LabelSet):
 @final
 @dataclass(frozen=True)
 class Counts(Reals):
-    """Numbers from 0 to `most`, whose mean is predicted by its logarithm. A loss of them clips what lies beyond."""
+    """Labels that are counts from 0 to `most`; a prediction is the logarithm of the mean. Losses clip larger counts."""
 
     most: float
 
@@ -97,7 +95,7 @@ class Counts(Reals):
         _check_rows(labels, good, "counts, finite numbers >= 0", before)
 
     def predict(self, z: Array) -> Array:
-        """The mean: exp(z), and no more than the largest count."""
+        """The mean exp(z), at most the largest count."""
         mean: Array = np.minimum(np.exp(np.minimum(z, 30.0)), self.most)
         return mean
 
@@ -122,7 +120,3 @@ class Classes(LabelSet):
 
     def numbers(self, labels: Array) -> Ints:
         return np.nan_to_num(labels).astype(np.int64)
-
-    def hits(self, z: Array, b: Array) -> Array:
-        hits: Array = 1.0 * (self.predict(z) == b)
-        return hits

@@ -22,13 +22,13 @@ from sottovoce.errors import InputError, expect
 from sottovoce.problem.losses.base import Loss
 from sottovoce.problem.losses.labels import Counts, Reals, Signs
 
-LEAST_WEIGHT = 1e-6  # of a class beside the other
-LEAST_COUNT, MOST_COUNT = 1.0, 1e6  # that the largest count may be
-_CELLS = 4096  # that the maximum in `Logistic.spread` is looked for in
+LEAST_WEIGHT = 1e-6  # of a class relative to the other
+LEAST_COUNT, MOST_COUNT = 1.0, 1e6  # bounds on `Poisson.most`
+_CELLS = 4096  # cells of the grid on which `Logistic.spread` bounds its maximum
 
 
 def _check_positive(**shape: float) -> None:
-    """Refuse a shape parameter that is no finite, positive number."""
+    """Refuse a shape parameter that is not a finite number > 0."""
     (value,) = shape.values()
     expect(isfinite(value) and value > 0, "a finite number > 0", **shape)
 
@@ -85,14 +85,14 @@ class Logistic(Loss):
 @final
 @dataclass(frozen=True)
 class WeightedLogistic(Loss):
-    """The logistic loss, of which rows with the label +1 count `weight` times: for a class that is rare.
+    """The logistic loss where rows with the label +1 count `weight` times, for a rare class.
 
-    The weight is public. It may follow from a rate that is known without these rows, never from counting them. A model
-    that was learnt with it says +1 where `weight` times the chance of +1 is more than that of -1; its log-odds are
-    `tilt` too large for both classes to count alike, so probabilities are taken of z - tilt.
+    The weight is public. It may come from a rate that is known without these rows, never from counting them. The model
+    predicts +1 where `weight` times the chance of +1 is more than that of -1. Its log-odds are larger by `tilt` than
+    those of equal weights, so probabilities are computed from z - tilt.
 
     Args:
-        weight: how many rows with the label -1 one with +1 counts for. The noise grows with it; below 1 it does not.
+        weight: the number of rows with the label -1 that one with +1 counts for. Above 1, the noise grows with it.
     """
 
     name = "weighted-logistic"
@@ -112,17 +112,17 @@ class WeightedLogistic(Loss):
 
     @property
     def slope_bound(self) -> float:
-        """The larger of the two classes' weights."""
+        """The larger of the two weights."""
         return max(1.0, self.weight)
 
     @property
     def smoothness_bound(self) -> float:
-        """A quarter of `slope_bound`, as of the logistic loss."""
+        """A quarter of `slope_bound`, as in the logistic loss."""
         return self.slope_bound / 4
 
     @property
     def tilt(self) -> float:
-        """ln(weight): how far the weight moves the log-odds."""
+        """ln(weight), by which the weight moves the log-odds."""
         return log(self.weight)
 
     def spread(self, reach: Floats) -> Floats:
@@ -153,7 +153,7 @@ class WeightedLogistic(Loss):
 
 @dataclass(frozen=True)
 class _Kinked(Loss):
-    """A loss made of straight pieces: its slope jumps, so it has no smoothness."""
+    """A piecewise linear loss: its slope jumps, so it is not smooth."""
 
     smoothness_bound = None
 
@@ -287,13 +287,13 @@ class Huber(Loss):
 
     @staticmethod
     def curvature(z: Array, b: Array, theta: float) -> Array:
-        """1 inside the threshold; written with a sign, because that keeps single precision single."""
+        """1 inside the threshold; computed from a sign, which keeps single precision."""
         return np.maximum(np.sign(theta - np.abs(z - b)), 0.0)
 
 
 @dataclass(frozen=True)
 class _Pinball(Loss):
-    """Common base of the two quantile losses: the level, and the slopes of the two sides."""
+    """Common base of the two quantile losses: the level, and the bound on the slope."""
 
     labels = Reals()
     level: float = 0.5
@@ -371,15 +371,15 @@ class SmoothedQuantile(_Pinball):
 @final
 @dataclass(frozen=True)
 class Poisson(Loss):
-    """exp(z) - b z, the negative log-likelihood of a count b whose mean is exp(z); both are held within `most`.
+    """exp(z) - b z, the negative log-likelihood of a count b whose mean is exp(z); both are clipped to `most`.
 
-    Counts above `most` are taken for `most`, negative ones for 0. Where exp(z) > `most`, the exponential goes on as its
-    tangent, so that the loss stays convex: its mean is then `most`. So what is minimised is the likelihood itself
-    wherever the mean of a row is at most `most`, and no mean of clipped counts is larger.
+    Counts above `most` are clipped to `most`, negative ones to 0. Where exp(z) > `most`, the exponential is replaced by
+    its tangent, so that the loss stays convex, and the mean is `most`. So the loss is the likelihood itself wherever
+    the mean of a row is at most `most`, and no mean of clipped counts is larger.
 
     Args:
-        most: Y, the largest count. It is also the bound on slope and curvature. 1, where counts are learnt divided by
-            the largest, as estimators and schemas do: b = y / Y, and exp(z) is the mean over Y.
+        most: Y, the largest count. It is also the bound on slope and curvature. 1 if counts are divided by the largest
+            before they are learnt, as estimators and schemas do: b = y / Y, and exp(z) is the mean over Y.
 
     Formal guarantees: the bounds hold for every label, also one that was never clipped: docs/proofs/poisson.md.
     """
@@ -396,7 +396,7 @@ class Poisson(Loss):
 
     @property
     def labels(self) -> Counts:
-        """Counts up to `most`, which also bounds the predicted mean."""
+        """Counts up to `most`, the bound on the predicted mean."""
         return Counts(self.most)
 
     @property
@@ -405,12 +405,12 @@ class Poisson(Loss):
 
     @property
     def slope_bound(self) -> float:
-        """The largest count: 0 <= mean, count <= most."""
+        """The largest count, since mean and count are in [0, most]."""
         return self.most
 
     @property
     def smoothness_bound(self) -> float:
-        """The largest count: the curvature is the mean, or 0 where the mean is held."""
+        """The largest count: the curvature is the mean, or 0 where the mean is clipped."""
         return self.most
 
     @staticmethod
@@ -423,12 +423,12 @@ class Poisson(Loss):
 
     @staticmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
-        """The mean less the count, both held; no count is as large as e^30, so nothing overflows."""
+        """Mean minus count, both clipped; z is cut at 30, beyond ln(most), so nothing overflows."""
         mean: Array = np.minimum(np.exp(np.minimum(z, 30.0)), theta)
         return mean - np.minimum(np.maximum(b, 0.0), theta)
 
     @staticmethod
     def curvature(z: Array, b: Array, theta: float) -> Array:
-        """The mean, where it is not held."""
+        """The mean where it is not clipped, else 0."""
         e: Array = np.exp(np.minimum(z, 30.0))
         return e * (e < theta)

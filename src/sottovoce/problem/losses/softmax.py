@@ -38,11 +38,11 @@ class Softmax(Loss):
     def __post_init__(self) -> None:
         whole = isinstance(self.classes, Integral)
         expect(whole and self.classes >= 2, "classes as a whole number of at least 2", classes=self.classes)
-        object.__setattr__(self, "classes", int(self.classes))  # from NumPy's integers, which JSON does not know
+        object.__setattr__(self, "classes", int(self.classes))  # JSON cannot write NumPy's integers
 
     @property
     def outputs(self) -> int:
-        """One output for each class."""
+        """The number of classes."""
         return self.classes
 
     @property
@@ -68,7 +68,7 @@ class Softmax(Loss):
     def value(z: Array, b: Array, theta: float) -> Array:
         """With u = z - z_b and M = max u, which is 0 or more: M + ln(e^-M + sum over the others of exp(u_k - M)).
 
-        Written with log1p, so that the loss of a row that is right by far keeps all its digits.
+        With log1p, the small loss of a row that is clearly right keeps all its digits.
         """
         own = _one_hot(z, b)
         u = z - np.sum(z * own, axis=-1, keepdims=True)
@@ -79,7 +79,7 @@ class Softmax(Loss):
 
     @staticmethod
     def slope(z: Array, b: Array, theta: float) -> Array:
-        """p - e_b. Its entry at b, p_b - 1, is minus the sum of the others, which does not cancel."""
+        """p - e_b. Its entry at b, p_b - 1, is computed as minus the sum of the others, without cancellation."""
         own = _one_hot(z, b)
         others = probabilities(z) * ~own
         slope: Array = others - own * np.sum(others, axis=-1, keepdims=True)
@@ -102,6 +102,6 @@ def probabilities(z: Array) -> Array:
 
 def _one_hot(z: Array, b: Array) -> NDArray[np.bool_]:
     """True at each prediction's own class, along a new last axis."""
-    # On the device that z is on.
+    # `like` keeps the arrays on the device of z.
     own: NDArray[np.bool_] = np.arange(z.shape[-1], like=z) == np.asarray(b, like=z)[..., None]
     return own
