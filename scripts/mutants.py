@@ -760,8 +760,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "nothing is charged before a run",
         "simulation/engine.py",
-        "    if charge is not None and exchange.speaks:\n",
-        "    if charge is not None and exchange.speaks and False:\n",
+        "    if charge is not None and exchange.is_first:\n",
+        "    if charge is not None and exchange.is_first and False:\n",
         "tests/cli/test_private_rows.py::test_several_runs_cost_what_they_cost_together",
     ),
     Mutant(

@@ -135,7 +135,7 @@ def test_rows_of_others_are_counted_and_never_read():
     held = spread_runs.sites((3, 4)).elsewhere(np.array([3, 4, 5]))
     assert held.counts.tolist() == [3, 4, 5]
     assert held.part(1, 3).counts.tolist() == [4, 5]
-    with pytest.raises(sv.InputError, match="rows that are held here, got nodes=3"):
+    with pytest.raises(sv.InputError, match="rows that this process holds, got nodes=3"):
         held.rows.norms()
 
 

@@ -1,4 +1,4 @@
-"""Devices that a simulation can run on. They change only its speed."""
+"""Devices that a simulation can run on. They change its speed, and results by rounding at most."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,16 +19,16 @@ Precision: TypeAlias = Literal["float64", "float32"]
 
 
 class Device(ABC):
-    """An oracle, the exchange, and the way back to host memory."""
+    """What computes on a device: the oracle, the exchange, and the copy back to host memory."""
 
     @abstractmethod
     def oracle(self, algorithm: Method, sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
-        """The rows, bound to the algorithm's objective, on this device; `apart` is the share and the total of
-        `Algorithm.oracle`, where other processes hold other nodes.
+        """The oracle of the rows and the algorithm's objective on this device. If other processes hold other nodes,
+        `apart` is the share and the total of `Method.oracle`; else it is empty.
         """
 
     def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
-        """The function from all nodes' messages to what each of them hears."""
+        """The function from all nodes' messages (nodes, d, runs) to their inbox."""
         return graph.exchange
 
     def to_host(self, array: Array) -> Array:
@@ -38,7 +38,7 @@ class Device(ABC):
 
 @final
 class Plain(Device):
-    """NumPy, line by line: the reference that the others are tested against. Double precision only."""
+    """Plain NumPy, the reference that the others are tested against. Double precision only."""
 
     def oracle(self, algorithm: Method, sites: Sites, graph: Graph, dtype: Precision, *apart: Any) -> Oracle:
         expect(dtype == "float64", "dtype='float64' with device='plain'", dtype=dtype)
@@ -61,13 +61,13 @@ class Cuda(Device):
         from sottovoce.oracle.cuda import CudaOracle, cupy
 
         expect(not apart, "device='cpu' or 'plain' with engine='mpi'", device="cuda")
-        cupy()  # refuses, with a reason, where there is no GPU
+        cupy()  # raises if there is no GPU
         return algorithm.oracle(sites, graph, CudaOracle, np.dtype(dtype))
 
     def exchange(self, graph: Graph) -> Callable[[Array], Inbox]:
         from sottovoce.oracle.cuda import cupy
 
-        cupy()  # refuses, with a reason, where there is no GPU
+        cupy()  # raises if there is no GPU
         if isinstance(graph, CompleteGraph):
             return graph.exchange
         assert isinstance(graph, EdgeGraph)
@@ -76,8 +76,8 @@ class Cuda(Device):
         matrices = {dtype: csr_matrix(graph.adjacency.astype(dtype)) for dtype in (np.float32, np.float64)}
 
         def neighbour_sum(messages: Array) -> Array:
-            heard: Array = matrices[messages.dtype.type] @ messages.reshape(graph.n, -1)
-            return heard.reshape(messages.shape)
+            sums: Array = matrices[messages.dtype.type] @ messages.reshape(graph.n, -1)
+            return sums.reshape(messages.shape)
 
         return lambda messages: Exchanged(messages, neighbour_sum)
 
@@ -92,6 +92,6 @@ _DEVICES: dict[str, Device] = {"cpu": Cpu(), "plain": Plain(), "cuda": Cuda()}
 
 
 def by_name(name: DeviceName) -> Device:
-    """The device of that name."""
+    """The device of that name; an unknown one is refused."""
     expect(name in _DEVICES, f"a device among {', '.join(_DEVICES)}", device=name)
     return _DEVICES[name]

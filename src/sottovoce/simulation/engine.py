@@ -1,7 +1,7 @@
-"""The simulator: a whole network, many runs at once, in one process.
+"""The simulator: many runs of an algorithm on a whole network at once.
 
-There is one way from a problem and an algorithm to a result, and it is `solve`: it binds the rows to the objective,
-states what the runs cost, has them paid for, and makes them. `simulate` is the same for sites and a graph in hand.
+`solve` is the only way from a problem and an algorithm to a result: it binds the rows to the objective, states what the
+runs cost, charges that, and runs the algorithm. `simulate` does the same for sites and a graph.
 """
 
 import secrets
@@ -30,13 +30,13 @@ from sottovoce.sums.inference import Evidence
 from sottovoce.tally.evaluation import Tallied
 
 Progress: TypeAlias = Callable[[int, int], None]
-# Told what all runs together cost, before a row is looked at; raises where that does not fit into a budget.
+# Called with the cost of all runs together, before any computation on rows; raises if that exceeds a budget.
 Charge: TypeAlias = Callable[[PrivacyStatement], None]
 
-# Asked after every round whether to leave it at that.
+# Called after every round; True ends the run there.
 Stop: TypeAlias = Callable[[], bool]
 
-# What a statement about private rows must say of noise that was not drawn here.
+# A sentence that a statement about private rows must include if the caller gave the noise.
 HANDED_IN = (
     "The noise was handed in: the guarantee holds only if it was standard normal, fresh, and known to nobody who sees "
     "what was released."
@@ -46,13 +46,13 @@ HANDED_IN = (
 @dataclass(frozen=True)
 class Result:
     """The models, history and guarantee of a simulation. Models are (runs, nodes, d). `consensus`, (runs, d), is the
-    mean over nodes of the last broadcasts, and free post-processing of what was released anyway.
+    mean over nodes of the last broadcasts; it is post-processing of releases, and costs nothing.
 
-    `privacy` is about one run, as a study means it; of private rows, about all runs together. `history` is computed
-    without noise and is covered by no guarantee. `rounds` were made: fewer than asked for if it was stopped.
-    `evidence` has what coefficients are inferred from, run by run; none if that was not asked for, or it was stopped.
-    `evaluated` says as much, run by run, of how good the model is by noisy sums, which the guarantee covers.
-    `numbers` says how many numbers a message of each round held.
+    `privacy` is for one run, as studies need it; with private rows, for all runs together. `history` is computed
+    without noise, and no guarantee covers it. `rounds` is the number of rounds made, fewer than planned if the run was
+    stopped. `evidence` holds, run by run, what coefficients are inferred from; it is empty if the algorithm does not
+    ask for it or the run was stopped. `evaluated` holds, run by run, figures of merit from noisy sums, which the
+    guarantee covers. `numbers` holds the count of numbers in a message of each round.
     """
 
     average: Array
@@ -72,7 +72,7 @@ class Result:
         return {name: float(self.history.final(f"risk_{name}").mean()) for name in OUTPUTS}
 
     def accuracy(self) -> dict[str, float]:
-        """Mean over runs (and nodes) of the share of right answers, after the last round, by output."""
+        """Mean over runs (and nodes) of the accuracy after the last round, by output."""
         return {name: float(self.history.final(f"accuracy_{name}").mean()) for name in OUTPUTS}
 
 
@@ -87,15 +87,15 @@ class Solved:
 
     @property
     def weights(self) -> Floats:
-        """The consensus of the first run, (features, outputs), in the units that it was learnt in."""
+        """The consensus of the first run, (features, outputs), in the units of the learnt labels."""
         flat: Floats = self.result.consensus[0].astype(np.float64)
         return flat.reshape(self.problem.sites.d, self.algorithm.loss.outputs)
 
     @cached_property
     def test_site(self) -> Oracle:
-        """The test rows, bound to the same objective."""
+        """The oracle of the test rows with the same objective. The problem must have some."""
         test = self.problem.test
-        assert test is not None  # whoever asks knows that there are some
+        assert test is not None
         sites = Sites(
             [test.features], [test.labels], data_norm=test.data_norm, private=test.private, factors=[test.factors]
         )
@@ -103,7 +103,7 @@ class Solved:
 
     def tested(self) -> dict[str, Array]:
         """Scores of the final models on the test rows, one entry per run."""
-        # Results are (runs, nodes, d); scores are taken of (nodes, d, runs).
+        # Results are (runs, nodes, d), and `measure` takes (nodes, d, runs).
         outputs = Outputs(*(models.transpose(1, 2, 0) for models in (self.result.average, self.result.last)))
         return measure(outputs, self.test_site, scored_nodes(self.problem.sites.n), Local(self.problem.graph.exchange))
 
@@ -126,22 +126,24 @@ def simulate(
     """Run an algorithm on a network, `runs` independent times at once.
 
     Args:
-        algorithm: what every node does.
-        sites: the private rows of the nodes.
-        graph: who speaks with whom; node i of the graph is site i.
-        runs: how many independent runs.
+        algorithm: the algorithm that every node runs.
+        sites: the rows of the nodes.
+        graph: the network; node i of the graph is site i.
+        runs: the number of independent runs.
         seed: of the simulated noise; None draws one and reports it. The same seed gives the same result, whatever the
-            number of threads, and run q of many is run q of few. Refused with private rows.
-        noise: hand the noise in: round k -> standard normals (runs, nodes, local_steps, d). None: seeded, or, with
-            private rows, from the operating system's cryptographic source. Of private rows, the statement says so.
+            number of threads, and run q does not depend on the number of runs. Refused with private rows.
+        noise: a function that gives the noise: round k -> standard normals (runs, nodes, local_steps, d). None: seeded,
+            or, with private rows, from the operating system's cryptographic source. With private rows, the statement
+            mentions noise that was given.
         record: rounds to write into the history: a list, or a number of evenly spaced ones. The last round always is.
-            None: ten; fewer where there are so many rows that scoring them would take longer than learning.
-        scored: of how many nodes, evenly spaced, the models are scored; a global risk needs every row for each of them.
+            None: ten, or fewer with so many rows that scoring them would take longer than learning.
+        scored: the number of nodes, evenly spaced, whose models are scored; each needs a pass over all rows.
         progress: called with (rounds done, rounds in all).
         device: "cpu" (compiled kernels, all cores), "cuda" (a GPU, through CuPy) or "plain" (NumPy, the reference).
         dtype: "float64", or "float32", which is about twice as fast and differs by rounding; refused with private rows.
-        engine: "local", one process; or "mpi", those that mpirun has started, with the same result bit by bit. Each is
-            given all sites, works on its own, and gets the models of these alone; scores and consensus are of all.
+        engine: "local" for one process; "mpi" for those that mpirun has started, with the same result bit by bit. Each
+            is given all sites, works on its own share, and returns the models of that share; scores and consensus are
+            of all sites.
     """
     return solve(
         Problem(sites, graph), algorithm, runs=runs, seed=seed, noise=noise, record=record, scored=scored,
@@ -157,22 +159,22 @@ def solve(
 ) -> Solved:  # fmt: skip
     """Run an algorithm on a problem; arguments as for `simulate`.
 
-    `charge` is called when nothing is left to be refused and nothing but the form of the rows was looked at (and, where
-    several processes were given all rows, whether these are the same). If it raises, nothing was computed; what fails
-    later is paid for all the same.
+    `charge` is called after everything that could be refused, and before any computation on rows but the checks of
+    their form (and, if several processes were given all rows, of their being the same). If it raises, nothing was
+    computed. A run that fails later is charged all the same.
 
-    `stop` is asked once before that, where True is an interruption (`KeyboardInterrupt`), and then after every round,
-    where it ends the run with what was released so far. The statement goes on counting all rounds, and says so.
+    `stop` is called once before that, where True raises `KeyboardInterrupt`, and then after every round, where True
+    ends the run with what was released so far. The statement still counts all rounds, and says so.
     """
     expect(runs >= 1, "runs >= 1", runs=runs)
     started = perf_counter()
     algorithm, where = algorithm.bound_to(*problem.shape), by_name(device)
     given = problem, seed
-    problem, exchange = _spread(problem, algorithm, where, engine)
+    problem, exchange = _join(problem, algorithm, where, engine)
     share, sites, n = exchange.share, problem.sites, problem.graph.n
     apart = () if share is None else (share, exchange.total)
     site = where.oracle(algorithm, sites, problem.graph, dtype, *apart)
-    counted = runs if problem.private else 1  # in a study, runs are repetitions of one and the same experiment
+    counted = runs if problem.private else 1  # in a study, runs repeat the same experiment
     one = algorithm.statement(site)
     statement = one.of_runs(counted)
     if problem.private:
@@ -181,13 +183,13 @@ def solve(
     seed = exchange.agreed(secrets.randbits(63) if seed is None else seed)
     shape = Shape(sites.n, site.d, runs, 0 if share is None else share.first, dtype=site.dtype.type)
     drawn = SystemNoise(shape) if problem.private else SeededNoise(seed, shape)
-    if noise is not None:  # it is handed in for all nodes; this process takes that of its own
+    if noise is not None:  # it is given for all nodes; this process takes the part of its own nodes
         own_noise = noise if share is None else lambda k: np.asarray(noise(k))[:, share.first : share.last]
     source = exchange.noise(drawn if noise is None else GivenNoise(own_noise, drawn))
     usual = usual_records(int(problem.counts.sum()), (2 * len(scored_nodes(n, scored)) + 1) * runs)
     recorded, history = _rounds_to_record(usual if record is None else record, algorithm.rounds), History()
     exchange.expect_same(
-        _rests_on(given[0], algorithm, statement)
+        _common_facts(given[0], algorithm, statement)
         | {"number of runs": runs, "seed": given[1], "source of noise": noise is None, "device": device, "dtype": dtype}
         | {"list of recorded rounds": sorted(recorded), "number of scored nodes": scored}
     )
@@ -195,9 +197,9 @@ def solve(
     watched = exchange.either(stop is not None)
     if watched and exchange.either(stop is not None and stop()):
         raise KeyboardInterrupt
-    if charge is not None and exchange.speaks:
+    if charge is not None and exchange.is_first:
         charge(one.of_runs(runs))
-    exchange.agreed(True)  # nobody looks at a row before it is paid for
+    exchange.agreed(True)  # no process looks at a row before the runs are charged
 
     stopped, numbers = False, list[int]()
     for k, after in enumerate(played, start=1):
@@ -232,7 +234,7 @@ def solve(
 
 
 def interrupted_after(k: int, rounds: int) -> str:
-    """The note that the statement of a stopped run must carry."""
+    """The note that the statement of a run stopped after round k must include."""
     return (
         f"The run was interrupted after round {k} of {rounds}: the model is what had been released by then. The "
         f"guarantee, and every budget that was charged, count all {rounds} rounds."
@@ -240,7 +242,7 @@ def interrupted_after(k: int, rounds: int) -> str:
 
 
 def refuse_seed(seed: int | None) -> None:
-    """Refuse to seed what protects private rows."""
+    """Raise `PrivacyError` if a seed is given for private rows."""
     if seed is not None:
         raise PrivacyError(
             f"Expected no seed with private rows, got seed={seed}. Whoever knows it can subtract the noise. Leave it "
@@ -249,6 +251,7 @@ def refuse_seed(seed: int | None) -> None:
 
 
 def _rounds_to_record(record: int | Iterable[int], rounds: int) -> frozenset[int]:
+    """The rounds to record, the last one included: those listed, or that number of evenly spaced ones."""
     if isinstance(record, int):
         points = min(record, rounds)
         expect(points >= 1, "at least one recorded round", record=record)
@@ -262,8 +265,8 @@ def _rounds_to_record(record: int | Iterable[int], rounds: int) -> frozenset[int
     return chosen
 
 
-def _spread(problem: Problem, algorithm: Method, where: Device, engine: EngineName) -> tuple[Problem, Exchange]:
-    """The part of the problem that this process works on, and its exchange with the others."""
+def _join(problem: Problem, algorithm: Method, where: Device, engine: EngineName) -> tuple[Problem, Exchange]:
+    """The part of the problem that this process works on, and its exchange with the others; it joins them for that."""
     expect(engine in get_args(EngineName), f"an engine among {', '.join(get_args(EngineName))}", engine=engine)
     if engine == "local":
         return problem, Local(where.exchange(problem.graph))
@@ -272,7 +275,7 @@ def _spread(problem: Problem, algorithm: Method, where: Device, engine: EngineNa
     comm = joined()
     own = Share.of(problem.counts, comm.rank, comm.size)
     share = own if problem.share is None else problem.share
-    # Rows that two processes held would be spoken of twice.
+    # Rows that two processes held would count twice.
     expect((share.first, share.last) == (own.first, own.last),
            f"sites {own.first} to {own.last - 1} in process {comm.rank} of {comm.size}", first=share.first,
            last=share.last - 1)  # fmt: skip
@@ -280,14 +283,14 @@ def _spread(problem: Problem, algorithm: Method, where: Device, engine: EngineNa
     return problem, Ranks(comm, problem.graph, share, algorithm.way.one_model)
 
 
-def _rests_on(problem: Problem, algorithm: Method, statement: PrivacyStatement) -> dict[str, object]:
-    """The facts that all processes must share, by name: all that is public and, where each was given all rows, these.
-    The budget is charged by one process's statement, so all must state the same.
+def _common_facts(problem: Problem, algorithm: Method, statement: PrivacyStatement) -> dict[str, object]:
+    """What must be the same in all processes, by name: everything public and, if each was given all rows, the rows. One
+    process charges the budget by its own statement, so the statements must be the same.
     """
     from sottovoce import __version__
 
     sites, cost = problem.sites, (statement.epsilon, statement.sigma)
-    # Other machines may find the last bits of what they compute otherwise.
+    # Different machines may compute different last bits.
     rounded = ["none" if value is None else f"{value:.9g}" for value in cost]
     return {
         "version of sottovoce": __version__,

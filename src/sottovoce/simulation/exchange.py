@@ -1,8 +1,8 @@
 """How the nodes of a simulation exchange messages and sums: in one process, or spread over many.
 
-The engine's loop is the same for both. What differs is here: who holds which nodes, how neighbours' and everyone's
-messages are added up, and how figures over all nodes are computed. Every sum is over nodes in rising order, so a
-result's bits do not depend on how many processes there are.
+The engine's loop is the same for both. The differences are here: which process holds which nodes, how messages are
+added up over neighbours and over all nodes, and how figures over all nodes are computed. Every sum is over nodes in
+rising order, so a result's bits do not depend on the number of processes.
 """
 
 from abc import ABC, abstractmethod
@@ -26,23 +26,23 @@ class Exchange(ABC):
     """Exchange of messages and sums between the processes of a run. Models are (nodes held here, d, runs)."""
 
     share: Share | None  # the nodes held here; None: all
-    speaks: bool  # whether this process is the one that charges budgets, prints and writes files
+    is_first: bool  # True in the first process, the one that charges budgets, prints and writes files
 
     @abstractmethod
     def heard(self, messages: Array) -> Inbox:
-        """The inbox of the nodes held here, if each node sends its message."""
+        """The inbox of the nodes held here after each node has sent its message."""
 
     def opener(self, shares: Shares, site: Oracle, counts: Sequence[int], noise: Noise, runs: int) -> Opener:
-        """Whoever opens sums over the rows of all sites. The oracle adds up over all processes."""
+        """The opener of sums over the rows of all sites. The oracle adds up over all processes."""
         return Curator(shares, site, counts, noise, runs)
 
     @abstractmethod
     def total(self, parts: Array) -> Array:
-        """The sum over the first axis of all processes' arrays, in order: the same for all."""
+        """The sum over the first axis of all processes' arrays, in order. The same in all processes."""
 
     @abstractmethod
     def mean(self, values: Array) -> Array:
-        """The mean over all nodes of what each has: (nodes, ...) -> (...)."""
+        """The mean over all nodes of one array for each: (nodes, ...) -> (...)."""
 
     @abstractmethod
     def consensus(self, models: Array) -> Array:
@@ -54,7 +54,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def chosen(self, models: Array, nodes: Ints) -> Array:
-        """The models of these nodes of the network; one for all where all nodes hold the same."""
+        """The models of these nodes of the network, in every process; only one if all nodes hold the same."""
 
     @abstractmethod
     def agreed(self, value: T) -> T:
@@ -62,7 +62,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def expect_same(self, facts: Mapping[str, object]) -> None:
-        """Refuse, in all processes alike, unless all of them have the same facts."""
+        """Raise `InputError` in all processes unless all of them have the same facts."""
 
     @abstractmethod
     def either(self, flag: bool) -> bool:
@@ -70,7 +70,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def noise(self, source: Noise) -> Noise:
-        """A source of noise whose draws for the whole network are the same in all processes."""
+        """The source, changed so that its `shared` draws are the same in all processes."""
 
 
 @final
@@ -78,7 +78,7 @@ class Local(Exchange):
     """Exchange where one process holds all nodes."""
 
     share = None
-    speaks = True
+    is_first = True
 
     def __init__(self, heard: Callable[[Array], Inbox]) -> None:
         self._heard = heard

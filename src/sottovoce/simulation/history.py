@@ -17,18 +17,18 @@ COLUMNS = ("round", "run", "epsilon", *(f"risk_{name}" for name in OUTPUTS),
 
 
 NODES_SCORED = 128
-USUAL = 10  # recorded rounds, where nobody says how many
-# Row times model that may be scored for a history that nobody asked for. Rows must be fetched, too, which takes as long
-# as scoring some models.
+USUAL = 10  # default number of recorded rounds
+# Rows times models that are scored for the default history. Fetching the rows takes as long as scoring this many
+# models.
 MOST_SCORED, MODELS_PER_FETCH = 2_000_000_000, 64
-FEW_MODELS = 256  # that all outputs of a round have together: a single one takes as long as MODELS_PER_FETCH
+FEW_MODELS = 256  # up to which all outputs of a round are scored together, so that rows are fetched once
 
 
 class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
-    """A table, column by column. `epsilon` is what has been spent up to and including that round: by one run or, of
-    private rows, by all of them together.
+    """The recorded rounds as a table, a mapping from column to array. `epsilon` is spent up to and including that
+    round: by one run or, for private rows, by all of them together.
 
-    `risk_average` and `risk_last` are means over nodes of the global mean loss of each node's model; `disagreement` is
+    `risk_average` and `risk_last` are means over nodes of the global mean loss of each node's model. `disagreement` is
     the mean over nodes of the distance between a node's last broadcast and the consensus.
     """
 
@@ -59,13 +59,13 @@ class History(Mapping[str, np.ndarray[Any, np.dtype[Any]]]):
 
 
 def usual_records(rows: int, models: int) -> int:
-    """Default number of recorded rounds: ten, fewer where there are very many rows."""
+    """Default number of recorded rounds: ten, or fewer with very many rows."""
     return max(1, min(USUAL, MOST_SCORED // (rows * max(models, MODELS_PER_FETCH))))
 
 
 def scored_nodes(n: int, most: int = NODES_SCORED) -> Ints:
-    """Numbers of the nodes whose models are scored. A global risk needs every row for every node's model: of many
-    nodes, evenly spaced ones stand for all.
+    """Numbers of the nodes whose models are scored: evenly spaced ones if there are more than `most`. A global risk
+    needs every row for every model.
     """
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
@@ -75,8 +75,14 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints, exchange: Exchange) ->
     consensus = exchange.consensus(outputs.last)
     distances = ((outputs.last - consensus) ** 2).sum(axis=1) ** 0.5
     line: dict[str, Array] = {"disagreement": exchange.mean(distances)}
-    models = (*(exchange.chosen(models, chosen) for models in outputs), consensus[None])
-    for name, scores in zip(OUTPUTS, _mean_scores(site, *models), strict=True):
+    stacks = [*(exchange.chosen(models, chosen) for models in outputs), consensus[None]]
+    if sum(len(stack) for stack in stacks) * stacks[0].shape[2] > FEW_MODELS:
+        means = [mean_scores(site, stack) for stack in stacks]
+    else:  # few models go through the rows together; many would only fill memory
+        ends = np.cumsum([len(stack) for stack in stacks])[:-1]
+        parts = zip(*(np.split(column, ends) for column in _scores(site, np.concatenate(stacks))), strict=True)
+        means = [Scores(*(part.mean(axis=0) for part in of_stack)) for of_stack in parts]
+    for name, scores in zip(OUTPUTS, means, strict=True):
         line[f"risk_{name}"], line[f"accuracy_{name}"] = scores
     return line
 
@@ -84,15 +90,6 @@ def measure(outputs: Outputs, site: Oracle, chosen: Ints, exchange: Exchange) ->
 def mean_scores(site: Oracle, models: Array) -> Scores:
     """Loss and accuracy of models (nodes, d, runs) on the oracle's rows: the mean over nodes of every run."""
     return Scores(*(column.mean(axis=0) for column in _scores(site, models)))
-
-
-def _mean_scores(site: Oracle, *stacks: Array) -> list[Scores]:
-    """`mean_scores` of several stacks. Few models go through the rows together; many would only fill memory."""
-    if sum(len(stack) for stack in stacks) * stacks[0].shape[2] > FEW_MODELS:
-        return [mean_scores(site, stack) for stack in stacks]
-    ends = np.cumsum([len(stack) for stack in stacks])[:-1]
-    parts = zip(*(np.split(column, ends) for column in _scores(site, np.concatenate(stacks))), strict=True)
-    return [Scores(*(part.mean(axis=0) for part in of_stack)) for of_stack in parts]
 
 
 def _scores(site: Oracle, models: Array) -> Scores:
@@ -103,7 +100,7 @@ def _scores(site: Oracle, models: Array) -> Scores:
 
 
 def by_node(site: Oracle, models: Array) -> Scores:
-    """Every node's model on its own rows, of models (nodes, d, 1). Only for whoever may see the rows."""
+    """Loss and accuracy of each node's model (nodes, d, 1) on its own rows. Only for the holder of the rows."""
     rows, labels, factors = site.sites.rows, site.sites.labels, site.sites.factors
 
     def own(i: int) -> Scores:

@@ -1,12 +1,12 @@
-"""A simulation spread over processes that speak MPI: the same engine, and bit by bit the same result.
+"""A simulation spread over MPI processes: the same engine, and bit by bit the same result.
 
-Every process holds the rows and the state of some consecutive nodes (`problem.share`). In a round it sends what its
-nodes say to the processes that hold their neighbours, and adds up what its own hear as one process would: a row of the
-adjacency matrix at a time, neighbours in rising order. A sum over all nodes goes through the processes like a bucket
-along a chain, each adding its own nodes in order, a few columns at a time so that all are at work. Draws of noise are
-functions of a node's number. So nothing depends on how many processes there are.
+Every process holds the rows and the state of some consecutive nodes (`problem.share`). In a round it sends its nodes'
+messages to the processes that hold their neighbours, and adds up those that its own nodes receive as one process would:
+a row of the adjacency matrix at a time, neighbours in rising order. A sum over all nodes is passed from process to
+process, each adding its own nodes in order, a few columns at a time so that all are at work. Draws of noise are
+functions of a node's number. So no result depends on the number of processes.
 
-A process that fails says why in one line and ends the others, which would wait for it for ever.
+A process that fails prints the reason in one line and ends the others, which would wait for it forever.
 """
 
 import sys
@@ -30,9 +30,9 @@ from sottovoce.simulation.exchange import Exchange, public_layout
 T = TypeVar("T")
 
 _SLAB = 4096  # nodes that are copied at a time to be added up
-_SMALL = 2**18  # numbers that are not worth being passed on in several parts
+_SMALL = 2**18  # numbers below which a sum is passed on in one piece
 _NOTHING: Array = np.empty(0)  # from processes that only receive
-# Seconds that a process which fails waits for news that one before it has failed too, and then for the end.
+# Seconds that a failing process waits for the news that an earlier one has failed too, and then for the end.
 _PATIENCE, _GRACE = 1.0, 20.0
 
 
@@ -50,7 +50,7 @@ def world() -> Any:
 
 
 def joined() -> Any:
-    """The communicator of all processes, for a process that takes part in a run: if one fails now, all end."""
+    """The communicator of all processes, for a process that takes part in a run. From now on, if one fails, all end."""
     comm = world()
     if comm.size > 1 and not among_others():
         _alarm()
@@ -65,19 +65,19 @@ def joined() -> Any:
 
 
 def among_others() -> bool:
-    """True if this process takes part in a run of several, which would wait for it."""
+    """True if this process takes part in a run of several processes."""
     return sys.excepthook is _hook
 
 
 @cache
 def _alarm() -> Any:
-    """A communicator for nothing but news of failures. Made by all together."""
+    """A communicator for news of failures only. All processes must make it together."""
     return world().Dup()
 
 
 def fail(message: str, code: int) -> None:
-    """Print the message and end all processes with that code. Where several fail at once, as they do where all find
-    the same fault, only the first of them prints.
+    """Print the message and end all processes with that exit code. If several fail at once, as they do on a fault that
+    all find, only the first of them prints.
     """
     alarm = _alarm()
     sent = [alarm.isend(None, dest=later) for later in range(alarm.rank + 1, alarm.size)]
@@ -85,7 +85,7 @@ def fail(message: str, code: int) -> None:
     while monotonic() < deadline and not alarm.iprobe():
         sleep(0.02)
     if alarm.rank and alarm.iprobe():
-        sleep(_GRACE)  # until the one before has ended all; if it cannot, this one does
+        sleep(_GRACE)  # time for the earlier one to end all; if it does not, this one does
     else:
         sys.stdout.flush()
         print(message, file=sys.stderr, flush=True)
@@ -105,50 +105,50 @@ class Ranks(Exchange):
 
     Args:
         comm: their communicator.
-        graph: who speaks with whom.
+        graph: the network.
         share: the nodes held here.
-        alike: whether all nodes hold the same model, and the message is one for the whole network already: nothing of
-            either need be sent (`Way.one_model`).
+        alike: True if all nodes hold the same model, and one message stands for the whole network: neither need be sent
+            then (`Way.one_model`).
     """
 
     share: Share
 
     def __init__(self, comm: Any, graph: Graph, share: Share, alike: bool) -> None:
         self.comm, self.share, self.alike = comm, share, alike
-        self.speaks = comm.rank == 0
+        self.is_first = comm.rank == 0
         self._graph = graph
 
     @cached_property
     def _halo(self) -> "Halo":
-        # All make it together, so not before they know that they were given the same graph.
-        assert isinstance(self._graph, EdgeGraph)  # there are no others, but complete ones
+        # All processes make it together, so only after they have checked that they were given the same graph.
+        assert isinstance(self._graph, EdgeGraph)  # all graphs but complete ones are
         return Halo(self.comm, self._graph, self.share)
 
     def heard(self, messages: Array) -> Inbox:
         return _Heard(self, messages)
 
     def neighbour_sum(self, messages: Array) -> Array:
-        """The sums of the messages that the nodes here hear."""
+        """For every node held here the sum of its neighbours' messages."""
         if isinstance(self._graph, CompleteGraph):
-            return self._added(messages, np.dtype(np.float64)).astype(messages.dtype) - messages
+            return self._sum_in_order(messages, np.dtype(np.float64)).astype(messages.dtype) - messages
         return self._halo.neighbour_sum(messages)
 
     def total(self, parts: Array) -> Array:
-        return self._added(parts, parts.dtype)
+        return self._sum_in_order(parts, parts.dtype)
 
     def mean(self, values: Array) -> Array:
         mean: Array = self.total(values) / self.share.n
         return mean
 
     def consensus(self, models: Array) -> Array:
-        if self.alike:  # as one process finds it: added up from one model that stands for all
+        if self.alike:  # added up from one model that stands for all, as in one process
             mean: Array = np.broadcast_to(models[:1], (self.share.n, *models.shape[1:])).mean(axis=0)
             return mean
         return self.mean(models)
 
     def published(self, models: Array) -> Array:
-        if models.shape[1] == 1:  # of one coordinate, NumPy adds nodes up in another order: by all at once
-            everyone: Array = public_layout(self.gathered(models)).mean(axis=1)
+        if models.shape[1] == 1:  # NumPy adds up a single column pairwise, which needs all nodes at once
+            everyone: Array = public_layout(self.gather(models)).mean(axis=1)
             return everyone
         return np.ascontiguousarray(self.mean(np.ascontiguousarray(models)).T)
 
@@ -156,9 +156,9 @@ class Ranks(Exchange):
         if self.alike:
             return models[:1]
         here = nodes[(nodes >= self.share.first) & (nodes < self.share.last)] - self.share.first
-        return self.gathered(models[here])
+        return self.gather(models[here])
 
-    def gathered(self, parts: Array) -> Array:
+    def gather(self, parts: Array) -> Array:
         """The arrays of all processes stacked in order, in every process."""
         parts = np.ascontiguousarray(parts)
         counts = self.comm.allgather(len(parts))
@@ -192,20 +192,20 @@ class Ranks(Exchange):
     def noise(self, source: Noise) -> Noise:
         return _SharedDraws(self, source)
 
-    def _added(self, parts: Array, dtype: np.dtype[Any]) -> Array:
+    def _sum_in_order(self, parts: Array, dtype: np.dtype[Any]) -> Array:
         """The sum over the first axis of all processes' arrays, added up in order as NumPy adds up rows."""
         flat, shape = np.ascontiguousarray(parts).reshape(len(parts), -1), parts.shape[1:]
-        if flat.shape[1] < 2:  # one column is added up pairwise by NumPy, in an order that only all of it tells
-            total: Array = self.gathered(flat).sum(axis=0, dtype=dtype).reshape(shape)
+        if flat.shape[1] < 2:  # NumPy adds up a single column pairwise, in an order that depends on its length
+            total: Array = self.gather(flat).sum(axis=0, dtype=dtype).reshape(shape)
             return total
         pieces = 1 if flat.size < _SMALL else min(flat.shape[1] // 2, 4 * self.comm.size)
-        carried = [self._passed_on(columns, dtype) for columns in np.array_split(flat, pieces, axis=1)]
+        carried = [self._pass_on(columns, dtype) for columns in np.array_split(flat, pieces, axis=1)]
         whole = np.concatenate(carried)
         self.comm.Bcast(whole, root=self.comm.size - 1)
         return whole.reshape(shape)
 
-    def _passed_on(self, columns: Array, dtype: np.dtype[Any]) -> Array:
-        """The sum from the process before plus the rows here, added one by one, and passed to the process after."""
+    def _pass_on(self, columns: Array, dtype: np.dtype[Any]) -> Array:
+        """The sum from the process before plus the rows here, added one by one; sent to the process after."""
         rank, carry = self.comm.rank, np.empty(columns.shape[1], dtype=dtype)
         if rank > 0:
             self.comm.Recv(carry, source=rank - 1)
@@ -235,9 +235,10 @@ class _Heard(Inbox):
 
 @final
 class Halo:
-    """The messages of neighbours that other processes hold, and the rows of the adjacency matrix here.
+    """Exchange of messages with neighbours that other processes hold, and the adjacency matrix's rows of the nodes
+    here.
 
-    Edges go both ways, so a process knows by its own edges what others need of it: nothing is negotiated.
+    Edges go both ways, so a process knows from its own edges which messages others need.
     """
 
     def __init__(self, comm: Any, graph: EdgeGraph, share: Share) -> None:
@@ -246,8 +247,8 @@ class Halo:
         away = np.flatnonzero((columns < share.first) | (columns >= share.last))
         theirs = np.unique(columns[away])  # in rising order, so process by process
         self.nodes, self.foreign = share.nodes, len(theirs)
-        # Own messages lie first, then those of others. Stored columns stay in the order of nodes, which decides in
-        # which order a row is added up.
+        # Own messages lie first, then those of others. Stored columns stay in the order of nodes, in which a row is
+        # added up.
         place = columns - share.first
         place[away] = share.nodes + np.searchsorted(theirs, columns[away])
         shape = (share.nodes, share.nodes + len(theirs))
@@ -258,7 +259,7 @@ class Halo:
         owners = np.searchsorted(bounds, columns[away], side="right") - 1
         own = np.repeat(np.arange(share.nodes), np.diff(links.indptr))[away]
         pairs = np.unique(np.stack([owners, own]), axis=1)
-        self._said, self._send = pairs[1], np.bincount(pairs[0], minlength=comm.size)
+        self._sent_rows, self._send = pairs[1], np.bincount(pairs[0], minlength=comm.size)
         around = np.flatnonzero(self._receive)
         self._send, self._receive = self._send[around], self._receive[around]
         self._comm = comm.Create_dist_graph_adjacent(around.tolist(), around.tolist())
@@ -270,19 +271,19 @@ class Halo:
         if self._room.shape[1:] != flat.shape[1:] or self._room.dtype != flat.dtype:
             self._room = np.empty((self.nodes + self.foreign, flat.shape[1]), dtype=flat.dtype)
         self._room[: self.nodes] = flat
-        said, unit = flat[self._said], _unit(flat)
-        self._comm.Neighbor_alltoallv([said, self._send, unit], [self._room[self.nodes :], self._receive, unit])
+        sent, unit = flat[self._sent_rows], _unit(flat)
+        self._comm.Neighbor_alltoallv([sent, self._send, unit], [self._room[self.nodes :], self._receive, unit])
         unit.Free()
         kind = flat.dtype.type
         if kind not in self._matrices:
             self._matrices[kind] = self._matrices[np.float64].astype(kind)
-        heard: Array = self._matrices[kind] @ self._room
-        return heard.reshape(messages.shape)
+        sums: Array = self._matrices[kind] @ self._room
+        return sums.reshape(messages.shape)
 
 
 @final
 class _SharedDraws(Noise):
-    """A source of every process's own draws, but for those that stand for all nodes: these are the first process's."""
+    """The noise of a process: its own source's, but `shared` draws are those of the first process."""
 
     def __init__(self, ranks: Ranks, source: Noise) -> None:
         self._ranks, self._source = ranks, source
@@ -291,7 +292,7 @@ class _SharedDraws(Noise):
         return self._source.normals(k, r)
 
     def shared(self, k: int, r: int) -> Array:
-        return self._ranks.agreed(self._source.shared(k, r) if self._ranks.speaks else _NOTHING)
+        return self._ranks.agreed(self._source.shared(k, r) if self._ranks.is_first else _NOTHING)
 
     @property
     def counters(self) -> Counters:

@@ -1,19 +1,19 @@
 """A model of lines and machines that predicts, from public numbers, how long a run takes on a real network.
 
-Sites are machines of their own, and each has one line to whoever carries the messages. In a round a site
+Each site is a machine with one line to the message server. In a round a site
 
     computes        `compute` seconds times m_i / (mean m) over its speed, while it is not away
     sends           one message, which its line carries in B / bandwidth seconds
-    hears           its neighbours' messages, `latency` seconds later, one after the other: its line carries each in
-                    B / bandwidth seconds, in the order in which they come
-    goes on         when it has heard them all. It waits for its neighbours, and for nobody else
+    receives        its neighbours' messages, `latency` seconds later, one after the other: its line carries each in
+                    B / bandwidth seconds, in the order in which they arrive
+    goes on         when it has received them all. It waits for its neighbours only
 
 so with a_1 <= ... <= a_q the times at which the q messages arrive and s = B / bandwidth, it goes on at
 
     max_j a_j + (q - j + 1) s,      and not before its own message is sent.
 
-Lines are as fast both ways and carry both at once. B is eight bytes a number, and `overhead` bytes a message. Where
-all sites are alike, a round on a graph of degree q takes compute + s + latency + q s.
+Lines are equally fast in both directions, and carry both at once. B is eight bytes a number plus `overhead` bytes a
+message. If all sites are alike, a round on a graph of degree q takes compute + s + latency + q s.
 """
 
 import re
@@ -41,9 +41,9 @@ _QUANTITY = re.compile(r"^\s*([0-9.eE+-]+?)\s*([A-Za-z]+)\s*$")
 class Trace(NamedTuple):
     """Speed, bandwidth and absences of one site, where they differ from the network's."""
 
-    speed: float = 1.0  # of its machine, over that of others
-    bandwidth: float | None = None  # of its line, in bits a second; None: as of others
-    away: tuple[tuple[float, float], ...] = ()  # seconds from and to, between which it computes nothing
+    speed: float = 1.0  # of its machine, relative to that of others
+    bandwidth: float | None = None  # of its line, in bits a second; None: the network's
+    away: tuple[tuple[float, float], ...] = ()  # spans (first, last second) in which it computes nothing
 
 
 @final
@@ -56,7 +56,7 @@ class Network:
         bandwidth: of a site's line, in bits a second, each way.
         compute: seconds that a round takes a site with as many rows as the mean, at speed 1.
         overhead: bytes of a message besides its numbers.
-        traces: what is special about some sites, by node.
+        traces: the sites that differ from the others, by node.
     """
 
     latency: float
@@ -100,20 +100,20 @@ class Network:
 
     @property
     def words(self) -> str:
-        """One line on latency, bandwidth and compute, for people."""
+        """One line for people on latency, bandwidth and compute."""
         special = f", {len(self.traces)} sites of their own kind" if self.traces else ""
         return f"{self.latency * 1e3:g} ms, {self.bandwidth / 1e6:g} Mbit/s, {self.compute:g} s a round{special}"
 
     def expect_nodes(self, n: int) -> None:
-        """Refuse what is special about nodes that a network of n does not have."""
+        """Refuse traces of nodes that a network of n nodes does not have."""
         strange = next((node for node, _ in self.traces if not 0 <= node < n), None)
         expect(strange is None, f"sites among the nodes 0 .. {n - 1} of the graph", node=strange)
 
     def ends(self, graph: Graph, counts: Ints, numbers: Sequence[int]) -> Floats:
-        """When the last site has heard all of each round, in seconds: (rounds,).
+        """The times at which the last site has received all messages of each round, in seconds: (rounds,).
 
         Args:
-            graph: who hears whom.
+            graph: the network.
             counts: m_i of every site.
             numbers: how many numbers a message of each round holds.
         """
@@ -128,9 +128,9 @@ class Network:
             carried = 8 * (BYTES * count + self.overhead) / line
             done = now + work
             for node, spans in away.items():
-                done[node] = _finished(now[node], work[node], spans)
+                done[node] = _end_of_work(now[node], work[node], spans)
             sent = done + carried
-            now = np.maximum(sent, _heard(graph, sent + self.latency, carried))
+            now = np.maximum(sent, _times_received(graph, sent + self.latency, carried))
             found.append(float(now.max()))
         return np.array(found)
 
@@ -138,8 +138,8 @@ class Network:
 _USUAL = Trace()
 
 
-def _finished(start: float, work: float, spans: tuple[tuple[float, float], ...]) -> float:
-    """When so many seconds of work are done that begin at `start` and rest while the site is away."""
+def _end_of_work(start: float, work: float, spans: tuple[tuple[float, float], ...]) -> float:
+    """The time at which `work` seconds of work end that begin at `start` and pause while the site is away."""
     for first, last in spans:
         if start >= last:
             continue
@@ -150,40 +150,47 @@ def _finished(start: float, work: float, spans: tuple[tuple[float, float], ...])
     return start + work
 
 
-def _heard(graph: Graph, arrive: Floats, carried: Floats) -> Floats:
-    """When every node's line has carried all of its neighbours' messages, which arrive at these times."""
+def _times_received(graph: Graph, arrive: Floats, carried: Floats) -> Floats:
+    """The times at which every node's line has carried all of its neighbours' messages: (nodes,).
+
+    Args:
+        graph: the network.
+        arrive: (nodes,) the times at which the message of each node arrives at its neighbours.
+        carried: (nodes,) the seconds in which each node's line carries a message.
+    """
     if isinstance(graph, CompleteGraph):
-        return _heard_of_all(arrive, carried)
+        return _times_received_from_all(arrive, carried)
     assert isinstance(graph, EdgeGraph)
     links, degrees = graph.adjacency, graph.degrees
     times, row = arrive[links.indices], np.repeat(np.arange(graph.n), degrees)
     order = np.lexsort((times, row))  # node by node, the earliest first
     left = np.repeat(links.indptr[1:], degrees) - np.arange(len(times))  # messages that are not carried yet
     ends = times[order] + left * carried[row]
-    heard = np.zeros(graph.n)
+    received = np.zeros(graph.n)
     some = degrees > 0
-    heard[some] = np.maximum.reduceat(ends, links.indptr[:-1][some]) if some.any() else 0.0
-    return heard
+    received[some] = np.maximum.reduceat(ends, links.indptr[:-1][some]) if some.any() else 0.0
+    return received
 
 
-def _heard_of_all(arrive: Floats, carried: Floats) -> Floats:
-    """`_heard` where everyone hears everyone: in the order of all messages, each leaves its own out."""
+def _times_received_from_all(arrive: Floats, carried: Floats) -> Floats:
+    """`_times_received` for the complete graph: all messages are sorted once, and each node skips its own."""
     n = len(arrive)
     order = np.argsort(arrive, kind="stable")
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
-    heard = np.empty(n)
+    received = np.empty(n)
     for s in np.unique(carried):  # lines are of few kinds
         before = np.maximum.accumulate(arrive[order] + (n - 1 - np.arange(n)) * s)
         after = np.maximum.accumulate((arrive[order] + (n - np.arange(n)) * s)[::-1])[::-1]
         alike = np.flatnonzero(carried == s)
         p = place[alike]
         early = np.where(p > 0, before[p - 1], 0.0)
-        heard[alike] = np.maximum(early, np.where(p + 1 < n, after[np.minimum(p + 1, n - 1)], 0.0))
-    return heard
+        received[alike] = np.maximum(early, np.where(p + 1 < n, after[np.minimum(p + 1, n - 1)], 0.0))
+    return received
 
 
-# -- what people write ------------------------------------------------------------------------------------------------
+# -- network files and options
+# ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,7 @@ class _Site:
 
 @dataclass(frozen=True)
 class _Text:
-    """A network as a file or an option has it: quantities are texts with units."""
+    """A network as a file or an option describes it: quantities are texts with units."""
 
     latency: str
     bandwidth: str
@@ -224,7 +231,7 @@ def _network(text: _Text) -> Network:
 
 
 def quantity(text: str, units: dict[str, float], example: str) -> float:
-    """A number with its unit, as in 50ms or 10Mbit, in seconds or bits."""
+    """The quantity of a text such as 50ms or 10Mbit, in seconds or bits; refused without a known unit."""
     found = _QUANTITY.match(text)
     if found is None or found[2] not in units:
         raise InputError(f"Expected a number and a unit among {', '.join(units)}, such as {example}, got {text!r}.")

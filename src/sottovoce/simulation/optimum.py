@@ -1,8 +1,7 @@
-"""The optimum of what is optimised: what a trusted party with all rows, no privacy and the same weights would reach. A
-yardstick for simulations.
+"""The pooled optimum: the loss that a trusted party with all rows, the same weights and no privacy would reach. It is a
+reference for simulations.
 """
 
-from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
@@ -14,26 +13,15 @@ from sottovoce.oracle.argmin.plain import objective_of, refuse_unsupported
 from sottovoce.problem.evaluation import evaluate
 from sottovoce.problem.sites import Sites
 
-# Without any regulariser a rank-deficient data set has many minimisers of one risk; this picks one of them.
+# Without a regulariser, a rank-deficient data set has many minimisers of the same risk; this selects one of them.
 _LEAST_CURVATURE = 1e-10
-# Of more rows than this, evenly spaced ones stand for all: the optimum of a million is worse than that of all by about
-# d / 2,000,000, which no yardstick shows, and takes a minute less.
+# With more rows than this, evenly spaced ones are used: the optimum of a million rows is worse than that of all by
+# about d / 2,000,000, which does not show in a reference, and takes a minute less.
 MOST_ROWS = 1_000_000
 
 
 class OutOfTimeError(SottovoceError):
     """The optimum was not found within the allowed seconds."""
-
-
-def _patience(seconds: float) -> Callable[[], None]:
-    """A callback that raises `OutOfTimeError` when it is called after so many seconds."""
-    end = perf_counter() + seconds
-
-    def check() -> None:
-        if perf_counter() > end:
-            raise OutOfTimeError(f"Expected the optimum within {seconds:g} s, got none. Give it more, or leave it out.")
-
-    return check
 
 
 def _row_shares(sites: Sites, algorithm: Method) -> Floats:
@@ -44,7 +32,9 @@ def _row_shares(sites: Sites, algorithm: Method) -> Floats:
 
 
 def same_optimum(sites: Sites, one: Method, other: Method) -> bool:
-    """True if two algorithms have one objective on these rows: sites of one size count alike in any case."""
+    """True if two algorithms have the same objective on these rows. Their weights may differ in name, and be the same
+    for sites of equal size.
+    """
     alike = (one.loss, one.regulariser, one.lam) == (other.loss, other.regulariser, other.lam)
     return alike and np.array_equal(_row_shares(sites, one), _row_shares(sites, other))
 
@@ -53,7 +43,7 @@ def pooled_model(sites: Sites, algorithm: Method, tolerance: float = 1e-9, secon
     """argmin_w sum_i (omega_i/m_i) sum_j u_ij loss_ij(w) + lam phi(w), (d,); (d * K,) for softmax over K classes.
 
     Raises:
-        OutOfTimeError: it was not found within so many seconds.
+        OutOfTimeError: it was not found within that many seconds.
     """
     refuse_unsupported(algorithm.loss, algorithm.regulariser, None)
     share = np.repeat(_row_shares(sites, algorithm), sites.counts)
@@ -61,16 +51,20 @@ def pooled_model(sites: Sites, algorithm: Method, tolerance: float = 1e-9, secon
     rows, share = sites.rows.block(0, len(sites.labels)), share[some] / share[some].sum() * share.sum()
     chosen = sites.factors[some]
     share = share if chosen.weights is None else share * chosen.weights
-    objective = objective_of(
-        algorithm.loss, rows[some], sites.labels[some], share, chosen.shifts, _patience(seconds)
-    )  # fmt: skip
+    end = perf_counter() + seconds
+
+    def check_time() -> None:
+        if perf_counter() > end:
+            raise OutOfTimeError(f"Expected the optimum within {seconds:g} s, got none. Give it more, or leave it out.")
+
+    objective = objective_of(algorithm.loss, rows[some], sites.labels[some], share, chosen.shifts, check_time)
     mu = max(algorithm.lam * (algorithm.regulariser.curvature or 0.0), _LEAST_CURVATURE)
     zeros = np.zeros(sites.d * algorithm.loss.outputs)
     return objective.argmin(zeros, mu, zeros, tolerance).astype(np.float64)
 
 
 def name_of_optimum(sites: Sites, algorithm: Method) -> str:
-    """Name of the optimum for tables and figures: the pooled mean only if every row counts the same."""
+    """Name of the optimum for tables and figures, which says how sites count unless every row counts the same."""
     alike = int(sites.counts.max()) - int(sites.counts.min()) <= 1
     if alike or algorithm.weights == "rows":
         return "all rows pooled, no privacy"
@@ -78,9 +72,7 @@ def name_of_optimum(sites: Sites, algorithm: Method) -> str:
 
 
 def pooled_optimum(sites: Sites, algorithm: Method, seconds: float = float("inf")) -> float | None:
-    """Mean loss of `pooled_model` over all rows, however much sites count; None where the objective has no smooth
-    solver.
-    """
+    """Mean loss of `pooled_model` over all rows, each counting the same; None if the objective has no smooth solver."""
     try:
         model = pooled_model(sites, algorithm, seconds=seconds)
     except UnsupportedError:
