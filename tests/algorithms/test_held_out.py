@@ -135,7 +135,7 @@ def test_a_row_that_moves_all_others_in_the_file_moves_no_sum_by_more():
     by_places = [question.of(replace(site, order=lambda: np.arange(m)), 200) for site in (ours, theirs)]
     most = question.sensitivity(ours, 200).item()
     assert np.linalg.norm(by_places[0] - by_places[1]) > 50 * most
-    with pytest.raises(PrivacyError, match="an order of the rows that nobody knows, to hold one of 2 out, got none"):
+    with pytest.raises(PrivacyError, match="a secret order of the rows to hold one of 2 out, got none"):
         question.of(ours, 200)
     # Every place is held out as often as any other: 2,000 orders of 12 rows, one of 4 held out.
     offsets, held = np.array([0, 12]), np.zeros(12)

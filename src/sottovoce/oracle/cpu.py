@@ -17,8 +17,8 @@ from sottovoce.oracle.plain import Inner, Oracle, Steps, one_by_one
 from sottovoce.problem.losses import Signs, Softmax
 from sottovoce.problem.rows import DenseRows, SparseRows
 
-# Scores of models whose predictions are no larger are made in single precision: rounding a model moves a prediction by
-# at most 6e-8 of this, and a mean over rows by far less. People read four digits.
+# Models whose predictions are at most this are scored in single precision: rounding a model moves a prediction by at
+# most 6e-8 of this, and a mean over rows by far less, which does not show in the four digits that people read.
 _SINGLE = 100.0
 
 
@@ -41,6 +41,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
 
     @cached_property
     def _data(self) -> kernel.Data:
+        """Labels, caps, divisors and factors of the rows, as kernels read them."""
         most = np.finfo(self.dtype).max
         cap = np.full(len(self.sites.labels), most) if self._slope_cap is None else self._slope_cap[:, 0]
         labels, cap = self.sites.labels.astype(self.dtype), np.minimum(cap, most).astype(self.dtype)
@@ -59,10 +60,11 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
         if steps.sigma > 0 and not steps.noise.gives_normals:
             return super().noisy_steps(w, steps)  # the source adds its noise itself, step by step
-        # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
+        # The weights of a batch need memory of rows times runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 
     def _fused(self, w: Array, steps: Steps, first_step: int = 0) -> Inner:
+        """All steps in one call of the kernel that fits loss, runs and rows."""
         l, phi = len(steps.eta), self.regulariser
         penalty = kernel.Penalty(
             self.lam * phi.l1, self.lam * phi.l2, math.inf if steps.radius is None else steps.radius
@@ -78,6 +80,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         return Inner(*kernel.noisy_steps(*data, self.loss, penalty, draws, *step, *models))
 
     def _draws(self, steps: Steps, first_step: int) -> kernel.Draws:
+        """Noise and batch of the steps: a key if the kernel can draw by itself, else arrays."""
         k, noise, batch = steps.k, steps.noise, steps.batch
         given, weights = np.empty((0, 0, 0, 0), dtype=self.dtype), np.empty((0, 0, 0), dtype=self.dtype)
         mode, counter = kernel.NONE, noise.counters.normals
@@ -97,7 +100,7 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
 
     @cached_property
     def _solver(self) -> ArgminSolver:
-        """The argmin solver. With kinks it keeps factors and duals of every node and run from call to call."""
+        """The argmin solver. For kinked problems it keeps factors and duals of every node and run between calls."""
         return ArgminSolver(
             self._rows, self.sites.d, self.sites.rows.offsets, self.sites.labels, self.loss, self.regulariser,
             self.lam, divisor=self.divisor.reshape(-1), max_grad_norm=self.max_grad_norm,
@@ -112,25 +115,25 @@ class CompiledOracle(Oracle, vector_predictions=True, row_factors=True):
         if self._solves_plainly:
             super().expect_argmin()
         else:
-            _ = self._solver  # which refuses as it is made
+            _ = self._solver  # its constructor refuses what it cannot solve
 
     def argmin(self, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
         if self._solves_plainly:
             return super().argmin(pull, curvature, start, tolerance)
         return self._solver.solve(pull, curvature.astype(np.float64), start, tolerance)
 
-    def _scored(self, models: Array) -> tuple[Floats, Floats]:
+    def _score_sums(self, models: Array) -> tuple[Floats, Floats]:
         if self.loss.outputs > 1 or not self.sites.factors.plain:
-            return super()._scored(models)
+            return super()._score_sums(models)
         # Models whose predictions are all small enough for single precision.
         near: Bools = self.sites.data_norm * np.sqrt(np.einsum("cq,cq->q", models, models)) <= _SINGLE
         blocks = len(self._block_rows) - 1
         losses, hits = np.empty((blocks, len(near))), np.empty((blocks, len(near)))
-        # Each model by its own size: its score must not depend on the models beside it.
+        # Each model by its own size, so that its score does not depend on the other models.
         for kind, chosen in ((np.dtype(np.float32), near), (self.dtype, ~near)):
             if chosen.any():
                 columns = np.ascontiguousarray(models[:, chosen], dtype=kind)
                 found = score(self._rows, self._data.labels, self._block_rows, self.loss, columns)
                 losses[:, chosen], hits[:, chosen] = found
-        meant = isinstance(self.loss.labels, Signs)  # in regression nothing is right or wrong
-        return losses, hits if meant else np.full_like(hits, np.nan)
+        signs = isinstance(self.loss.labels, Signs)  # in regression no prediction is correct or wrong
+        return losses, hits if signs else np.full_like(hits, np.nan)

@@ -1,6 +1,6 @@
 """The oracle on a GPU, through CuPy: the same methods on arrays that stay on the card.
 
-The algorithms do not know: their lines are element-wise, and CuPy's arrays answer to them. Only the l inner steps are a
+Algorithms need no change: their lines are element-wise, and CuPy's arrays support them. Only the l inner steps are a
 kernel of their own (`kernels/steps.cu`). There is no argmin here.
 """
 
@@ -23,13 +23,13 @@ from sottovoce.problem.evaluation import Scores, evaluate
 from sottovoce.problem.rows import SparseRows
 
 _LANES = 32  # threads of a warp
-_WARPS = (4, 3, 6, 2, 1)  # that may share a tile; of those that fill a multiprocessor alike, the first
-_MOST_WARPS = 12  # that a multiprocessor has registers for
+_WARPS = (4, 3, 6, 2, 1)  # numbers of warps that may share a tile; ties are decided by this order
+_MOST_WARPS = 12  # the most warps that a multiprocessor has registers for
 _RESERVED = 1024  # bytes of shared memory that the driver takes for a block
 _ROWS_AT_ONCE = 4
 _MOST_IN_A_GROUP = 16
 _MOST_DENSE = 8
-_SPARSE_COST = 5  # of a non-zero with its column, in those of a number in a dense column: trips to shared memory
+_SPARSE_COST = 5  # accesses to shared memory for a non-zero with its column, relative to a number in a dense column
 _SCORED_AT_ONCE = 1 << 28  # rows times models; a gigabyte in single precision
 _SUMMED_AT_ONCE = 1 << 26  # numbers of a block of rows, or of their slopes; half a gigabyte in double precision
 _NULL = np.uint64(0)
@@ -97,14 +97,14 @@ def pack(matrix: Any, offsets: Ints, dtype: np.dtype[Any]) -> Packed:
 
 
 def _group(counts: Ints) -> int:
-    """Number of non-zeros in a group, an even number, for rows with so many non-zeros each."""
+    """Number of non-zeros in a group, an even number, for rows with these numbers of non-zeros."""
     widest = max(2, int(counts.max(initial=0)))
     return min(_MOST_IN_A_GROUP, widest + widest % 2)
 
 
 def _dense_columns(matrix: Any) -> Ints:
-    """The columns to take out of the rows, few or none: always the one that most of the widest rows have, for all rows
-    are padded to the widest; as many as make the whole cheapest.
+    """The columns to store densely, possibly none. All rows are padded to the widest, so the next one is always the
+    column that most of the widest rows have; as many are taken as make the whole cheapest.
     """
     rows, d = matrix.shape
     counts, row = np.diff(matrix.indptr), np.repeat(np.arange(rows), np.diff(matrix.indptr))
@@ -128,10 +128,10 @@ def _dense_columns(matrix: Any) -> Ints:
 class Tile(NamedTuple):
     """The runs and columns that a CUDA block works on."""
 
-    warps: int  # that share its columns
+    warps: int  # warps that share its columns
     each: int  # columns of a thread
     sharing: int  # threads of a warp that share a run
-    shared: bool  # whether its models are in shared memory
+    shared: bool  # True if its models are in shared memory
 
     @property
     def runs(self) -> int:
@@ -146,10 +146,10 @@ class Tile(NamedTuple):
 class HeldRows(NamedTuple):
     """Rows in the card's memory, as the kernel takes them."""
 
-    template: str  # the kernel's arguments that they decide
+    template: str  # the kernel's template arguments that depend on the rows
     fetched: int  # bytes of shared memory that a warp reads them through
     struct: Any  # the kernel's `Rows`
-    arrays: Any  # what it points to
+    arrays: Any  # the arrays that it points to
 
 
 def _power_of_two(least: int) -> int:
@@ -164,10 +164,12 @@ class CudaOracle(Oracle, vector_predictions=True):
 
     @property
     def _c(self) -> str:
+        """The type of C++ for the precision."""
         return "float" if self.dtype == np.float32 else "double"
 
     def zeros(self, runs: int) -> Array:
-        # Whoever keeps a model at every node starts with this, before anything is charged, and then asks for steps.
+        # An algorithm with a model at every node starts with this, before anything is charged, so the limit of the
+        # kernel is checked here.
         most = (2**31 - 1) // (Tile(_WARPS[0], self._each, 1, False).numbers(0) * self.dtype.itemsize) - 1
         expect(
             self.sites.d <= most,
@@ -179,7 +181,7 @@ class CudaOracle(Oracle, vector_predictions=True):
 
     @property
     def _each(self) -> int:
-        """Columns of a thread: one run, or outputs of it, several only where there are more than a warp has threads."""
+        """Columns of a thread: one, or several if there are more outputs than a warp has threads."""
         return _power_of_two(-(-self.loss.outputs // _LANES))
 
     @cached_property
@@ -188,6 +190,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         return degrees
 
     def _on_card(self, values: Any) -> Any:
+        """A copy in the card's memory, in the oracle's precision."""
         return cupy().asarray(np.ascontiguousarray(values, dtype=self.dtype))
 
     @cached_property
@@ -223,7 +226,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         return HeldRows(template, 2 * numbers * self.dtype.itemsize, struct, on_card)
 
     def noisy_steps(self, w: Array, steps: Steps) -> Inner:
-        # The weights of a batch fill as much room as the rows times the runs, so they are drawn one step at a time.
+        # The weights of a batch need memory of rows times runs, so they are drawn one step at a time.
         return self._fused(w, steps) if steps.batch is None else one_by_one(self._fused, w, steps)
 
     def _fused(self, w: Array, steps: Steps, first_step: int = 0) -> Inner:
@@ -234,7 +237,8 @@ class CudaOracle(Oracle, vector_predictions=True):
         tiles, numbers = -(-runs // tile.runs), tile.numbers(self.sites.d)
         room = _NULL if tile.shared else cp.empty((tiles, nodes, numbers), dtype=self.dtype)
         last, mean, total = cp.empty_like(w), cp.empty_like(w), cp.empty_like(w)
-        parts, bound = self._spread_on_card(steps)
+        spread = self.spread(steps.tight, steps.batch)
+        parts = cp.asarray(spread.parts) if spread.parts.size else _NULL  # null where noise is for the worst model
         template = f"{rows.template.format(tile=tile)}, {str(tile.shared).lower()}"
         launch = _function(f"noisy_steps<{self._c}, {type(self.loss).__name__}, {template}>")
         launch.max_dynamic_shared_size_bytes = shared = numbers * self.dtype.itemsize if tile.shared else 0
@@ -246,22 +250,15 @@ class CudaOracle(Oracle, vector_predictions=True):
              cp.ascontiguousarray(steps.pull), last, mean, total, room,
              *map(np.int32, (nodes, d, self.loss.outputs, tile.sharing, runs, l, first_step)), real(self.loss.theta),
              real(self.lam * self.regulariser.l1), real(self.lam * self.regulariser.l2),
-             real(math.inf if steps.radius is None else steps.radius), parts, np.int32(KNOTS), np.float64(bound),
+             real(math.inf if steps.radius is None else steps.radius), parts, np.int32(KNOTS), np.float64(spread.norm),
              np.int32(mode), *counter),
             shared_mem=shared,
         )  # fmt: skip
         return Inner(last, mean, total)
 
-    def _spread_on_card(self, steps: Steps) -> tuple[Any, float]:
-        """The table of `Spread`, or null where noise is for the worst model, and the bound on rows."""
-        spread = self.spread(steps.tight, steps.batch)
-        return (cupy().asarray(spread.parts) if spread.parts.size else _NULL), spread.norm
-
     @cached_property
     def _tile(self) -> Tile:
-        """How runs are cut up: as many warps share a tile as make the most on a multiprocessor. Where not one fits,
-        models are in the card's memory.
-        """
+        """The tile that puts the most warps on a multiprocessor. If none fits, models are in the card's main memory."""
         limits = cupy().cuda.Device().attributes
         each = self._each
         sharing = _power_of_two(-(-self.loss.outputs // each))
@@ -275,7 +272,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         return best
 
     def _noise(self, steps: Steps, first_step: int) -> tuple[int, Any, tuple[Any, ...]]:
-        """(0 none, 1 seeded or 2 given; the given normals; key and counter)."""
+        """(mode: 0 none, 1 seeded or 2 given; the given normals; key and counter)."""
         seeded = steps.noise.counters.normals
         key, place = ((0, 0), (0, 0)) if seeded is None else (seeded.normal_key, seeded.shape.first)
         counter = tuple(map(np.uint32, (*key, steps.k, *place)))
@@ -287,7 +284,7 @@ class CudaOracle(Oracle, vector_predictions=True):
         return 2, self._on_card(np.stack(normals)), counter
 
     def _weights(self, steps: Steps, r: int, runs: int) -> Any:
-        """As `batch_weights`, drawn on the card if the source is one that can be drawn from there."""
+        """As `batch_weights`; drawn on the card if the source is counter-based."""
         seeded, batch, nodes = steps.noise.counters.batches, steps.batch, self.sites.n
         assert batch is not None
         if seeded is None:
@@ -324,12 +321,12 @@ class CudaOracle(Oracle, vector_predictions=True):
         return super().argmin(pull, curvature, start, tolerance)
 
     # -- sums over all rows held here ---------------------------------------------------------------------------------
-    # What is summed is at a public model, one for all nodes, which is small: it comes from host memory, and so do the
-    # sums go back. Rows stay on the card, and all is in double precision, which the sums' sensitivity counts on.
+    # Sums are at a public model, one for all nodes. Model and sums are small, and are copied from and to host memory;
+    # rows stay on the card. All is in double precision, which the sums' sensitivity assumes.
 
     @cached_property
     def _entries(self) -> Any:
-        """All rows in double precision, as they are held: a matrix, or (values, rows, columns) of what is not zero."""
+        """All rows in double precision: a matrix, or (values, rows, columns) of the non-zeros of sparse rows."""
         held, cp = self.sites.rows, cupy()
         if not isinstance(held, SparseRows):
             return cp.asarray(held.block(0, len(self.sites.labels)))
@@ -337,8 +334,8 @@ class CudaOracle(Oracle, vector_predictions=True):
         return tuple(map(cp.asarray, (held.matrix.data, rows, held.matrix.indices.astype(np.int64))))
 
     def _blocks(self, beside: int) -> Iterator[tuple[slice, Any]]:
-        """All rows, some at a time: which they are, and a dense (rows, p) block of them on the card. The caller keeps
-        `beside` numbers more for every row.
+        """All rows, some at a time: their slice, and a dense (rows, p) block of them on the card. `beside` is how many
+        more numbers the caller needs for every row.
         """
         count, p, held = len(self.sites.labels), self.sites.d, self.sites.rows
         step = max(1, _SUMMED_AT_ONCE // max(p, beside))

@@ -5,11 +5,11 @@ An algorithm never touches a row. It asks for the risk, a gradient, the l noisy 
     L_i(w) = (n omega_i / m_i) sum_j u_ij loss(<w, a_ij> + o_ij, b_ij) + lam phi(w),
 
 where u_ij <= 1 is the row's weight over its public bound and o_ij what its exposure adds (`problem.factors`): 1 and 0
-where rows have none. m_i counts rows, whatever they weigh: what is divided by is public. omega_i is the site's weight
-(`problem.sites.importances`): equal ones are 1/n, so n omega_i = 1. The mean of all L_i is the weighted mean of the
-sites' mean losses plus lam phi(w), however many sites there are. All this is on arrays (nodes, d, runs). A real site is
-a stack of one node and one run. Where the loss has several outputs, w is a flat (d, outputs) matrix and <w, a> a
-vector. This class is the plain NumPy form, which every faster one is tested against.
+for rows without them. m_i counts rows whatever their weights, so that the divisor is public. omega_i is the site's
+weight (`problem.sites.importances`): equal ones are 1/n, so n omega_i = 1. The mean of all L_i is the weighted mean of
+the sites' mean losses plus lam phi(w), for any number of sites. All this is on arrays (nodes, d, runs). A real site is
+a stack of one node and one run. If the loss has several outputs, w is a flat (d, outputs) matrix and <w, a> a vector.
+This class is the plain NumPy form, which every faster one is tested against.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,9 +35,9 @@ from sottovoce.problem.share import block_starts
 from sottovoce.problem.sites import NORM_SLACK, Sites
 
 DOUBLE: np.dtype[Any] = np.dtype(np.float64)
-# Shorter rows are clipped as if they were this long: the squares of much shorter ones could not be written.
+# Shorter rows are clipped as if they were this long: the squares of much shorter ones underflow.
 _SHORTEST = 1e-150
-_ROWS_AT_ONCE = 1 << 16  # of gradients: what is made of them stays in cache
+_ROWS_AT_ONCE = 1 << 16  # rows whose gradients are summed at a time, so that intermediate results stay in cache
 VARIATION = 0.5  # weight of the variation of counts beside the Hessian: more would leave that less exact
 
 
@@ -59,21 +59,21 @@ class Steps(NamedTuple):
     noise: Noise  # where normals and batches come from
     batch: Batch | None = None  # rows of a stochastic gradient; None takes all
     radius: float | None = None  # of the ball to project onto; None does not project
-    tight: bool = False  # whether noise follows the sensitivity at the step's own model
+    tight: bool = False  # True if noise follows the sensitivity at the step's own model
 
 
 class Inner(NamedTuple):
     """The results of the l inner steps of one round."""
 
     last: Array  # (nodes, d, runs) w~^{k,l}
-    mean: Array  # (nodes, d, runs) mean of w~^{k,1} .. w~^{k,l}, which is what a node broadcasts
+    mean: Array  # (nodes, d, runs) mean of w~^{k,1} .. w~^{k,l}, the node's broadcast
     total: Array  # (nodes, d, runs) sum of w~^{k,0} .. w~^{k,l-1}, for the theorem's average
 
 
 class Others(NamedTuple):
     """The processes that hold the other nodes of a network, as an oracle of some of its nodes sees them."""
 
-    network: "Oracle"  # the public numbers of all nodes; none of its rows are here
+    network: "Oracle"  # the public numbers of all nodes, without any rows
     first: int  # the number of the first node held here
     total: Callable[[Array], Array]  # the sum over the first axis of all processes' arrays, in the order of nodes
 
@@ -85,15 +85,15 @@ class Oracle:
     Args:
         sites: the rows.
         degrees: |N_i| of every node held here.
-        n: the number of nodes in the whole network, of which the ones held here may be a part.
+        n: the number of nodes in the whole network, of which those held here may be a part.
         loss, regulariser, lam: the objective.
         max_grad_norm: clip each record's gradient to this norm, which then is c1.
         importances: n omega_i of every node held here; None is 1 for all.
-        others: who holds the nodes that are not held here, where a simulation is spread over processes. Sums over all
-            rows are then sums over those of all. None: nobody that could be asked, as at a real site.
+        others: the processes that hold the other nodes, where a simulation is spread over several. Sums over all rows
+            then include theirs. None: there are none, as at a real site.
         dtype: of models and messages; this plain form is tested in double precision only.
-        order: gives the numbers of all rows, every node's own in an order that nobody knows: by it some are held out.
-            Asked for only if some are; always the same. None: nobody holds any out.
+        order: a function that gives the numbers of all rows, each node's own in a secret order, the same in every call.
+            `apart` holds rows out by it. None: `apart` is refused.
     """
 
     sites: Sites
@@ -108,13 +108,13 @@ class Oracle:
     others: Others | None = None
     order: Callable[[], Ints] | None = None
 
-    # Each class declares these for itself, so that a new one refuses what it was not made for.
+    # Each class declares these for itself, so that a new one refuses what it does not support.
     _vectors: ClassVar[bool] = True
     _weighs: ClassVar[bool] = True
 
     def __init_subclass__(cls, vector_predictions: bool = False, row_factors: bool = False) -> None:
-        """Declare that a subclass takes losses of several outputs, or rows with weights or exposures; else they are
-        refused.
+        """Declare that a subclass takes losses of several outputs, or rows with weights or exposures. Without that they
+        are refused.
         """
         super().__init_subclass__()
         cls._vectors, cls._weighs = vector_predictions, row_factors
@@ -133,8 +133,17 @@ class Oracle:
             expect(0 < self.max_grad_norm < np.inf, "max_grad_norm > 0", max_grad_norm=self.max_grad_norm)
         if self.sites.private:
             refuse_single(self.dtype.name)
-        self._expect_factors()
-        # A row's number is that in the whole network, whoever holds it.
+        if not (self._weighs or self.sites.factors.plain):
+            raise UnsupportedError(
+                f"Expected rows that count alike for {type(self).__name__}, got rows with "
+                f"{' and '.join(self.sites.factors.told)}. Use device='cpu' or 'plain'."
+            )
+        if self.sites.factors.shifts is not None and not isinstance(self.loss, Poisson):
+            # With other losses, the bound on predictions that a tight sensitivity depends on would not hold.
+            raise InputError(
+                f"Expected loss='poisson' with exposures, got loss={self.loss.name!r}. Leave them out, or learn counts."
+            )
+        # Errors number rows in the whole network, whichever process holds them.
         before = 0 if self.others is None else int(self.network.sites.rows.offsets[self.others.first])
         self.loss.labels.check(self.sites.labels, before)
         expect(
@@ -148,24 +157,12 @@ class Oracle:
                 "max_grad_norm. Declare a finite data_norm, or clip gradients with max_grad_norm."
             )
 
-    def _expect_factors(self) -> None:
-        if not (self._weighs or self.sites.factors.plain):
-            raise UnsupportedError(
-                f"Expected rows that count alike for {type(self).__name__}, got rows with "
-                f"{' and '.join(self.sites.factors.told)}. Use device='cpu' or 'plain'."
-            )
-        if self.sites.factors.shifts is not None and not isinstance(self.loss, Poisson):
-            # Of other losses, a tight sensitivity rests on how large predictions can be.
-            raise InputError(
-                f"Expected loss='poisson' with exposures, got loss={self.loss.name!r}. Leave them out, or learn counts."
-            )
-
     # -- public numbers, shaped to broadcast against (nodes, d, runs) -------------------------------------------------
 
     @property
     def network(self) -> "Oracle":
-        """The public numbers of all nodes that take part in the computation: those held here, and those that other
-        processes hold. What depends on all nodes is computed from these, so that every process finds the same.
+        """The public numbers of all nodes: those held here, and those that other processes hold. What depends on all
+        nodes is computed from these, so that it is the same in every process.
         """
         return self if self.others is None else self.others.network
 
@@ -201,13 +198,15 @@ class Oracle:
 
     @cached_property
     def c1(self) -> float:
-        """Bound on the norm of one record's gradient: the loss's Lipschitz constant, or the clipping norm."""
+        """Bound on the norm of one record's gradient: the smaller of the loss's Lipschitz constant and the clipping
+        norm.
+        """
         bound = self.loss.lipschitz(self.sites.data_norm)
         return bound if self.max_grad_norm is None else min(bound, self.max_grad_norm)
 
     @property
     def changed(self) -> Floats:
-        """The most rows of a node that are replaced together: 1, or those of a person."""
+        """The most rows of a node that are replaced together, (nodes, 1, 1): 1, or the rows of a person."""
         return np.minimum(float(self.sites.unit.changed), self.m)
 
     @property
@@ -216,30 +215,30 @@ class Oracle:
         return min(self.sites.unit.sites, self.n)
 
     def changed_in_sum(self, rows: int) -> int:
-        """The most of `rows` rows, over all nodes, that are replaced together."""
+        """The most of `rows` rows over all nodes that are replaced together."""
         return min(self.sites.unit.changed * self.sites_per_unit, rows)
 
     def sensitivity(self, batch: Batch | None = None) -> Floats:
-        """The replace-one l2 sensitivity of the gradient of L_i: 2 c1 n omega_i / m_i, or 2 c1 n omega_i / B for each
-        time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1); for a person's rows, as many
-        times that as there are (docs/proofs/people.md). The rounding of sums is included.
+        """The replace-one l2 sensitivity of the gradient of L_i, (nodes, 1, 1): 2 c1 n omega_i / m_i, or 2 c1 n omega_i
+        / B for each time the row is drawn into a batch of size B (docs/proofs/ipadmm.md, Lemma 1). For people it is
+        multiplied by the rows of a person (docs/proofs/people.md). The rounding of sums is included.
         """
         terms = self.m if batch is None else np.maximum(self.m, batch.size)
         exact = 2 * self.c1 * (1 + NORM_SLACK) / (self.divisor if batch is None else self.batch_divisor(batch.size))
         return self.changed * exact * (1 + terms * summation_error(terms))
 
     def spread(self, tight: bool, batch: Batch | None = None) -> Spread:
-        """The part of `sensitivity` that is needed at a model: all of it, or with `tight` the largest distance of two
+        """The fraction of `sensitivity` that is needed at a model: 1, or with `tight` by the largest distance of two
         records' gradients there (docs/proofs/ipadmm.md, Lemma 3). The rounding of sums is included.
         """
-        if not tight or not np.isfinite(self.sites.data_norm):  # rows of any length: a model's norm says nothing
+        if not tight or not np.isfinite(self.sites.data_norm):  # without a bound on rows there is none on predictions
             return PLAIN
         most = self.network.m.max()
         terms = most if batch is None else np.maximum(most, batch.size)
         return self._spread(float(terms * summation_error(terms)))
 
     def _spread(self, rounding: float) -> Spread:
-        """The bound on the spread plus `rounding` and the rounding of predictions, at most 1."""
+        """The bound on the spread as a fraction of 2 c1, plus `rounding` and the rounding of predictions; at most 1."""
         norm = self.sites.data_norm * (1 + NORM_SLACK)
         bound = knots_of(self.loss) * (norm / (2 * self.c1))
         predictions = KNOTS * float(summation_error(np.asarray(float(self.sites.d))))
@@ -247,7 +246,7 @@ class Oracle:
 
     @property
     def fewest_rows(self) -> int:
-        """The smallest m_i of the network; there sampling hides a row least."""
+        """The smallest m_i of the network, where sampling amplifies privacy least."""
         return int(self.network.sites.counts.min())
 
     def zeros(self, runs: int) -> Array:
@@ -255,10 +254,6 @@ class Oracle:
         return np.zeros((self.sites.n, self.d, runs), dtype=self.dtype)
 
     # -- the private part ---------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _labels(self) -> Floats:
-        return self.sites.labels[:, None]
 
     @cached_property
     def _share(self) -> Floats:
@@ -270,7 +265,7 @@ class Oracle:
         """max_grad_norm / ||a||, the bound on a row's slope that clips its gradient: (rows, 1). None: no clipping."""
         if self.max_grad_norm is None:
             return None
-        with np.errstate(over="ignore"):  # no cap at all then
+        with np.errstate(over="ignore"):  # an infinite bound does not clip
             return (self.max_grad_norm / np.maximum(self.sites.rows.norms(), _SHORTEST))[:, None]
 
     def _predictions(self, w: Array) -> Array:
@@ -280,7 +275,7 @@ class Oracle:
 
     def risk(self, w: Array) -> Array:
         """L_i(w_i): (nodes, d, runs) -> (nodes, runs)."""
-        losses = self.loss.value(self._predictions(w), self._labels, self.loss.theta)
+        losses = self.loss.value(self._predictions(w), self.sites.labels[:, None], self.loss.theta)
         means: Array = np.add.reduceat(losses * self._share, self.sites.rows.offsets[:-1], axis=0)
         return means + self.lam * self.regulariser.value(w)
 
@@ -291,7 +286,7 @@ class Oracle:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             z = settled(self._predictions(w))
-        slopes = self.loss.slope(z, self._labels, self.loss.theta)
+        slopes = self.loss.slope(z, self.sites.labels[:, None], self.loss.theta)
         weights = self._share if weights is None else weights
         slopes = clipped(slopes, self._slope_cap)
         rows = self.sites.rows
@@ -349,17 +344,19 @@ class Oracle:
         """Weighted mean loss and accuracy of models, given as columns (d, models), over all rows. For simulations only:
         computed without noise.
         """
-        risk, hits = ((self._total(sums) / self._counted).astype(np.float64) for sums in self._scored(models))
-        return Scores(risk, hits)
+        sums = self._score_sums(models)
+        return Scores(*((self._total(each) / self._total_weight).astype(np.float64) for each in sums))
 
-    def _scored(self, models: Array) -> tuple[Floats, Floats]:
-        """Sums of the losses and of the right answers over the rows of every block of nodes: (blocks, models)."""
-        found = [summed(part.rows.block, part.labels, self.loss, models, part.factors) for part in self._parts]
+    def _score_sums(self, models: Array) -> tuple[Floats, Floats]:
+        """Sums of the losses and of the correct predictions over the rows of every block of nodes: (blocks, models)."""
+        found = [
+            summed(part.rows.block, part.labels, self.loss, models, part.factors) for part in self._blocks_as_sites
+        ]
         losses, hits = zip(*found, strict=True)
         return np.stack(losses), np.stack(hits)
 
     @cached_property
-    def _counted(self) -> float:
+    def _total_weight(self) -> float:
         """The sum of all rows' weights; without weights, the number of rows."""
         if self.sites.factors.weights is None:
             return float(self.network.sites.counts.sum())
@@ -377,57 +374,58 @@ class Oracle:
         ]  # fmt: skip
 
     def apart(self, every: int) -> tuple["Oracle", "Oracle"]:
-        """Two oracles: of all rows but every `every`-th of each site in the secret order, and of the others
+        """Two oracles: one of all rows but every `every`-th of each site in the secret order, and one of the others
         (`Sites.apart`). Refused without an order.
         """
-        if every not in self._parted:
+        if every not in self._apart:
             if self.order is None:
                 raise PrivacyError(
-                    f"Expected an order of the rows that nobody knows, to hold one of {every} out, got none. Give "
+                    f"Expected a secret order of the rows to hold one of {every} out, got none. Give "
                     "order=lambda: Noise.order(offsets): by their places in a file, one row could move all behind it."
                 )
             learnt, held = self.sites.apart(every, self.order())
-            self._parted[every] = replace(self, sites=learnt), replace(self, sites=held)
-        return self._parted[every]
+            self._apart[every] = replace(self, sites=learnt), replace(self, sites=held)
+        return self._apart[every]
 
     @cached_property
-    def _parted(self) -> dict[int, tuple["Oracle", "Oracle"]]:
+    def _apart(self) -> dict[int, tuple["Oracle", "Oracle"]]:
+        """The results of `apart`, so that repeated calls give the same oracles with their cached rows."""
         return {}
 
-    # -- sums over all rows, for algorithms that only ever open sums --------------------------------------------------
-    # Of those held here or, where other processes hold others, of all. They are made block by block of nodes and added
-    # up in order: a sum's bits then do not depend on how many processes there are.
+    # -- sums over all rows, for algorithms that release sums only ----------------------------------------------------
+    # Over the rows held here and, with other processes, over theirs too. They are computed for each block of nodes and
+    # added up in order, so that a sum's bits do not depend on the number of processes.
 
     @cached_property
     def _block_rows(self) -> Ints:
-        """Where the rows of every block of nodes begin, and the last ones end: (blocks + 1,)."""
+        """The first row of each block of nodes, and the number of rows at the end: (blocks + 1,)."""
         found: Ints = self.sites.rows.offsets[block_starts(self.sites.n, self.network.sites.n)]
         return found
 
     @property
-    def _parts(self) -> Iterator[Sites]:
-        """The rows of every block, as those of one site."""
+    def _blocks_as_sites(self) -> Iterator[Sites]:
+        """The rows of each block, as those of one site."""
         blocks = self.sites.regrouped(self._block_rows)
         return (blocks.part(i, i + 1) for i in range(blocks.n))
 
     def _total(self, parts: Array) -> Array:
-        """The sum over all blocks, those of other processes too: (blocks, ...) -> (...)."""
+        """The sum over all blocks, also those of other processes: (blocks, ...) -> (...)."""
         total: Array = parts.sum(axis=0) if self.others is None else self.others.total(parts)
         return total
 
     def summed(self, of_rows: Callable[[Sites], Floats]) -> Floats:
-        """The sum over all blocks of a function of each block's rows, which it gets as those of one site."""
-        return self._total(np.stack([of_rows(part) for part in self._parts])).astype(np.float64)
+        """The sum over all blocks of a function of a block's rows, which are passed as those of one site."""
+        return self._total(np.stack([of_rows(part) for part in self._blocks_as_sites])).astype(np.float64)
 
     @cached_property
     def _pieces(self) -> Ints:
-        """Where the pieces begin that blocks are cut into, each by itself, and the last one ends: (pieces + 1,)."""
+        """The first row of each piece that a block is cut into, and the number of rows at the end: (pieces + 1,)."""
         blocks = self._block_rows.tolist()
         return np.concatenate([np.arange(*ends, _ROWS_AT_ONCE) for ends in pairwise(blocks)] + [blocks[-1:]])
 
     @cached_property
-    def _together(self) -> "list[Oracle]":
-        """The rows of a piece as those of one node, without a regulariser; small pieces together."""
+    def _piece_oracles(self) -> "list[Oracle]":
+        """Oracles where each piece is a node, without a regulariser; small pieces share an oracle."""
         pieces = self.sites.regrouped(self._pieces)
         firsts = np.unique(self._pieces[:-1] // _ROWS_AT_ONCE, return_index=True)[1].tolist()
         parts = (pieces.part(*ends) for ends in pairwise([*firsts, pieces.n]))
@@ -440,7 +438,7 @@ class Oracle:
         """The sum of all records' gradients at one public model: (1, d, runs) -> (1, d, runs), no regulariser."""
         w = w.astype(np.float64, copy=False)
         by_piece = []
-        for some in self._together:
+        for some in self._piece_oracles:
             counted = some.sites.factors.weighed(np.ones((len(some.sites.labels), 1)))
             by_piece.append(some.gradient(np.broadcast_to(w, (some.n, *w.shape[1:])), counted))
         firsts = np.searchsorted(self._pieces[:-1], self._block_rows[:-1])
@@ -448,29 +446,27 @@ class Oracle:
         return total[None].astype(self.dtype, copy=False)
 
     def gradient_sum_sensitivity(self, w: Array, rows: int) -> Floats:
-        """The l2 sensitivity of `gradient_sum` at w to one row replaced, or to all of a person's: (1, 1, runs). The
+        """The l2 sensitivity of `gradient_sum` at w to one row replaced, or to all rows of a person: (1, 1, runs). The
         rounding of a sum of at most `rows` rows in double precision is included.
         """
         exact = self.changed_in_sum(rows) * 2 * self.c1 * (1 + NORM_SLACK) * self._spread(0.0).at(w)
         return exact + 2 * self.c1 * rows * float(summation_error(np.asarray(float(rows))))
 
     def moments(self, full: bool) -> Floats:
-        """M = sum of u a a^T over all rows: its upper half, row by row, off-diagonals times sqrt(2), so that distances
-        are those of matrices; or only its diagonal.
-        """
+        """M = sum of u a a^T over all rows: its `half` if `full`, else only its diagonal."""
         if full:
             return self.summed(lambda block: half(block.rows.moments(block.factors.weights)))
         return self.summed(lambda block: block.rows.squares(block.factors.weights))
 
     def moments_sensitivity(self, rows: int) -> float:
-        """The l2 sensitivity of `moments` to one row replaced: sqrt(2) B^2, for a person's rows as many times that;
-        plus the rounding of a sum of `rows` rows.
+        """The l2 sensitivity of `moments` to one row replaced: sqrt(2) B^2, times the rows of a person if people are
+        protected, plus the rounding of a sum of `rows` rows.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def cross_moments(self) -> Floats:
-        """The sum of u (a, b) (a, b)^T over all rows, labels cut to [-1, 1]: its half, as in `moments`."""
+        """The `half` of the sum of u (a, b) (a, b)^T over all rows, labels clipped to [-1, 1]."""
 
         def of_block(block: Sites) -> Floats:
             rows, labels = block.rows, np.clip(block.labels, -1.0, 1.0)
@@ -481,32 +477,32 @@ class Oracle:
         return self.summed(of_block)
 
     def cross_moments_sensitivity(self, rows: int) -> float:
-        """The l2 sensitivity of `cross_moments` to one row replaced: sqrt(2) (B^2 + 1), for a person's rows as many
-        times that; plus the rounding of a sum of `rows` rows.
+        """The l2 sensitivity of `cross_moments` to one row replaced: sqrt(2) (B^2 + 1), times the rows of a person if
+        people are protected, plus the rounding of a sum of `rows` rows.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2 + 1, self.changed_in_sum(rows)
         return square * (sqrt(2.0) * changed + 2 * rows * float(summation_error(np.asarray(float(rows)))))
 
     def hessian_sum(self, w: Array) -> Array:
-        """The sum of all records' Hessians u phi'' a a^T at one public model, its half as in `moments`: (1, d, runs) ->
-        (1, d (d + 1) / 2, runs). For losses of one output whose curvature is bounded.
+        """The `half` of the sum of all records' Hessians u phi'' a a^T at one public model: (1, d, runs) -> (1, d (d +
+        1) / 2, runs). For losses of one output whose curvature is bounded.
 
         Formal guarantees: whatever w is, 0 <= phi'' <= L as computed, the smoothness of the loss.
         """
         expect_one_output(self.loss, "A sum of Hessians")
         most = self.loss.smoothness_bound
-        assert most is not None  # whoever asks has checked
+        assert most is not None  # the caller has checked
 
         def of_block(model: Floats, block: Sites) -> Floats:
-            z = self._settled_predictions(model, block)
+            z = self._finite_predictions(model, block)
             curvature = np.clip(np.nan_to_num(self.loss.curvature(z, block.labels, self.loss.theta)), 0.0, most)
             return half(block.rows.moments(block.factors.weighed(curvature.astype(np.float64, copy=False))))
 
         models = w[0].astype(np.float64, copy=False).T
         return np.stack([self.summed(partial(of_block, model)) for model in models], axis=1)[None]
 
-    def _settled_predictions(self, w: Floats, block: Sites) -> Floats:
-        """Predictions of a public model (d,) for the rows of a block, finite whatever the model is: (rows,)."""
+    def _finite_predictions(self, w: Floats, block: Sites) -> Floats:
+        """Predictions (rows,) of a public model (d,) for the rows of a block, finite whatever the model is."""
         with np.errstate(over="ignore", invalid="ignore"):
             z: Array = block.factors.shifted(block.rows.predict(w[None, :, None])[:, 0])
         return settled(z).astype(np.float64, copy=False)
@@ -518,16 +514,15 @@ class Oracle:
         return bound * self.moments_sensitivity(rows)
 
     def variation_sum(self, w: Array) -> Array:
-        """Of counts, two sums over all rows at one public model: of (count - mean)^2 / most^2, times `VARIATION`, and
-        of mean / most, both times L B^2, so that they go with `hessian_sum` into one release: (1, d, runs) ->
-        (1, 2, runs).
+        """Two sums over all rows of counts at one public model: of (count - mean)^2 / most^2, times `VARIATION`, and of
+        mean / most. Both are times L B^2, for one release together with `hessian_sum`: (1, d, runs) -> (1, 2, runs).
         """
         loss = self.loss
-        assert isinstance(loss, Poisson)  # whoever asks has checked
+        assert isinstance(loss, Poisson)  # the caller has checked
         unit = loss.smoothness_bound * self.sites.data_norm**2
 
         def of_block(model: Floats, block: Sites) -> Floats:
-            z = self._settled_predictions(model, block)
+            z = self._finite_predictions(model, block)
             off = loss.slope(z, block.labels, loss.theta) / loss.most
             rows = np.stack([VARIATION * off**2, loss.predict(z) / loss.most])
             sums: Floats = unit * rows.sum(axis=1)
@@ -538,7 +533,7 @@ class Oracle:
 
     def varied_hessian_sensitivity(self, rows: int) -> float:
         """The l2 sensitivity of `hessian_sum` and `variation_sum` together to one row replaced: 1.5 L B^2
-        (docs/proofs/inference.md, Lemma 3), for a person's rows as many times that; plus rounding.
+        (docs/proofs/inference.md, Lemma 3), times the rows of a person if people are protected, plus rounding.
         """
         square, changed = (self.sites.data_norm * (1 + NORM_SLACK)) ** 2, self.changed_in_sum(rows)
         rounding = 3 * rows * float(summation_error(np.asarray(float(rows))))
@@ -548,7 +543,7 @@ class Oracle:
 
 
 def half(matrix: Floats) -> Floats:
-    """The upper half of a symmetric matrix, row by row, off-diagonals times sqrt(2): distances stay as they are."""
+    """The upper half of a symmetric matrix, row by row, off-diagonals times sqrt(2), which preserves distances."""
     i, j = np.triu_indices(len(matrix))
     return matrix[i, j] * np.where(i == j, 1.0, sqrt(2.0))
 
@@ -563,14 +558,14 @@ def whole(halves: Array) -> Floats:
 
 
 def summation_error(terms: Floats) -> Floats:
-    """gamma, the relative error bound of a sum of so many products in double precision, in any order: relative to the
-    sum of their absolute values (Higham 2002, Section 4.2; eight roundings more for each term).
+    """gamma, the bound on the error of a sum of that many products in double precision, in any order, relative to the
+    sum of their absolute values (Higham 2002, Section 4.2; with eight more roundings for each term).
     """
     return (terms + 8) * UNIT / (1 - (terms + 8) * UNIT)
 
 
 def note_on_tight(tight: bool, site: Oracle) -> tuple[str, ...]:
-    """A note for the statement if `tight` changes nothing, because no better bound is known; else empty."""
+    """A note for the statement if `tight` has no effect, because no better bound is known; else empty."""
     if not tight or np.any(site.spread(tight).parts < 1):
         return ()
     return (
@@ -580,7 +575,7 @@ def note_on_tight(tight: bool, site: Oracle) -> tuple[str, ...]:
 
 
 def refuse_single(dtype: str) -> None:
-    """Refuse less than double precision for private rows."""
+    """Raise `PrivacyError` for any precision but double; for private rows."""
     if dtype != DOUBLE.name:
         raise PrivacyError(
             f"Expected dtype='float64' with private rows, got dtype={dtype!r}: in single precision, rounding lets one "
@@ -589,14 +584,14 @@ def refuse_single(dtype: str) -> None:
 
 
 def clipped(slopes: Array, cap: Floats | None) -> Array:
-    """Slopes (rows, runs), or (rows, runs, outputs), cut to a norm of at most their row's cap (rows, 1). Several
-    outputs are shortened together, and keep their direction.
+    """Slopes (rows, runs), or (rows, runs, outputs), clipped to a norm of at most their row's cap (rows, 1). Several
+    outputs are scaled together, and keep their direction.
     """
     if cap is None:
         return slopes
     if slopes.ndim == 2:
         return np.clip(slopes, -cap, cap)
-    # Relative to the largest part, whose square is 1: the squares of small slopes vanish, long rows do not.
+    # Relative to the largest part, because the squares of small slopes underflow.
     tiny = float(np.finfo(slopes.dtype).tiny)
     largest = np.maximum(np.max(np.abs(slopes), axis=-1), tiny)
     lengths = np.maximum(largest * np.sqrt(np.sum((slopes / largest[..., None]) ** 2, axis=-1)), tiny)
@@ -606,10 +601,10 @@ def clipped(slopes: Array, cap: Floats | None) -> Array:
 
 
 def settled(z: Array) -> Array:
-    """Predictions cut to +-sqrt(the largest number), so that slopes are finite; NaN becomes the lower end.
+    """Predictions clipped to +-sqrt(the largest number), so that slopes are finite; NaN becomes the lower end.
 
-    <w, a> of a finite w may overflow, or be inf - inf. By this rule, which asks neither the row nor its label, a
-    record's slope is finite and within its bound for every w; no site's message then says whose product overflowed.
+    <w, a> of a finite w may overflow, or be inf - inf. By this rule, which depends neither on the row nor on its label,
+    a record's slope is finite and within its bound for every w. So no message tells which row's product overflowed.
     """
     far = float(np.sqrt(np.finfo(z.dtype).max))
     within: Array = np.fmin(np.fmax(z, -far), far)
@@ -624,7 +619,7 @@ def onto_ball(w: Array, radius: float) -> Array:
 
 
 def one_by_one(fused: Callable[[Array, Steps, int], Inner], w: Array, steps: Steps) -> Inner:
-    """The l steps as l calls of a kernel that does one, given (w, steps, which step comes first)."""
+    """The l steps as l calls of a kernel with one step each; the kernel takes (w, steps, number of the first step)."""
     mean, total = 0 * w, 0 * w
     for r in range(len(steps.eta)):
         inner = fused(w, steps._replace(eta=steps.eta[r : r + 1]), r)

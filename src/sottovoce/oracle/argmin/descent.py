@@ -1,8 +1,7 @@
 """The exact local argmin of a smooth loss, for many runs side by side: Newton's method with conjugate gradients.
 
-This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
-It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
-measured by.
+IPADMM and the algorithms of real sites do not use it: they take noisy gradient steps (`steps`). It is for rivals that
+minimise exactly in every round, for ADMM without privacy, and for the pooled optimum, the reference for all others.
 
 For each node i and run, with mu = curvature_i + weight l2 > 0:
 
@@ -13,9 +12,9 @@ factorised. The Hessian is mu I plus the loss's part, and where mu is not far be
 gradients need a few products with the rows for what a factorisation needs d^3 / 3 operations for. With small mu they
 need more, but d at most, and the rows are sparse.
 
-Certificate. ||grad F(w)||, plus what rounding may hide, is at most `tolerance`: then w is within tolerance / mu of the
-minimiser, because F is mu-strongly convex. A lane that does not get there in a bounded number of steps says so, and is
-left to `sottovoce.oracle.argmin.newton`.
+Certificate. ||grad F(w)||, plus a bound on rounding errors, is at most `tolerance`: then w is within tolerance / mu of
+the minimiser, because F is mu-strongly convex. A lane that does not reach it in a bounded number of steps is left to
+`sottovoce.oracle.argmin.newton`.
 
 Method. H step = -g is solved to ||H step + g|| <= forcing ||g||, where the forcing follows how fast g falls (Eisenstat
 and Walker 1996). Then, as in `newton`: either F falls along all of the step, or the gradient is half of the smallest so
@@ -55,20 +54,20 @@ from sottovoce.oracle.kernels.threads import claim
 from sottovoce.oracle.kernels.tiles import aligned, copy_in, copy_out, dot, scatter
 
 _EPS = 2.0**-52
-# Rows handled together, so that what is kept of each stays in the first-level cache.
+# Rows handled together, so that their intermediate results stay in the first-level cache.
 _BLOCK = 32
-# Newton needs about ten. What needs more is ill-conditioned, and better off with a factorisation.
+# Newton needs about ten. A problem that needs more is ill-conditioned, and solved faster with a factorisation.
 _MOST_EVALUATIONS = 60
 # The forcing is between these. Within a factor of three either way, they make little difference to the time.
 _MOST, _LEAST = 0.003, 1e-6
-# What single precision can reach of the forcing, over the condition number: a few roundings.
+# The forcing that single precision can reach, over the condition number: a few roundings.
 _ROUNDING = 2.0**-22
 # Rows whose curvature is this small a part of mu are left out of H, which changes a step by no more than that part.
 _NOTHING = 1e-7
 
 
 class _Tile(NamedTuple):
-    """One node and `width` runs. What is by column is (d, width), by row (rows, width), by run (width,), all flat."""
+    """One node and `width` runs. Arrays by column are (d, width), by row (rows, width), by run (width,), all flat."""
 
     w: Floats  # by column: the model
     pull: Floats
@@ -81,7 +80,7 @@ class _Tile(NamedTuple):
     which: Ints  # (rows,) the rows that have some curvature
     block: Floats  # (block, width)
     size: Floats  # by run: ||g||
-    hidden: Floats  # what rounding may hide of it
+    hidden: Floats  # bound on its rounding error
     active: Floats  # 1 where the certificate is still to come, else 0
     forcing: Floats
     spent: Floats  # steps of conjugate gradients so far
@@ -95,7 +94,7 @@ class _Solve(NamedTuple):
     """Working memory of conjugate gradients, in either precision; by column, but for the last."""
 
     part: Array  # the step over ||g||
-    rest: Array  # what is left of the right side
+    rest: Array  # the residual
     direction: Array
     image: Array  # H times that
     block: Array  # (block, width)
@@ -139,9 +138,10 @@ def _product(x: Any, y: Any, lanes: Any) -> Any:
 
 @part
 def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
-    """The gradient at w, its norm, and what rounding may hide of it; and the curvatures of all rows.
+    """The gradient at w, its norm with a bound on the rounding error, and the curvatures of all rows.
 
-    Rows with next to no curvature get none. Slope and curvature of a row are made together: they share an exponential.
+    Negligible curvatures are set to 0. Slope and curvature of a row are computed together, since they share an
+    exponential.
     """
     wide, share = width(lanes), 1.0 / node.divisor
     for place in range(0, len(t.g), wide):
@@ -169,7 +169,7 @@ def _evaluate(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None
 
 
 @part
-def _curved(node: Any, t: Any, lanes: Any) -> int:
+def _gather_curved_rows(node: Any, t: Any, lanes: Any) -> int:
     """Move curvatures of rows that have some in an active lane to the front. Returns the number of these rows."""
     wide, n = width(lanes), 0
     active = convert(load(t.active, 0, lanes), np.float32(0))
@@ -183,7 +183,7 @@ def _curved(node: Any, t: Any, lanes: Any) -> int:
 
 
 @part
-def _apply(rows: Any, mu: Any, n: int, x: Any, t: Any, lanes: Any) -> None:
+def _apply_hessian(rows: Any, mu: Any, n: int, x: Any, t: Any, lanes: Any) -> None:
     """image <- H direction, from n rows with curvature."""
     wide = width(lanes)
     for place in range(0, len(x.image), wide):
@@ -202,7 +202,7 @@ def _newton_step(rows: Any, node: Any, most: int, x: Any, t: Any, lanes: Any) ->
 
     Conjugate gradients work on g / ||g||, whose numbers single precision holds however small or large g is.
     """
-    wide, n, none = width(lanes), _curved(node, t, lanes), x.rest.dtype.type(0)
+    wide, n, none = width(lanes), _gather_curved_rows(node, t, lanes), x.rest.dtype.type(0)
     active, size, mu = load(t.active, 0, lanes), load(t.size, 0, lanes), x.rest.dtype.type(node.mu)
     inverse = where(active, 1.0 / size, 0.0)
     busy, zero = convert(active, none), broadcast(none, lanes)
@@ -216,7 +216,7 @@ def _newton_step(rows: Any, node: Any, most: int, x: Any, t: Any, lanes: Any) ->
     goal = convert(load(t.forcing, 0, lanes), none)
     goal = goal * goal
     for _ in range(most):
-        _apply(rows, mu, n, x, t, lanes)
+        _apply_hessian(rows, mu, n, x, t, lanes)
         store(t.spent, 0, load(t.spent, 0, lanes) + convert(busy, 0.0))
         length = where(busy, squares / _product(x.direction, x.image, lanes), none)
         for place in range(0, len(t.g), wide):
@@ -274,7 +274,9 @@ def _shorten(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
 
 @part
 def _move(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
-    """Take the step in active lanes, shortened where it went too far. Lanes that rounding holds up are given up."""
+    """Take the step in active lanes, shortened where it went too far. A lane whose step shrinks to 0 by rounding
+    becomes inactive.
+    """
     wide, active = width(lanes), load(t.active, 0, lanes)
     store(t.before, 0, _product(t.g, t.step, lanes))
     for place in range(0, len(t.w), wide):
@@ -299,7 +301,9 @@ def _move(rows: Any, p: Any, of: Any, node: Any, t: Any, lanes: Any) -> None:
 @part
 def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float, single: Any, double: Any, t: Any,
              lanes: Any) -> None:  # fmt: skip
-    """Move the active lanes to their minimisers, as far as they get; `light` are the rows in single precision."""
+    """Move the active lanes to their minimisers, within a bounded number of steps; `light` are the rows in single
+    precision.
+    """
     fewest = min(node.m, len(t.w) // width(lanes))
     # Exact arithmetic would take `fewest` steps for one solve, and a factorisation costs about as much as that many.
     most, budget = fewest + 20, 4 * fewest + 200
@@ -319,7 +323,7 @@ def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float
         store(t.best, 0, np.minimum(load(t.best, 0, lanes), size))
         ratio = size / was
         forcing = np.maximum(np.minimum(ratio * np.sqrt(ratio), _MOST), max(reach, _LEAST) if reach < _MOST else _LEAST)
-        # No more than is needed: the certificate asks for no smaller gradient than this.
+        # No smaller than the certificate needs.
         store(t.forcing, 0, np.maximum(forcing, 0.3 * tolerance / size))
         was = size
         if reach < _MOST:
@@ -331,7 +335,7 @@ def _descend(rows: Any, light: Any, p: Any, of: Any, node: Any, tolerance: float
 
 @part
 def _room(d: int, rows: int, dtype: Any, lanes: Any) -> Any:
-    """An empty tile of so many columns and rows."""
+    """An empty tile of d columns and this number of rows."""
     wide = width(lanes)
     long, tall = d * wide, rows * wide
     return _Tile(
@@ -354,8 +358,8 @@ def _solve_room(d: int, dtype: Any, lanes: Any) -> Any:
 
 
 @part
-def _begin(node: Any, t: Any, lanes: Any) -> None:
-    """Replace a start that is further from pull / mu than the minimiser can be."""
+def _replace_far_start(node: Any, t: Any, lanes: Any) -> None:
+    """Replace a start that is further from pull / mu than the minimiser can be by pull / mu."""
     wide, squares = width(lanes), broadcast(0.0, lanes)
     for place in range(0, len(t.w), wide):
         apart = node.mu * load(t.w, place, lanes) - load(t.pull, place, lanes)
@@ -372,7 +376,7 @@ def descend_all(counter: Any, items: int, rows: Any, light: Any, p: Any, of: Any
 
     Args:
         counter: from which threads claim items.
-        items: how many there are: nodes times tiles.
+        items: their number, nodes times tiles.
         rows: `tiles.Csr` or `tiles.Dense` of all nodes.
         light: the same in single precision.
         p: `newton.ArgminData`.
@@ -384,7 +388,7 @@ def descend_all(counter: Any, items: int, rows: Any, light: Any, p: Any, of: Any
         tolerance: of the certificate.
         w: (nodes, d, runs) gets the results.
         reached: (nodes, runs) gets their certificates.
-        lanes: how many runs make a tile.
+        lanes: the number of runs of a tile.
     """
     nodes, d, all_runs = start.shape
     wide, most = width(lanes), 0
@@ -400,7 +404,7 @@ def descend_all(counter: Any, items: int, rows: Any, light: Any, p: Any, of: Any
         node = _Node(p.offsets[i], p.offsets[i + 1] - p.offsets[i], p.divisor[i], mu[i], scales[i, 1], scales[i, 2])
         copy_in(t.w, lanes, start, i, first, runs)
         copy_in(t.pull, lanes, pull, i, first, runs)
-        _begin(node, t, lanes)
+        _replace_far_start(node, t, lanes)
         for q in range(wide):
             t.active[q] = 1.0 if q < runs else 0.0
         _descend(rows, light, p, of, node, tolerance, single, double, t, lanes)

@@ -2,9 +2,9 @@
 
     H = diag(D) + sum_j c_j a_j a_j^T,         D > 0, c >= 0.
 
-This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
-It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
-measured by. Only `sottovoce.oracle.argmin.newton` calls it.
+IPADMM and the algorithms of real sites do not use it: they take noisy gradient steps (`steps`). It is for rivals that
+minimise exactly in every round, for ADMM without privacy, and for the pooled optimum, the reference for all others.
+Only `sottovoce.oracle.argmin.newton` calls it.
 
 H is d x d. Where fewer than d rows have c_j > 0, the matrix that is factorised has one line for each of those instead:
 
@@ -22,7 +22,7 @@ from sottovoce.arrays import Floats, Ints
 from sottovoce.oracle.kernels.simd import PART, fma, part
 
 _EPS = 2.0**-52
-# A sum may be reordered here, which lets it run on vectors; the order is still the same every time.
+# Here the compiler may reorder a sum, so that it uses vectors; the order is the same every time.
 _sum = njit(**PART, fastmath={"reassoc", "contract"})
 
 
@@ -114,11 +114,11 @@ def add_exactly(w: Any, tail: Any, size: float, step: Any) -> None:
 
 @part
 def _cholesky(h: Any, n: int, temp: Any) -> None:
-    """H = U^T U in place, in the upper half. A pivot lost to rounding is lifted, so that U always is a factor."""
+    """H = U^T U in place, in the upper half. A pivot that rounding made too small is raised, so U always exists."""
     for k in range(n):
         temp[k] = h[k * n + k]
     for k in range(n):
-        # Relative to its own diagonal entry: one stiff coordinate must not lift the pivots of the soft ones.
+        # Relative to its own diagonal entry: one stiff coordinate must not raise the pivots of soft ones.
         pivot = math.sqrt(max(h[k * n + k], _EPS * temp[k]))
         h[k * n + k] = pivot
         for c in range(k + 1, n):
@@ -143,9 +143,8 @@ def _back(u: Any, n: int, x: Any) -> None:
 
 @part
 def factorise(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: Any, temp: Any) -> int:
-    """Factorise H into `room`; c[j] belongs to row begin + j, j < m. The number of lines of M, or -1 for H itself.
-
-    `temp` has room for d or m numbers, whichever is more.
+    """Factorise H into `room`; c[j] belongs to row begin + j, j < m. Returns the number of lines of M, or -1 if H
+    itself was factorised. `temp` has room for max(d, m) numbers.
     """
     d, n = len(diagonal), 0
     for j in range(m):
@@ -212,7 +211,7 @@ def solve_factored(rows: Any, begin: int, m: int, c: Any, diagonal: Any, room: A
             p += 1
     _back(room, n, temp)
     for k in range(d):
-        # Back to D D^-1 x, so that the second product lands before the last division.
+        # D D^-1 x again, so that the second product is added before the last division.
         x[k] *= diagonal[k]
     p = 0
     for j in range(m):

@@ -1,8 +1,7 @@
 """The exact local argmin of decentralised ADMM, for every loss and regulariser, certified.
 
-This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
-It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
-measured by.
+IPADMM and the algorithms of real sites do not use it: they take noisy gradient steps (`steps`). It is for rivals that
+minimise exactly in every round, for ADMM without privacy, and for the pooled optimum, the reference for all others.
 
 For each node i and run, with mu = curvature_i + weight l2 > 0:
 
@@ -24,7 +23,7 @@ then within tolerance / mu of the minimiser. Without kinks this reads ||grad F||
 
 Method. Newton on F with the kinked terms replaced by max over y in [lo, hi] of y r - (y - y_t)^2 / (2 c), whose slope
 is y_t + c r cut to [lo, hi]. When that is solved, the slopes become the new y_t (the method of multipliers, here also
-the proximal point method on the dual). It converges whatever the rows, and c sets how fast. G asks r = 0 of the terms
+the proximal point method on the dual). It converges for all rows, at a rate set by c. G asks r = 0 of the terms
 at their kink to about tolerance^2, so residuals are computed with twice the digits. A Newton matrix is used for as long
 as it halves the gradient. Where there are kinks, it and the duals are kept from call to call.
 """
@@ -50,7 +49,7 @@ from sottovoce.oracle.kernels.simd import kernel, part
 from sottovoce.oracle.kernels.threads import claim
 
 _EPS = 2.0**-52
-# A few dozen are usual. Very stiff kinks take hundreds; what takes more is said to be uncertified.
+# A few dozen are usual. Very stiff kinks take hundreds; a problem that takes more is reported as not certified.
 _MOST_EVALUATIONS = 2000
 # Stiffness of a kink, relative to the curvature around it: at the first solve, and where it stops growing by itself.
 _SOFT, _STIFF, _STIFFEST = 1.0, 1e6, 1e12
@@ -59,25 +58,16 @@ _FEW, _MANY = 6, 12
 
 
 class ArgminData(NamedTuple):
-    """The data of all nodes, the same in every call.
+    """The data of all nodes, the same in every call."""
 
-    Args:
-        offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
-        labels, norms: (rows,) each.
-        low, high: (rows,) slopes below and above the kink, over m_i; empty for a smooth loss.
-        l1: weight of ||w||_1, the regulariser's included.
-        code: which of the formulas is the loss's.
-        theta: its shape parameter.
-    """
-
-    offsets: Ints  # (nodes + 1,)
+    offsets: Ints  # (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1]
     labels: Floats  # (rows,)
     norms: Floats  # (rows,)
     low: Floats  # (rows,) slopes below and above the kink, over the node's divisor; empty for a smooth loss
     high: Floats
-    l1: float  # weight l1
-    code: int  # which of the formulas is the loss's
-    theta: float
+    l1: float  # weight of ||w||_1: lam times the regulariser's
+    code: int  # number of the loss's formulas among those passed to the kernel
+    theta: float  # shape parameter of the loss
     divisor: Floats  # (nodes,) of the sum over a node's rows
 
 
@@ -96,8 +86,8 @@ class Kept(NamedTuple):
 
 # What `factorise` returned (-2: no factor yet), the mu it had, and the stiffness of the kinks.
 _LINES, _MU, _KAPPA = 0, 1, 2
-# Room to work in, one line for each. By row: predictions (residuals if the loss is kinked), slopes, their derivatives,
-# rows times step, duals, and the derivatives that are in the factor.
+# Lines of the working memory. By row: predictions (residuals if the loss is kinked), slopes, their derivatives, rows
+# times step, duals, and the derivatives that are in the factor.
 _Z, _S, _C, _U, _Y, _F = 0, 1, 2, 3, 4, 5
 # By column: the model is w + tail; then the gradient, the step, and the l1 part's share of the above.
 _W, _TAIL, _G, _STEP, _PULL, _S1, _C1, _Y1, _F1, _OLD, _OLD_TAIL, _DIAGONAL = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
@@ -133,7 +123,7 @@ def _curvature(of: Any, code: int, z: float, b: float, theta: float) -> Any:
 
 @part
 def _cut(y: float, low: float, high: float) -> Any:
-    """y, cut to [low, high]."""
+    """y, clipped to [low, high]."""
     return min(max(y, low), high)
 
 
@@ -145,7 +135,7 @@ def _gap(y: float, r: float, low: float, high: float) -> Any:
 
 @part
 def _evaluate(rows: Any, p: Any, of: Any, it: Any, stiff: Any) -> Any:
-    """Slopes, their derivatives and g at w. Returns ||g||, the kinks' part of 2 mu G, and what rounding may hide.
+    """Slopes, their derivatives and g at w. Returns ||g||, the kinks' part of 2 mu G, and a bound on rounding errors.
 
     `stiff` is c of a row at its kink, and of a coordinate at 0.
     """
@@ -325,7 +315,7 @@ def _minimise(rows: Any, p: Any, of: Any, it: Any, numbers: Any, room: Any, scal
 
 @part
 def _clear(it: Any, l1: float, tolerance: float) -> None:
-    """Set coordinates at their kink to 0. What they hold is rounding, far below the tolerance."""
+    """Set coordinates at their kink to 0 where they hold rounding errors, far below the tolerance."""
     w = it.column[_W]
     least = 1e-3 * tolerance / (it.mu + it.steepest) / math.sqrt(len(w))
     for k in range(len(w)):
@@ -334,7 +324,7 @@ def _clear(it: Any, l1: float, tolerance: float) -> None:
 
 
 @part
-def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
+def _load_kept(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
     """Load duals and the factor's derivatives from the last call."""
     for j in range(it.m):
         it.row[_Y, j], it.row[_F, j] = kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j]
@@ -344,7 +334,7 @@ def _take(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
 
 
 @part
-def _leave(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
+def _store_kept(p: Any, it: Any, kept: Any, i: int, q: int) -> None:
     """Store duals and the factor's derivatives for the next call."""
     for j in range(it.m):
         kept.by_row[q, 0, it.begin + j], kept.by_row[q, 1, it.begin + j] = it.row[_Y, j], it.row[_F, j]
@@ -360,12 +350,12 @@ def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: An
 
     Args:
         counter: from which threads claim items.
-        items: how many there are.
+        items: their number.
         which: node times runs + run, for each item.
         rows: `factor.FlatRows` of all nodes.
         p: `ArgminData`.
         of: formulas of three smooth losses, of which p.code names one.
-        kept: what the last call left, and this one leaves.
+        kept: state of the last call, replaced by that of this one.
         scales: (nodes, 3), of which the first is 1 / longest row squared, the second the bound on the loss's curvature.
         mu: (nodes,) strong convexity.
         pull: (nodes, d, runs).
@@ -387,7 +377,7 @@ def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: An
             column[_W, k], column[_TAIL, k], column[_PULL, k] = w[i, k, q], 0.0, pull[i, k, q]
             column[_S1, k] = column[_C1, k] = 0.0
         if keeps:
-            _take(p, it, kept, i, q)
+            _load_kept(p, it, kept, i, q)
         room, numbers = own_room, own_numbers
         numbers[_LINES], numbers[_KAPPA] = -2, 0.0
         if keeps:
@@ -398,5 +388,5 @@ def minimise_all(counter: Any, items: int, which: Any, rows: Any, p: Any, of: An
         for k in range(d):
             w[i, k, q] = column[_W, k]
         if keeps:
-            _leave(p, it, kept, i, q)
+            _store_kept(p, it, kept, i, q)
         item = claim(counter)

@@ -2,16 +2,15 @@
 
     F(w) = sum_j share_j loss(<w, a_j> + shift_j, b_j) - <pull, w> + (mu / 2) ||w||^2
 
-This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
-It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
-measured by.
+IPADMM and the algorithms of real sites do not use it: they take noisy gradient steps (`steps`). It is for rivals that
+minimise exactly in every round, for ADMM without privacy, and for the pooled optimum, the reference for all others.
 
-F is mu-strongly convex, so a gradient of norm tau puts w within tau / mu of the minimiser: the tolerance is certified,
-not guessed.
+F is mu-strongly convex, so with a gradient of norm tau, w is within tau / mu of the minimiser: the tolerance is
+certified.
 
-For a scalar prediction and few features the Hessian is a small matrix, and is factorised. Of many features, and for
-softmax, where w is a flat (d, K) matrix, only products with it are taken, by conjugate gradients. The kernels in
-`sottovoce.oracle.argmin.solver` do the same faster, and more: they take kinked losses and an l1 part.
+For a scalar prediction and few features the Hessian is a small matrix, and is factorised. With many features, and for
+softmax, where w is a flat (d, K) matrix, conjugate gradients need only products with it. The kernels in
+`sottovoce.oracle.argmin.solver` are faster, and also take kinked losses and an l1 part.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +32,7 @@ from sottovoce.problem.rows import Matrix
 
 # Newton needs about ten; damped steps from far away a few dozen.
 _MOST_STEPS = 100
-# Features up to which the Hessian is written out: beyond, d^2 numbers and d^3 operations a step are too many.
+# The most features for which the Hessian is computed: with more, d^2 numbers and d^3 operations a step are too many.
 _MOST_FACTORISED = 2_000
 
 
@@ -60,13 +59,13 @@ class Objective(ABC):
         labels: (m,).
         share: (m,) the weight of every row in the sum.
         shifts: (m,) added to scalar predictions; None for none.
-        patience: called before every pass over the rows; raises where it has lasted too long.
+        patience: called before every pass over the rows; raises to end the search.
     """
 
     loss: Loss
     rows: Matrix
     labels: Floats
-    share: Floats  # weight of every row
+    share: Floats
     shifts: Floats | None = None
     patience: Callable[[], None] = lambda: None
 
@@ -101,7 +100,9 @@ class Objective(ABC):
         return float(self.share @ losses - pull @ w + 0.5 * mu * (w @ w))
 
     def _line_search(self, w: Array, step: Array, gradient: Array, pull: Array, mu: float) -> Array:
-        """Halve the step until F falls enough; near the minimum F is flat to rounding, and the full step is right."""
+        """The model after the step, halved until F falls enough. Near the minimum, where F is flat to rounding, it is
+        the full step.
+        """
         value, descent, size = self._value(w, pull, mu), float(gradient @ step), 1.0
         # A smaller fall of F is lost in its rounding.
         while -descent > 1e-14 * (1 + abs(value)) and size > 1e-8:
@@ -139,7 +140,7 @@ class SmoothObjective(Objective):
         if isinstance(rows, np.ndarray):
             dense: Array = rows.T @ (rows * curvatures[:, None])
         else:
-            # By hand: SciPy's product with a column takes as long again as the product of the two matrices.
+            # Weighted by hand: SciPy's product with a column takes as long as the product of the two matrices.
             data = rows.data * np.repeat(curvatures, np.diff(rows.indptr))
             dense = (rows.T @ sp.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)).toarray()
         step: Array = la.solve(dense + mu * np.eye(len(w)), -gradient, assume_a="pos")

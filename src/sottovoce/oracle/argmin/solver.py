@@ -1,16 +1,15 @@
-"""The solver for the exact local argmin of decentralised ADMM: it chooses the method and keeps its state.
+"""The solver for the exact local argmin of decentralised ADMM, which chooses the method and keeps its state.
 
-This is not on the way of IPADMM, nor of any algorithm that real sites run: those take noisy gradient steps (`steps`).
-It serves the rivals that minimise exactly in every round, ADMM without privacy, and the pooled optimum that others are
-measured by.
+IPADMM and the algorithms of real sites do not use it: they take noisy gradient steps (`steps`). It is for rivals that
+minimise exactly in every round, for ADMM without privacy, and for the pooled optimum, the reference for all others.
 
-Two methods, and what a problem has decides which:
+The problem decides between two methods:
 
-    no kink       a smooth loss and no l1 part: runs side by side, in `oracle.argmin.descent`. What that does not
-                  certify, because the problem is too ill-conditioned for it, goes on to the other
+    no kink       a smooth loss and no l1 part: runs side by side, in `oracle.argmin.descent`. Results that it does not
+                  certify, because the problem is too ill-conditioned, are left to the other method
     some kink     a loss with a kink, or an l1 part: one node and run at a time, in `oracle.argmin.newton`
 
-The proofs of their certificates are there. The plain form that both are tested against is `oracle.argmin.plain`.
+The proofs of their certificates are in these modules. Both are tested against `oracle.argmin.plain`.
 """
 
 import numpy as np
@@ -28,7 +27,7 @@ from sottovoce.problem.losses import Huber, Logistic, Loss, SmoothedHinge
 from sottovoce.problem.regularisers import Regulariser
 
 _SMOOTH: tuple[type[Loss], ...] = (Logistic, SmoothedHinge, Huber)
-# Runs side by side: half a register of 512 bits, one, or two where there are runs enough. Each is compiled when needed.
+# Runs side by side: half a register of 512 bits, one, or two, by the number of runs. Each is compiled when needed.
 _WIDTHS = (Lanes(4), Lanes(8), Lanes(16))
 
 
@@ -36,18 +35,18 @@ class ArgminSolver:
     """Solver for the argmin of every node and run, with the state that it keeps between calls.
 
     Args:
-        rows: all nodes' rows, below each other, of either precision; the work is done in double.
-        d: their length.
+        rows: all nodes' rows, below each other, of either precision; computed with in double.
+        d: the length of a row.
         offsets: (nodes + 1,) node i's rows are offsets[i] : offsets[i + 1].
         labels: (rows,).
         loss, regulariser, lam: the objective; `lam` multiplies the regulariser.
-        divisor: (nodes,) what the sum over a node's rows is divided by; None is m_i.
+        divisor: (nodes,) divisor of the sum over a node's rows; None is m_i.
         max_grad_norm: must be None, since a clipped gradient is the gradient of no known function.
 
     Formal guarantees: `solve` returns models within tolerance / mu_i of the minimiser, or raises. Each (node, run) is
     computed by itself: its result depends on its own inputs and its own earlier calls alone.
 
-    With kinks it keeps min(m_i, d)^2 numbers for every node and run, without it keeps nothing.
+    With kinks it keeps min(m_i, d)^2 numbers for every node and run; without kinks, nothing.
     """
 
     def __init__(
@@ -71,8 +70,15 @@ class ArgminSolver:
         divisor = counts.astype(np.float64) if divisor is None else divisor
         share = np.repeat(1.0 / divisor, counts)
         low, high = _sides(loss, numbers, share) if kinked else (np.zeros(0), np.zeros(0))
-        self._d, self._rows = d, _flat_rows(rows, d)
-        # The same numbers, as the kernel of many runs reads them.
+        values = np.ascontiguousarray(rows.values, dtype=np.float64)
+        if isinstance(rows, Csr):
+            starts = np.asarray(rows.starts, dtype=np.int64)
+            self._rows = FlatRows(values, np.asarray(rows.columns, dtype=np.int32), starts)
+        else:
+            starts = np.arange(len(values) + 1, dtype=np.int64) * d
+            self._rows = FlatRows(values.reshape(-1), np.zeros(0, dtype=np.int32), starts)
+        self._d = d
+        # The same numbers, as `descend_all` reads them.
         self._tiles = Csr(*self._rows) if isinstance(rows, Csr) else Dense(self._rows.values.reshape(-1, d))
         self._light = self._tiles._replace(values=self._tiles.values.astype(np.float32))
         count = len(self._rows.starts) - 1
@@ -87,7 +93,7 @@ class ArgminSolver:
             offsets, numbers, norms, low, high, lam * regulariser.l1, code, float(loss.theta), divisor
         )
         self._l2 = lam * regulariser.l2
-        # Per node: what the stiffness of kinks is scaled by, and bounds on the loss's curvature and on its gradient.
+        # For each node: the scale of the stiffness of kinks, and bounds on the loss's curvature and on its gradient.
         longest = np.maximum.reduceat(norms * norms, offsets[:-1])
         steepest = (loss.smoothness_bound or 0.0) * np.add.reduceat(norms * norms * share, offsets[:-1])
         slope = loss.slope_bound * np.add.reduceat(norms * share, offsets[:-1])
@@ -101,7 +107,7 @@ class ArgminSolver:
         Args:
             pull: (nodes, d, runs).
             curvature: one number per node, as (nodes, 1, 1) or (nodes,).
-            start: (nodes, d, runs) where to start: the last result, if there is one. Not taken where it is far off.
+            start: (nodes, d, runs) where to start, such as the last result. Replaced where it is too far off.
             tolerance: the result is within tolerance / mu_i of the minimiser. Rounding sets a floor of about 1e-15
                 (||pull|| + mu_i ||w|| + mean |slope| ||a|| + smoothness mean ||a||^2 ||w||): 1e-14 for rows of
                 norm 1 and models of norm 10. Kinks at rows of norm R raise it to about 1e-13 R.
@@ -122,7 +128,7 @@ class ArgminSolver:
         w, reached = (self._side_by_side if self._smooth else self._one_by_one)(pull, mu, start, float(tolerance))
         if not (reached <= tolerance).all():
             self._kept = None
-            # A run that went wrong leaves nothing behind that the next one could start from.
+            # The next call must not start from the state of a failed one.
             i, q = np.unravel_index(int(np.argmax(np.nan_to_num(reached, nan=np.inf))), reached.shape)
             raise SottovoceError(
                 f"Expected the argmin of node {i}, run {q} to be certified to tolerance={tolerance:g}, "
@@ -141,9 +147,9 @@ class ArgminSolver:
         )  # fmt: skip
         left = np.flatnonzero(~(reached <= tolerance))
         if len(left):
-            # Where the first method has overflowed, the second starts from the beginning.
+            # Where the first method has overflowed, the second begins at the start.
             w = np.where(np.isfinite(w).all(axis=1, keepdims=True), w, start)
-            # Nothing is kept: the fall-back of smooth problems starts anew every time.
+            # Nothing is kept from call to call for smooth problems.
             none = np.empty((0, nodes, 3))
             kept = Kept(none[:, 0], np.zeros(nodes, dtype=np.int64), none, none, none[..., None])
             self._minimise(left, kept, pull, mu, w, tolerance, reached)
@@ -169,7 +175,7 @@ class ArgminSolver:
         )  # fmt: skip
 
     def _fresh(self, runs: int) -> Kept:
-        """Empty state for so many runs: no factor yet, all duals 0."""
+        """The state before the first call with this number of runs: no factors, all duals 0."""
         offsets = self._problem.offsets
         nodes, rows, d = len(offsets) - 1, int(offsets[-1]), self._d
         room = np.minimum(np.diff(offsets), d) ** 2
@@ -202,7 +208,7 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
     sides = []
     for side in (-1.0, 1.0):
         steepness = loss.slope(labels + side * far, labels, loss.theta)
-        # At two distances: a line through 0 is then known to be straight, not merely to pass there.
+        # At two distances, so that a curve that merely crosses the line is not taken for it.
         for times in (1.0, 7.0):
             value = loss.value(labels + side * times * far, labels, loss.theta)
             if not np.allclose(value, steepness * side * times * far, rtol=1e-9, atol=0):
@@ -212,11 +218,3 @@ def _sides(loss: Loss, labels: Floats, share: Floats) -> tuple[Floats, Floats]:
                 )
         sides.append(steepness * share)
     return sides[0].astype(np.float64), sides[1].astype(np.float64)
-
-
-def _flat_rows(rows: Csr | Dense, d: int) -> FlatRows:
-    """Either kind of rows as one list of entries, in double precision."""
-    values = np.ascontiguousarray(rows.values, dtype=np.float64)
-    if isinstance(rows, Csr):
-        return FlatRows(values, np.asarray(rows.columns, dtype=np.int32), np.asarray(rows.starts, dtype=np.int64))
-    return FlatRows(values.reshape(-1), np.zeros(0, dtype=np.int32), np.arange(len(values) + 1, dtype=np.int64) * d)

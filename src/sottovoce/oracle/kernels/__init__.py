@@ -5,11 +5,11 @@
     steps, softmax, score        where simulations spend their time
     random                       counter-based normals and batches, and the exact noise of real sites
 
-Kernels know arrays and losses' formulas. They know no site, no graph, no algorithm and no price, and nothing about
-privacy hangs on which of them ran.
+Kernels take arrays and losses' formulas. They use no site, graph, algorithm or price, and no guarantee depends on which
+of them ran.
 """
 
-# Importing these teaches Numba the operators and functions of vectors, which every kernel uses.
+# Importing these registers with Numba the operators and functions of vectors, which every kernel uses.
 from sottovoce.oracle.kernels import formulas, simd
 
 __all__ = ["formulas", "simd"]

@@ -1,11 +1,10 @@
 """Whole numbers with exactly the discrete Gaussian law, made from random words: Canonne, Kamath & Steinke (2020).
 
 Everything is 64-bit whole numbers; no floating-point number is formed. What is drawn, and which word decides what,
-is written down in `sottovoce.noise.sampler`, which is what the rest of the library calls. A change of the order in
-which words are taken changes the noise of runs that are resumed: see VERSION there.
+is defined in `sottovoce.noise.sampler`, which is what the rest of the library calls. A change of the order in which
+words are taken changes the noise of resumed runs: see VERSION there.
 
-How long a draw takes depends on what it draws. Nobody is promised otherwise: messages are timed by whoever sees
-them, and statements say that time is not covered.
+The time of a draw depends on its result. Guarantees do not cover timing, and statements say so.
 """
 
 from typing import Any
@@ -21,13 +20,13 @@ _0, _1, _2 = np.uint64(0), np.uint64(1), np.uint64(2)
 _LAST = np.uint64(2**64 - 1)
 
 
-class OutOfWords(Exception):  # noqa: N818  no error: the caller has more of them
-    """A draw needs more words than there are. It is made again, from its first word on."""
+class OutOfWords(Exception):  # noqa: N818  not an error: the caller supplies more
+    """A draw needs more words than are left. The caller repeats it from its first word on, with more words."""
 
 
 @part
 def below(words: Any, at: Any, n: Any) -> Any:
-    """Uniform in 0 .. n - 1. The last 2^64 mod n words would favour some: they are thrown away."""
+    """Uniform in 0 .. n - 1. The largest 2^64 mod n words would favour some results, and are discarded."""
     while True:
         i = at[0]
         if i >= words.size:
@@ -87,7 +86,7 @@ def gaussian(words: Any, at: Any, s: Any) -> Any:
 
 @kernel
 def fill(out: Any, words: Any, s: Any, done: Any) -> None:
-    """Fill `out` from number done[0] and word done[1] on, and count both up with every number that is whole."""
+    """Fill `out` from number done[0] and word done[1] on; both count up with every complete number."""
     at = done[1:2].copy()
     for i in range(done[0], out.size):
         out[i] = gaussian(words, at, s)

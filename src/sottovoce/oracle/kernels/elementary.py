@@ -66,13 +66,13 @@ _EXP_64 = (
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first has so few bits that its product with an exponent is exact.
 _high, _low = constant(0.693145751953125, 0.6931471804855391), constant(1.4286068203094173e-06, 7.440617110012397e-11)
-# Bits of a number before its exponent.
+# Number of bits of the mantissa, below the exponent.
 _digits = constant(23, 52)
 # Adding this rounds to an integer, which the sum's low bits then hold.
 _round = constant(1.5 * 2.0**23, 1.5 * 2.0**52)
-# The bits of 1/2, as far as they are its exponent: half of 2^n, since the polynomial is twice exp.
+# The exponent bits of 1/2: the power is half of 2^n, since the polynomial is twice exp.
 _half_power = constant(126 << 23, 1022 << 52)
-# ln 2^-125.5 and ln of the largest single, and the same for double: what lies beyond has no normal number.
+# ln 2^-125.5 and ln of the largest single, and the same for double: exp of numbers beyond has no normal result.
 _least, _most = constant(-86.98, -708.0), constant(88.72283, 709.782712893384)
 
 # log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f)
@@ -81,9 +81,9 @@ _LOG_64 = (
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
     1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
 )  # fmt: skip
-# bits of sqrt(1/2), below which a mantissa is doubled
+# The bits of sqrt(1/2), below which a mantissa is doubled.
 _half = constant(0x3F3504F3, 0x3FE6A09E667F3BCD)
-# The least normal number, and what lifts smaller ones above it.
+# The least normal number, and the power of two by which smaller ones are scaled up.
 _tiny, _lift = constant(2.0**-126, 2.0**-1022), constant(24.0, 54.0)
 _lifted = constant(2.0**24, 2.0**54)
 
@@ -104,7 +104,7 @@ _sin_series, _cos_series = polynomial(_SIN_32, _SIN_64), polynomial(_COS_32, _CO
 
 
 def _exp(x: Any) -> Any:
-    """exp(x); numbers below 2^-125 (2^-1021 in double) come out as 0, and too large ones as infinity."""
+    """exp(x); results below 2^-125 (2^-1021 in double) are 0, and too large ones infinity."""
     shifted = fma(x, _LOG2_E, _round(x))
     n = shifted - _round(x)
     rest = fma(n, -_low(x), fma(n, -_high(x), x))
@@ -137,20 +137,20 @@ def split(x: Any) -> Any:
 
 @piece
 def _edges(x: Any, value: Any) -> Any:
-    """What a logarithm is where its formula does not hold: at 0, at infinity, below 0 and at NaN."""
+    """`value`, replaced by the true logarithm of x where its formula does not hold: at 0, infinity, NaN and below 0."""
     return where(x == 0, -np.inf, where(x == np.inf, np.inf, where(x > 0, value, np.nan)))
 
 
 def _log(x: Any) -> Any:
     """ln(x), of subnormal numbers too."""
-    # A subnormal number has no exponent to take out until it is scaled up.
+    # A subnormal number is scaled up first, so that it has an exponent.
     small = x < _tiny(x)
     m, k = split(where(small, x * _lifted(x), x))
     return _edges(x, log_of(m - 1, k - small * _lift(x)))
 
 
 def _log1p(x: Any) -> Any:
-    """ln(1 + x), accurate near 0: what rounding 1 + x lost is put back to first order."""
+    """ln(1 + x), accurate near 0: the rounding error of 1 + x is corrected to first order."""
     u = 1 + x
     # For u above 2 the rounding error is 1 - (u - x), below it x - (u - 1): the exact one of each.
     lost = where(u > 2, 1 - (u - x), x - (u - 1))
@@ -159,7 +159,7 @@ def _log1p(x: Any) -> Any:
 
 
 def _of_floats(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """What `overload` takes: the formula for one vector of floating-point numbers. Everything else is Numba's."""
+    """An argument of `overload` that gives the formula for a floating-point vector; other types are left to Numba."""
 
     def choose(x: Any) -> Any:
         return formula if isinstance(x, Vector) and x.is_float else None

@@ -1,20 +1,20 @@
 """A loss as an argument of a kernel: its formulas are compiled into the kernel, on vectors.
 
-Numba can keep on disk only what its arguments' types say in full. The type here names the loss's class and a digest
-of its formulas, so a kernel compiled for a loss is found again by the next process, and is not when a formula
-changes.
+Numba's disk cache finds a kernel by the types of its arguments. The type here holds the name of the loss's class and a
+digest of its formulas, so the next process finds a kernel that was compiled for a loss, but not after a formula has
+changed.
 """
 
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from numba import types
 from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
 
-from sottovoce.oracle.kernels import elementary  # noqa: F401  it lets formulas call np.exp, np.log and np.log1p
+from sottovoce.oracle.kernels import elementary  # noqa: F401  registers np.exp, np.log and np.log1p for formulas
 from sottovoce.oracle.kernels.simd import PIECE, SOURCES, piece
 from sottovoce.problem.losses import Loss, labels
 
@@ -22,23 +22,20 @@ from sottovoce.problem.losses import Loss, labels
 
 
 class FormulasType(types.Opaque):
-    """The type of one loss's formulas."""
+    """Numba's type of one loss's formulas."""
 
     def __init__(self, loss: type[Loss]) -> None:
         self.loss = loss
         compiled = (loss.value, loss.parts, loss.slope, loss.curvature, labels.sign)
-        # The name of the class alone would find a kernel that was compiled for an older formula.
-        digest = sha256("".join(_text(f.__code__) for f in compiled).encode()).hexdigest()[:12]
+        # By the name of the class alone, a kernel compiled for an older formula would be found.
+        codes = [formula.__code__ for formula in compiled]
+        texts = [f"{code.co_code.hex()} {code.co_names} {code.co_consts}" for code in codes]
+        digest = sha256("".join(texts).encode()).hexdigest()[:12]
         super().__init__(f"formulas({loss.__module__}.{loss.__qualname__}, {digest}, {SOURCES})")
 
 
-def _text(code: CodeType) -> str:
-    """What a formula computes, as text: a changed one is another type, and is compiled anew."""
-    return f"{code.co_code.hex()} {code.co_names} {code.co_consts}"
-
-
 class Formulas:
-    """What a kernel takes: a loss class, without its shape parameter."""
+    """A loss class as an argument of a kernel, without its shape parameter."""
 
     def __init__(self, loss: type[Loss]) -> None:
         self.kind = FormulasType(loss)
@@ -60,28 +57,23 @@ def _typeof(value: Formulas, _context: Any) -> FormulasType:
 
 @unbox(FormulasType)
 def _unbox(_kind: Any, _value: Any, c: Any) -> Any:
-    """Formulas have no value at run time: all of them is in their type."""
+    """Formulas have no value at run time: the type holds everything."""
     return NativeValue(c.context.get_dummy_value())
 
 
 @cache
 def _compiled(formula: FunctionType) -> Callable[..., Any]:
-    """One formula, compiled to vanish into its caller."""
+    """One formula, compiled to be inlined into its caller."""
     compiled: Callable[..., Any] = piece(formula)
     return compiled
 
 
-# The predicted label of a margin loss, the same for all of them.
+# The predicted label, the same rule for all margin losses.
 sign = piece(labels.sign)
 
 
 def slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
-    """The loss's derivative in z."""
-    raise NotImplementedError("compiled code only")
-
-
-def value(of: Any, z: Any, b: Any, theta: Any) -> Any:
-    """The loss."""
+    """The loss's derivative in z; `of` holds the loss's formulas, here and below."""
     raise NotImplementedError("compiled code only")
 
 
@@ -97,19 +89,8 @@ def curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(slope, jit_options=PIECE)
 def _slope(of: Any, z: Any, b: Any, theta: Any) -> Any:
-    """`slope`: the class's own formula, chosen when compiling."""
+    """`slope`: the formula of the class, chosen when compiling."""
     formula = _compiled(of.loss.slope)
-
-    def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
-        return formula(z, b, theta)
-
-    return call
-
-
-@overload(value, jit_options=PIECE)
-def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
-    """`value`, in the same way."""
-    formula = _compiled(of.loss.value)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
         return formula(z, b, theta)
@@ -119,19 +100,19 @@ def _value(of: Any, z: Any, b: Any, theta: Any) -> Any:
 
 @overload(parts, jit_options=PIECE)
 def _parts(of: Any, z: Any, b: Any, theta: Any) -> Any:
-    """`parts`: the class's own, or the value and no logarithm."""
-    made_so = of.loss.parts is not Loss.parts
-    formula = _compiled(of.loss.parts if made_so else of.loss.value)
+    """`parts`: the formula of the class, or (value, 1) where it has none."""
+    has_parts = of.loss.parts is not Loss.parts
+    formula = _compiled(of.loss.parts if has_parts else of.loss.value)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:
-        return formula(z, b, theta) if made_so else (formula(z, b, theta), 1.0)
+        return formula(z, b, theta) if has_parts else (formula(z, b, theta), 1.0)
 
     return call
 
 
 @overload(curvature, jit_options=PIECE)
 def _curvature(of: Any, z: Any, b: Any, theta: Any) -> Any:
-    """`curvature`, in the same way."""
+    """`curvature`: the formula of the class."""
     formula = _compiled(of.loss.curvature)
 
     def call(of: Any, z: Any, b: Any, theta: Any) -> Any:

@@ -1,9 +1,9 @@
 """The l noisy linearised steps of `steps` for few runs, one after another: lanes are rows, then columns.
 
-Few runs do not fill a vector. Rows that are full enough are therefore cut up twice, into strips of which only those
-with a non-zero are held: one column of some rows for products, some columns of one row for sums. No sum runs across
-lanes. So every number is the sum of the same terms in the same order as where lanes are runs, and the same bit for bit,
-as long as models are finite: all that is left out or added are zeros.
+Few runs do not fill a vector. Rows with enough non-zeros are therefore stored twice, in strips: one column of some rows
+for products, some columns of one row for sums. Strips of zeros are left out. No sum runs across lanes. So every number
+is the sum of the same terms in the same order as where lanes are runs, and the same bit for bit, as long as models are
+finite: only zeros are left out or added.
 """
 
 from typing import Any, NamedTuple
@@ -34,18 +34,18 @@ from sottovoce.problem.losses import Loss, expect_one_output
 _ROWS = 32
 # Columns of a strip of one row: one register.
 _STRIP = {np.dtype(np.float32): Lanes(16), np.dtype(np.float64): Lanes(8)}
-# Blocks of a group, whose slopes are made before the first sum. The more, the fewer loops that end early.
+# Blocks of a group, whose slopes are computed before the first sum. With more blocks, fewer loops are short.
 _BLOCKS = 4
-# It pays where rows are as full as this, where blocks hold no more rows than so many times those that are there, and
-# where there are not too many bytes of them: they are held twice more.
+# Panels are used if at least this fraction of the numbers is not zero, if filling up blocks multiplies the rows by no
+# more than this, and up to this size in bytes, since rows are stored twice more.
 _FULL, _FILLED, _MOST_BYTES = 1 / 16, 1.25, 1 << 27
 # With more runs, vectors of them are faster.
 MOST_RUNS = 5
 
 
 class Panels(NamedTuple):
-    """Rows of a stack of nodes. A block is 32 rows of a node, filled up by rows that are part of no sum; a group is
-    four blocks of a node, or what is left of them.
+    """Rows of a stack of nodes. A block is 32 rows of a node, filled up with rows that belong to no sum; a group is
+    four blocks of a node, or its remaining ones.
     """
 
     blocks: Ints  # (nodes + 1,) node i's blocks are blocks[i] : blocks[i + 1]
@@ -54,14 +54,14 @@ class Panels(NamedTuple):
     starts: Ints  # (blocks + 1,) those of block b are starts[b] : starts[b + 1], in the order of columns
     columns: Ints  # (strips,) the column of each
     down: Array  # (strips, 32)
-    # Strips for sums: some columns of a row, of which those that are seldom zero lie side by side.
+    # Strips for sums: some columns of a row, where columns with few zeros lie side by side.
     begins: (
         Ints  # (groups * places + 1,) those of group q at place p begin at begins[q * places + p], in the order of rows
     )
     rows: Ints  # (strips,) the row of each, counted from the first of its group, in order
     across: Array  # (strips, 8 or 16)
     order: Ints  # (d,) where each column lies
-    # What `Data` says of each row of a block: (blocks * 32,)
+    # The fields of `Data` for each row of a block: (blocks * 32,)
     labels: Array
     cap: Array
     weights: Array
@@ -69,7 +69,7 @@ class Panels(NamedTuple):
 
 
 def pays(rows: Csr | Dense, data: Data, d: int) -> bool:
-    """Whether the kernel here is faster on these rows, and worth the memory."""
+    """True if this kernel is faster on these rows, and worth the memory."""
     count = len(data.labels)
     held = len(rows.values) if isinstance(rows, Csr) else rows.values.size
     filled = _ROWS * int(np.sum(-(-np.diff(data.offsets) // _ROWS)))
@@ -78,7 +78,7 @@ def pays(rows: Csr | Dense, data: Data, d: int) -> bool:
 
 
 def panels(rows: Csr | Dense, data: Data, d: int) -> Panels:
-    """The rows as the kernel here reads them."""
+    """The rows as this kernel reads them."""
     count, size = len(data.labels), _ROWS
     counts = np.diff(data.offsets)
     blocks = _ends(-(-counts // size))
@@ -91,40 +91,30 @@ def panels(rows: Csr | Dense, data: Data, d: int) -> Panels:
         out[place] = values
         return out
 
-    full = _full(rows, count, d)
+    if isinstance(rows, Dense):
+        full = rows.values
+    else:
+        full = np.zeros((count, d), dtype=rows.values.dtype)
+        full[np.repeat(np.arange(count), np.diff(rows.starts)), rows.columns] = rows.values
     group, row = np.repeat(groups[:-1], counts) + local // (_BLOCKS * size), local % (_BLOCKS * size)
-    starts, columns, down = _down(filled_up(full))
+    strips = filled_up(full).reshape(-1, size, d).swapaxes(1, 2)
+    some = strips.any(axis=2)
+    columns: Ints = np.nonzero(some)[1].astype(np.int32)
     begins, rows_at, across, order = _across(full, group, row, groups[-1])
     return Panels(
-        blocks, groups, starts, columns, down, begins, rows_at, across, order,
+        blocks, groups, _ends(some.sum(axis=1)), columns, strips[some], begins, rows_at, across, order,
         filled_up(data.labels), filled_up(data.cap), filled_up(data.weights if len(data.weights) else np.ones(count)),
         filled_up(data.shifts if len(data.shifts) else np.zeros(count)),
     )  # fmt: skip
 
 
 def _ends(counts: Ints) -> Ints:
-    """Where each begins that is so long, and where the last ends."""
+    """The beginning of each of consecutive parts of these lengths, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _full(rows: Csr | Dense, count: int, d: int) -> Array:
-    """The rows with all their zeros: (rows, d)."""
-    if isinstance(rows, Dense):
-        return rows.values
-    full = np.zeros((count, d), dtype=rows.values.dtype)
-    full[np.repeat(np.arange(count), np.diff(rows.starts)), rows.columns] = rows.values
-    return full
-
-
-def _down(full: Array) -> tuple[Ints, Ints, Array]:
-    """`Panels.starts`, `columns` and `down` of rows that fill whole blocks."""
-    strips = full.reshape(-1, _ROWS, full.shape[1]).swapaxes(1, 2)
-    some = strips.any(axis=2)
-    return _ends(some.sum(axis=1)), np.nonzero(some)[1].astype(np.int32), strips[some]
-
-
 def _across(full: Array, group: Ints, row: Ints, groups: int) -> tuple[Ints, Ints, Array, Ints]:
-    """`Panels.begins`, `rows`, `across` and `order`."""
+    """`Panels.begins`, `rows`, `across` and `order`, from all rows, each with its group and its place in it."""
     count, d = full.shape
     size = _STRIP[full.dtype].count
     places = -(-d // size)
@@ -147,8 +137,8 @@ def _gradient(panels: Any, of: Any, theta: float, share: Any, i: int, w: Any, g:
     """The data's part of the gradient at w, into g: groups of rows one after another."""
     block_of, length, size = Lanes(_ROWS), _ROWS, width(lanes)
     places = len(sums) // size
-    # A strip holds zeros of other rows than those it is held for, and 0 times infinity is no number: one row would
-    # change the slopes of others. So products are with a finite model, which is in g until the sums are.
+    # A strip also holds zeros of rows that it is not stored for, and 0 times infinity is NaN: one row would change the
+    # slopes of others. So products are with a finite model, which is in g until g gets the sums.
     most = np.finfo(w.dtype).max
     for place in range(0, len(w), size):
         x = load(w, place, lanes)
@@ -196,7 +186,7 @@ def _steps(counter: Any, items: int, panels: Any, divisor: Any, of: Any, theta: 
         copy_in(w, one, start, i, run, 1)
         copy_in(p, one, pull, i, run, 1)
         t[:], m[:] = 0, 0
-        # A node without noise draws none: an infinite epsilon leaves the counters alone.
+        # A node without noise draws none, so an infinite epsilon uses no counter.
         largest = draws.std[i] if draws.mode != NONE else 0.0
         for r in range(len(eta)):
             _gradient(panels, of, theta, start.dtype.type(1.0 / divisor[i]), i, w, g, sums, slopes, lanes)

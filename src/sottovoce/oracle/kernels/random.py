@@ -1,7 +1,7 @@
 """Philox4x32-10, a counter-based generator (Salmon, Moraes, Dror & Shaw 2011), and normals made from it.
 
-A block of 128 random bits is a function of a 128-bit counter and a 64-bit key: no state, so any draw can be made by
-anyone, in any order, on any device. The counter says what the draw is for:
+A block of 128 random bits is a function of a 128-bit counter and a 64-bit key. There is no state, so draws can be made
+in any order, by any process, on any device. The counter encodes the purpose of the draw:
 
     word 0 = r << 20 | block mod 2^20       local step r (so r < 4096), block of four coordinates or draws
     word 1 = node,  word 2 = round k
@@ -37,7 +37,7 @@ from sottovoce.oracle.kernels.threads import claim, share_out
 BLOCK_BITS = 20
 MAX_STEPS = 1 << (32 - BLOCK_BITS)
 MAX_BLOCKS = 1 << BLOCK_BITS
-MAX_DRAWS = 1 << 32  # of one node in one step: no number that a word is compared with or scaled by is larger
+MAX_DRAWS = 1 << 32  # of one node in one step; words have 32 bits
 
 # The multipliers and Weyl increments of Philox4x32, from the paper.
 _MULTIPLY_0 = np.uint64(0xD2511F53)
@@ -89,7 +89,7 @@ def normal_pair(high: Any, low: Any, zero: Any) -> Any:
     u = fma(coarse, 2.0**-32, fma(fine, 2.0**-40, 2.0**-41))
     m, k = split(u)
     log = log_of(where(flip, -u, m - 1), where(flip, 0, k))
-    # At most 7.5 standard deviations: 40 bits know nothing rarer. The law is that of simulations, not of real sites.
+    # At most 7.5 standard deviations: 40 bits cannot give rarer values. Real sites use an exact law instead.
     radius = np.sqrt(-2 * log)
     centred = convert(low & _ANGLE, zero) - (2.0**21 - 0.5)
     sin, cos = sincos(centred * _TURN)
@@ -130,7 +130,7 @@ def block_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key:
     lanes, zero = Lanes(_WIDTH), out.dtype.type(0)
     size = width(lanes)
     base = np.uint64(counter[2]) << np.uint64(BLOCK_BITS)
-    # Normals come out block by block and are wanted coordinate by coordinate: turned around through this.
+    # Normals come block by block, and are stored coordinate by coordinate through this buffer.
     few = np.empty(4 * _WIDTH, out.dtype)
     for q in range(runs):
         run = broadcast(np.uint64(first_run + q), lanes)
@@ -148,10 +148,10 @@ def block_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key:
 def tile_normals(out: Any, d: int, width_: int, first_run: int, runs: int, key: Any, counter: Any) -> None:
     """Normals of one node for `runs` consecutive runs, into out[coordinate * width_ + run].
 
-    `out` is flat and has room for whole vectors of runs and whole blocks of coordinates; what lies beyond d and runs
-    is overwritten with anything. `counter` is (node, k, r).
+    `out` is flat and has room for whole vectors of runs and whole blocks of coordinates; elements beyond d and runs are
+    overwritten with arbitrary numbers. `counter` is (node, k, r).
     """
-    # With enough runs a vector is full of them. With few, most lanes would be wasted, and blocks fill them instead.
+    # With few runs most lanes of a vector of runs would be wasted, so lanes are blocks instead.
     if 2 * runs > _WIDTH or width_ % _WIDTH == 0:
         run_normals(out, d, width_, first_run, runs, key, counter)
     else:
@@ -191,7 +191,7 @@ def fill_normals(out: Array, k0: int, k1: int, k: int, r: int, first_node: int, 
 
 
 def expect_room(offsets: Ints, batch: int, first_run: int, runs: int) -> None:
-    """Refuse batches whose draws would need more counters than there are: they would repeat."""
+    """Refuse batches with more draws than there are counters, which would repeat."""
     most = max(int(np.diff(offsets).max(initial=0)), batch)
     expect(most <= MAX_DRAWS, f"at most {MAX_DRAWS} rows and draws at a node", rows=most)
     roomy = most <= 4 * MAX_BLOCKS or first_run + runs <= MAX_BLOCKS
@@ -224,8 +224,8 @@ def _count(counter: Any, items: int, out: Any, offsets: Any, batch: int, key: An
     i = claim(counter)
     while i < items:
         m = np.uint64(offsets[i + 1] - offsets[i])
-        # Of 2^32 words, as many as m goes into evenly are used, so that no row is drawn more often than another. A word
-        # that is left over is replaced: its block's own words are the next counter.
+        # Only a multiple of m of the 2^32 words is used, so that all rows are drawn equally often. Any other word is
+        # replaced: the words of its block are the next counter.
         left_over = (np.uint64(1) << _32) % m
         for q in range(out.shape[1]):
             for block in range((batch + 3) // 4):

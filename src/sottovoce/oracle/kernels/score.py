@@ -1,6 +1,6 @@
-"""Sums over all rows of the loss and of the right answers, for many models at once. Lanes are models.
+"""Sums over all rows of the loss and of the correct predictions, for many models at once. Lanes are models.
 
-These figures are read off rows without noise. They are for the holder of the rows, and no algorithm looks at them.
+These sums have no noise. They are for the holder of the rows, and no algorithm uses them.
 
 Predictions are made in the precision of the models; sums over many rows are kept in double precision.
 """
@@ -17,11 +17,11 @@ from sottovoce.oracle.kernels.threads import claim, share_out
 from sottovoce.oracle.kernels.tiles import Csr, Dense, aligned, copy_in, dot
 from sottovoce.problem.losses import Loss, expect_one_output
 
-# Rows of one sum, at most; sums are added up in order. An item of work is all sums that begin within as many rows:
-# small ones share the models that are fetched for them.
+# The most rows of one sum; sums are added up in order. An item of work is all sums that begin within that many rows, so
+# that small ones share a copy of the models.
 _PIECE = 1024
-# Rows whose losses are summed in the precision of the models, and whose parts between 1 and 2 are multiplied before a
-# logarithm is taken: the product stays far below the largest number of single precision, 2^128.
+# Rows whose losses are summed in the precision of the models, and whose factors between 1 and 2 are multiplied before
+# one logarithm: the product is at most 2^64, far below the largest number of single precision.
 _FEW = 64
 _LANES = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
@@ -73,14 +73,14 @@ def score(rows: Csr | Dense, labels: Array, blocks: Ints, loss: Loss, models: Ar
         models: (d, models), C-contiguous.
 
     Returns:
-        Both (blocks, models), summed in double precision. In regression the second means nothing.
+        Both (blocks, models), summed in double precision. The second is without meaning in regression.
     """
     expect_one_output(loss, "This kernel")
     starts = np.concatenate([np.arange(*ends, _PIECE) for ends in pairwise(blocks.tolist())] + [blocks[-1:]])
     pieces, count = len(starts) - 1, models.shape[1]
     groups = np.append(np.flatnonzero(np.diff(starts[:-1] // _PIECE, prepend=-1)), pieces)
     losses, hits = np.empty((pieces, count)), np.empty((pieces, count))
-    # One width, however few the models: a second one would take longer to compile than it ever saves.
+    # One width also for few models: a second one would take longer to compile than it saves.
     lanes = _LANES[models.dtype]
     share_out(
         _score, (len(groups) - 1) * -(-count // lanes.count), rows, labels, starts, groups, formulas(type(loss)),

@@ -38,9 +38,9 @@ from numba.extending import (
 
 # ruff: noqa: ARG001 (Numba looks an implementation up by all arguments, needed or not)
 
-# A kernel is what Python calls; it is kept on disk. Parts and pieces are called by kernels alone. Parts stay functions
-# of their own; pieces work on vectors, and vanish into their callers so that these stay in registers. As options they
-# are for `overload`.
+# Python calls kernels, which are cached on disk. Only kernels call parts and pieces. Parts stay separate functions;
+# pieces work on vectors, and are inlined so that vectors stay in registers. PART and PIECE are the same as options of
+# `overload`.
 PART: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 PIECE: dict[str, Any] = {**PART, "forceinline": True}
 kernel = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -48,8 +48,8 @@ part = numba.njit(**PART)
 piece = numba.njit(**PIECE)
 
 
-# Numba's disk cache looks at the file of the compiled function alone. Every kernel takes a lane count or formulas, so
-# putting all sources into their types makes an edit of any of them a new signature.
+# Numba's disk cache checks only the file of the compiled function. Every kernel takes a lane count or formulas, so with
+# a digest of all sources in these types, an edit of any file makes a new signature.
 _FILES = sorted(Path(__file__).parents[1].rglob("*.py"))
 SOURCES = sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()[:12]
 
@@ -80,7 +80,7 @@ class Vector(types.Type):
 
     @property
     def is_float(self) -> bool:
-        """Whether the lanes are floating-point numbers."""
+        """True if the lanes are floating-point numbers."""
         return isinstance(self.dtype, types.Float)
 
 
@@ -149,17 +149,17 @@ def call_llvm(builder: Any, name: str, *values: Any) -> Any:
 
 
 def data_of(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
-    """Where the first element of an array lies."""
+    """Pointer to the first element of an array."""
     return builder.extract_value(array, context.data_model_manager[array_type].get_field_position("data"))
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, kind: Any) -> Any:
-    """Where element `offset` of an array lies, as a pointer to the given type."""
+    """Pointer of the given type to element `offset` of an array."""
     return builder.bitcast(builder.gep(data_of(context, builder, array_type, array), [offset]), kind.as_pointer())
 
 
 def common(args: tuple[Any, ...]) -> Vector | None:
-    """The one vector kind among the operands, if the rest are scalars or the same kind."""
+    """The one vector kind among the operands; None if they are of several kinds, or all scalars."""
     kinds = [arg for arg in args if isinstance(arg, Vector)]
     fits = all(isinstance(arg, Vector | types.Number) for arg in args)
     return kinds[0] if kinds and fits and all(kind == kinds[0] for kind in kinds) else None
@@ -199,7 +199,7 @@ def store(_typing: Any, array: Any, offset: Any, value: Any) -> Any:
 
 @intrinsic
 def at(_typing: Any, array: Any, offset: Any) -> Any:
-    """One element, without Numba's care for negative indices, which costs an instruction or two in inner loops."""
+    """One element at an index >= 0; Numba's support of negative ones would cost instructions in inner loops."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(builder.gep(data_of(context, builder, sig.args[0], args[0]), [args[1]]))
@@ -209,7 +209,7 @@ def at(_typing: Any, array: Any, offset: Any) -> Any:
 
 @intrinsic
 def lesser(_typing: Any, x: Any, y: Any) -> Any:
-    """The smaller of two whole numbers. Numba would compile a function for `min`."""
+    """The smaller of two whole numbers, without a call: Numba would compile a function for `min`."""
 
     def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
         return builder.select(builder.icmp_signed("<", *args), *args)
@@ -266,7 +266,7 @@ def convert(_typing: Any, value: Any, sample: Any) -> Any:
 
 
 def _conversion(old: Vector, new: Vector) -> str:
-    """The LLVM instruction that turns one kind of lane into another; empty if they are the same to LLVM."""
+    """The LLVM instruction that converts one kind of lane to another; empty if LLVM needs none."""
     if old.is_float and new.is_float:
         return {-1: "fptrunc", 0: "", 1: "fpext"}[int(np.sign(new.dtype.bitwidth - old.dtype.bitwidth))]
     if new.is_float:
@@ -318,7 +318,7 @@ def where(_typing: Any, condition: Any, yes: Any, no: Any) -> Any:
 
 @intrinsic
 def any_lane(_typing: Any, value: Any) -> Any:
-    """Whether some lane is not 0 (a NaN counts)."""
+    """True if some lane is not 0; NaN counts as not 0."""
 
     def build(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
         zero = ir.Constant(args[0].type, None)
@@ -346,19 +346,12 @@ def fma(_typing: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 # -- operators --------------------------------------------------------------------------------------------------------
-# Operators and ufuncs on vectors and scalars: what lets formulas written for NumPy arrays compile on vectors.
-#
-# Importing this module is all there is to do: it teaches Numba every operator in its last lines. Nothing here knows a
-# loss, and nothing ever mixes lanes.
-
-
-def _flags(builder: Any, condition: Any, kind: Any) -> Any:
-    """1 where the condition holds, else 0."""
-    return builder.select(condition, ir.Constant(kind, 1), ir.Constant(kind, None))
+# Operators and ufuncs on vectors and scalars, with which formulas written for NumPy arrays compile on vectors. The last
+# lines register them with Numba when this module is imported. No operator mixes lanes.
 
 
 def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool = True, integers: bool = True) -> None:
-    """Teach Numba one operator or ufunc: its result is of its operands' one vector kind."""
+    """Register one operator or ufunc with Numba; its result is of its operands' vector kind."""
 
     def result(*kinds: Any) -> Vector | None:
         kind = common(kinds)
@@ -369,7 +362,7 @@ def _operator(function: Any, arity: int, emit: Callable[..., Any], floats: bool 
         values = [as_vector(context, builder, v, t, kind) for v, t in zip(args, sig.args, strict=True)]
         return emit(builder, kind, sig.args, *values)
 
-    # Numba reads off the signature how many operands there are.
+    # Numba takes the number of operands from the signature.
     def of_one(x: Any) -> Vector | None:
         return result(x)
 
@@ -408,7 +401,7 @@ def _comparison(symbol: str) -> Callable[..., Any]:
             compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
         else:
             compare = builder.icmp_signed if kind.dtype.signed else builder.icmp_unsigned
-        return _flags(builder, compare(symbol, x, y), x.type)
+        return builder.select(compare(symbol, x, y), ir.Constant(x.type, 1), ir.Constant(x.type, None))
 
     return emit
 
@@ -433,26 +426,19 @@ def _sign(builder: Any, _kind: Any, _args: Any, x: Any) -> Any:
     return builder.select(builder.fcmp_unordered("==", x, zero), x, signed)
 
 
-def _shift_right(builder: Any, kind: Any, _args: Any, x: Any, y: Any) -> Any:
-    """Shift right; signed numbers keep their sign."""
-    return (builder.ashr if kind.dtype.signed else builder.lshr)(x, y)
-
-
-def _negate(builder: Any, kind: Any, _args: Any, x: Any) -> Any:
-    """Minus x, of either kind."""
-    return builder.fneg(x) if kind.is_float else builder.neg(x)
-
-
 _operator(operator.add, 2, _arithmetic("fadd", "add"))
 _operator(operator.sub, 2, _arithmetic("fsub", "sub"))
 _operator(operator.mul, 2, _arithmetic("fmul", "mul"))
 _operator(operator.truediv, 2, lambda builder, _kind, _args, x, y: builder.fdiv(x, y), integers=False)
-_operator(operator.neg, 1, _negate)
+_operator(operator.neg, 1, lambda builder, kind, _args, x: builder.fneg(x) if kind.is_float else builder.neg(x))
 _operator(operator.and_, 2, _bitwise("and_"))
 _operator(operator.or_, 2, _bitwise("or_"))
 _operator(operator.xor, 2, _bitwise("xor"), floats=False)
 _operator(operator.lshift, 2, lambda builder, _kind, _args, x, y: builder.shl(x, y), floats=False)
-_operator(operator.rshift, 2, _shift_right, floats=False)
+_operator(  # signed numbers keep their sign
+    operator.rshift, 2,
+    lambda builder, kind, _args, x, y: (builder.ashr if kind.dtype.signed else builder.lshr)(x, y), floats=False,
+)  # fmt: skip
 for _symbol, _name in {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}.items():
     _operator(getattr(operator, _name), 2, _comparison(_symbol))
 _operator(np.abs, 1, lambda builder, _kind, _args, x: call_llvm(builder, "fabs", x), integers=False)

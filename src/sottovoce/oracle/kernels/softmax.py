@@ -6,8 +6,8 @@ is a tile as in `tiles`:
 
     chunks[f // width][c * width + f % width] = W[c, k] of run q
 
-Only two things look across lanes, the softmax of a row and the norm of a model. For the first, a block of rows is
-turned around, so that its lanes are rows. A run's numbers depend neither on threads nor on the runs beside it.
+Only the softmax of a row and the norm of a model combine lanes. For the first, a block of rows is transposed, so that
+its lanes are rows. A run's numbers depend neither on threads nor on the other runs of its tile.
 """
 
 from typing import Any, NamedTuple
@@ -38,22 +38,22 @@ from sottovoce.problem.losses import Softmax
 
 # Rows handled together; a multiple of the lanes of one vector.
 _BLOCK = 32
-_VANISHING = 1e-140  # slopes whose squares are no normal numbers of double precision any more
-_ROOT_2 = 1.4142136  # a little more
+_VANISHING = 1e-140  # slopes below it have squares that underflow in double precision
+_ROOT_2 = 1.4142136  # sqrt(2), rounded up
 # Classes times runs of a tile, unless there are more classes than that.
 _MOST_LANES = 32
 
 
 class _Shape(NamedTuple):
-    """How a tile is laid out."""
+    """Layout of a tile."""
 
     classes: int
     room: int  # runs that fit in
-    runs: int  # runs that are in
+    runs: int  # runs that it holds
 
 
 class _Block(NamedTuple):
-    """What a block of rows needs."""
+    """Working memory for a block of rows."""
 
     which: Ints  # (block,) the rows of the block that have some weight
     labels: Array  # (block,) of `which`, and so on
@@ -102,7 +102,7 @@ def _choose(data: Any, weights: Any, r: int, first: int, runs: int, begin: int, 
 
 @part
 def _turn(block: Any, n: int, shape: Any, lanes: Any) -> None:
-    """From lanes that are classes and runs to lanes that are rows."""
+    """Copy `products`, whose lanes are classes and runs, to `turned`, whose lanes are rows."""
     size = width(lanes)
     for f in range(shape.classes * shape.room):
         h, lane = f // size, f % size
@@ -112,7 +112,7 @@ def _turn(block: Any, n: int, shape: Any, lanes: Any) -> None:
 
 @part
 def _turn_back(block: Any, n: int, shape: Any, lanes: Any) -> None:
-    """From lanes that are rows to lanes that are classes and runs."""
+    """Copy `turned` back to `products`."""
     size = width(lanes)
     for f in range(shape.classes * shape.room):
         h, lane = f // size, f % size
@@ -145,7 +145,7 @@ def _slopes(block: Any, n: int, q: int, shape: Any) -> None:
             squares = squares + p * p
             store(z, begin + k * step, p)
         cap = load(block.cap, row, rows)
-        # The squares of small slopes vanish; sqrt(2) times the sum of the others is never shorter than the slope.
+        # The squares of small slopes underflow; sqrt(2) times the sum of the others is at least the slope's norm.
         length = where(rest < z.dtype.type(_VANISHING), z.dtype.type(_ROOT_2) * rest, np.sqrt(squares + rest * rest))
         scale = load(block.shares, row, rows) * where(length > cap, cap / length, z.dtype.type(1))
         for k in range(classes):
@@ -193,7 +193,7 @@ def _draw(z: Any, room: Any, draws: Any, r: int, i: int, first: int, shape: Any,
 
 @part
 def _scale(std: Any, largest: float, w: Any, spread: Any, shape: Any, lanes: Any) -> None:
-    """The standard deviation of every lane's noise at w: the same for all classes of a run."""
+    """The standard deviation of every lane's noise at w, into `std`: the same for all classes of a run."""
     std[:] = largest
     if len(spread.parts) > 0:
         for h in range(len(w)):
@@ -282,7 +282,7 @@ def noisy_steps(
     """All l steps of all nodes and runs, as `steps.noisy_steps`; w and pull are (nodes, d K, runs)."""
     last, mean, total = np.empty_like(w), np.empty_like(w), np.empty_like(w)
     nodes, _, runs = w.shape
-    # As few tiles as fit, and then all of one size: a last tile with one run would cost as much as a full one.
+    # As few tiles as possible, of equal size: a last tile with one run would cost as much as a full one.
     tiles = -(-runs // max(1, _MOST_LANES // loss.classes))
     room = -(-runs // tiles)
     share_out(_steps, nodes * tiles, rows, data, loss.classes, room, penalty, draws, eta, curvature,

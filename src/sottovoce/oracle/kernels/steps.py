@@ -1,4 +1,4 @@
-"""The l noisy linearised steps of one round, fused: where a simulation spends its time.
+"""The l noisy linearised steps of one round in one kernel, where a simulation spends its time.
 
 For each node i and run, with w = w~^{k,0} to begin with, for r = 0 .. l - 1:
 
@@ -57,18 +57,18 @@ WIDE = {np.dtype(np.float32): Lanes(64), np.dtype(np.float64): Lanes(32)}
 
 
 class Data(NamedTuple):
-    """Rows of a stack of nodes, below each other, with everything a step needs to know about each."""
+    """The public and private numbers of each row of a stack of nodes that a step needs besides the features."""
 
     offsets: Ints  # (nodes + 1,) int64: node i's rows are offsets[i] : offsets[i + 1]
     labels: Array  # (rows,)
-    cap: Array  # (rows,) the largest |slope|, infinity where there is none
+    cap: Array  # (rows,) the largest |slope|; infinity or the largest number for no clipping
     divisor: Floats  # (nodes,) of the sum over a node's rows
     weights: Array  # (rows,) u_j; empty where rows count alike
-    shifts: Array  # (rows,) o_j, added to predictions; empty for none
+    shifts: Array  # (rows,) o_j, added to predictions; empty if there are none
 
 
 class Penalty(NamedTuple):
-    """The regulariser, times lam, and the ball."""
+    """The regulariser's weights times lam, and the radius of the ball to project onto."""
 
     l1: float
     l2: float
@@ -76,39 +76,27 @@ class Penalty(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Noise and batches of one call.
+    """Noise and batches of one call."""
 
-    Args:
-        mode: NONE, SEEDED (drawn here from counters) or GIVEN (handed in).
-        std: (nodes,) standard deviation of the noise in every coordinate of a gradient: sigma times the sensitivity.
-        k0, k1: key of seeded noise.
-        k: the round.
-        first_step: number of the first local step of this call, for callers that hand in a batch at a time.
-        first_node, first_run: numbers of the first node and run.
-        given: (l, nodes, d, runs) standard normals; empty unless GIVEN.
-        weights: (l, rows, runs) in place of u_j / m_i; empty for all rows.
-        spread: the part of std that is needed at a model; without numbers, all of it.
-    """
-
-    mode: int  # NONE, SEEDED or GIVEN
-    std: Floats  # (nodes,) standard deviation of the noise in the gradient
+    mode: int  # NONE, SEEDED (drawn here from counters) or GIVEN
+    std: Floats  # (nodes,) standard deviation of the noise in every coordinate of a gradient: sigma times sensitivity
     k0: np.uint64  # key of seeded noise
     k1: np.uint64
     k: int  # the round
-    first_step: int  # number of the first local step of this call, for callers that hand in a batch at a time
-    first_node: int
-    first_run: int
+    first_step: int  # number of the first local step of this call, for callers that pass one batch at a time
+    first_node: int  # number of the first node
+    first_run: int  # number of the first run
     given: Array  # (l, nodes, d, runs) standard normals; empty unless GIVEN
     weights: Array  # (l, rows, runs) in place of u_j / divisor_i; empty for all rows
-    spread: Spread = PLAIN
+    spread: Spread = PLAIN  # the fraction of std that is needed at a model
 
 
 class _Scratch(NamedTuple):
-    """What a block of rows needs."""
+    """Working memory for a block of rows."""
 
     which: Ints  # (block,) the rows of the block that have some weight
     slopes: Array  # (block * lanes,) first <a_j, w>, then the weighted slopes
-    weights: Array  # (lanes,) the weights of one row, where they end before the vector does
+    weights: Array  # (lanes,) the weights of one row, where there are fewer runs than lanes
     labels: Array  # (block,) of `which`, and so on; for vectors of rows only
     cap: Array
     shares: Array
@@ -116,7 +104,7 @@ class _Scratch(NamedTuple):
 
 @piece
 def _weights(weights: Any, r: int, j: int, first: int, runs: int, room: Any, lanes: Any) -> Any:
-    """The weights of row j as a vector; the lanes beyond the last run weigh nothing."""
+    """The weights of row j as a vector; 0 in lanes beyond the last run."""
     place = (r * weights.shape[1] + j) * weights.shape[2] + first
     if runs == width(lanes):
         return load(weights, place, lanes)
@@ -133,10 +121,10 @@ _far = constant(math.sqrt(np.finfo(np.float32).max), math.sqrt(np.finfo(np.float
 def settled(z: Any) -> Any:
     """Predictions as a slope takes them: finite, by the rule of `oracle.settled`.
 
-    A model may be so large that <w, a> overflows. Were that to reach a sum for some rows and not for others, whoever
-    chose the model would learn which rows there are.
+    A model may be so large that <w, a> overflows. If that reached a sum for some rows only, whoever chose the model
+    would learn something about the rows.
     """
-    # In this order each of the two is one instruction, and what is no number becomes the lower end.
+    # In this order each of the two is one instruction, and NaN becomes the lower end.
     return np.minimum(where(z > -_far(z), z, -_far(z)), _far(z))
 
 
@@ -197,8 +185,8 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
               w: Any, g: Any, scratch: Any, lanes: Any) -> None:  # fmt: skip
     """The data's part of the gradient at the tile w, into the tile g.
 
-    A block of rows at a time: all products, then all slopes, then all sums. Each of the three loops is short of a
-    different thing (loads, arithmetic, stores), and a core looks ahead only far enough to overlap one kind with itself.
+    A block of rows at a time: all products, then all slopes, then all sums. Each of the three loops has another
+    bottleneck (loads, arithmetic, stores), and a core looks ahead only far enough to overlap a loop with itself.
     """
     size = width(lanes)
     zero = broadcast(w.dtype.type(0), lanes)
@@ -218,13 +206,13 @@ def _gradient(rows: Any, data: Any, of: Any, theta: float, weights: Any, r: int,
 
 
 def draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
-    """Standard normals of local step r for the tile: drawn here from counters, or copied from those given."""
+    """Standard normals of local step r into the tile z: drawn here from counters, or copied from those given."""
     raise NotImplementedError("compiled code only")
 
 
 @overload(draw, jit_options=PART)
 def _draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
-    """`draw`: whether `tile_normals` fills lanes with runs or with blocks is known when compiling."""
+    """`draw`: the choice of `tile_normals` between lanes of runs and of blocks is made when compiling."""
     normals = run_normals if lanes.count % LANES.count == 0 else block_normals
 
     def drawn(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lanes: Any) -> Any:
@@ -241,7 +229,7 @@ def _draw(z: Any, draws: Any, r: Any, i: Any, d: Any, first: Any, runs: Any, lan
 def part_at(square: float, spread: Any) -> float:
     """`Spread.at` for one model of that squared norm."""
     u = 1.0 - 1.0 / (1.0 + spread.norm * np.sqrt(np.float64(square)))
-    place = KNOTS * (u if u < 1.0 else 1.0)  # what is no number is not below 1
+    place = KNOTS * (u if u < 1.0 else 1.0)  # False for NaN
     knot = lesser(np.int64(place), KNOTS - 1)
     below = spread.parts[knot]
     between: float = below + (place - knot) * (spread.parts[knot + 1] - below)
@@ -260,7 +248,7 @@ def squared(w: Any, lanes: Any) -> Any:
 
 @part
 def scale_noise(std: Any, largest: float, w: Any, spread: Any, lanes: Any) -> None:
-    """The standard deviation of every lane's noise at the tile w."""
+    """The standard deviation of every lane's noise at the tile w, into `std`."""
     if len(spread.parts) == 0:
         std[:] = largest
     else:
@@ -272,8 +260,8 @@ def scale_noise(std: Any, largest: float, w: Any, spread: Any, lanes: Any) -> No
 @piece
 def move(w: Any, g: Any, z: Any, pull: Any, total: Any, penalty: Any, noisy: bool, std: Any, eta: float,
          curvature: float, lanes: Any) -> Any:  # fmt: skip
-    """One step of the recursion, after the data's part of the gradient and before the ball; `std` is a vector, and
-    means nothing unless `noisy`. Every lane's ||w||^2.
+    """One step of the recursion, after the data's part of the gradient and before the ball. Returns every lane's
+    ||w||^2. `std` is a vector, used only if `noisy`.
     """
     size = width(lanes)
     # One division for all coordinates of the model.
@@ -344,7 +332,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
         copy_in(p, lanes, pull, i, first, runs)
         t[:] = 0
         m[:] = 0
-        # A node without noise draws none: an infinite epsilon leaves the counters alone.
+        # A node without noise draws none, so an infinite epsilon uses no counter.
         largest = draws.std[i] if draws.mode != NONE else 0.0
         for r in range(len(eta)):
             _gradient(rows, data, of, theta, draws.weights, r, i, first, runs, w, g, scratch, lanes)
@@ -361,7 +349,7 @@ def _steps(counter: Any, items: int, rows: Any, data: Any, of: Any, theta: float
 
 
 def _plan(runs: int, dtype: Any) -> list[tuple[int, int, Lanes]]:
-    """(first run, last run + 1, lanes) of each call: wide vectors, and narrow ones for what is left if it is little."""
+    """(first run, last run + 1, lanes) of each call: wide vectors, and narrow ones for a small remainder."""
     wide = WIDE[np.dtype(dtype)]
     if runs == 1:
         return [(0, 1, ONE)]
@@ -382,7 +370,7 @@ def noisy_steps(
     w: Array,
     pull: Array,
 ) -> tuple[Array, Array, Array]:
-    """All l steps of all nodes and runs; every array of numbers is of w's precision, except where Floats is said.
+    """All l steps of all nodes and runs. Arrays are of w's precision, except those annotated as Floats.
 
     Args:
         rows: the private rows.

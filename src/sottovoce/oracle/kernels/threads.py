@@ -1,8 +1,8 @@
-"""Work shared out to threads, item by item, outside of the interpreter's lock.
+"""Threads that work on the items of a kernel, without the interpreter's lock.
 
-A kernel takes (counter, items, ...) and claims the next item until there is none. Which thread does an item does not
-matter to its result. Numba's own `prange` is not used: it compiles a kernel several times over, gives each thread a
-fixed share however uneven the sites are, and on some of its back ends ends the process after a fork.
+A kernel takes (counter, items, ...) and claims the next item until there is none. An item's result does not depend on
+the thread. Numba's own `prange` is not used: it compiles a kernel several times, gives each thread a fixed share
+however uneven the sites are, and with some of its back ends the process is killed after a fork.
 """
 
 import os
@@ -22,7 +22,7 @@ from sottovoce.oracle.kernels.simd import data_of
 
 @intrinsic
 def claim(_typing: Any, counter: Any) -> Any:
-    """The number of the next item: read the counter and add 1, as one step among all threads."""
+    """The number of the next item: the counter is read and increased by 1, atomically."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         data = data_of(context, builder, sig.args[0], args[0])
@@ -42,16 +42,16 @@ def share_out(function: Callable[..., Any], items: int, *args: Any) -> None:
 
     Args:
         function: a kernel that takes (counter, items, *args) and claims items until there is none.
-        items: how many there are. Their results must not depend on who does them.
+        items: their number. Their results must not depend on the thread.
         args: the rest of its arguments.
     """
     threads = min(numba.get_num_threads(), items)
-    # Threads claim items from this: the fast ones simply take more.
+    # Threads claim items from this counter, so fast ones take more.
     counter = np.zeros(1, dtype=np.int64)
     if threads < 2:
         function(counter, items, *args)
         return
-    # A pool does not survive a fork, hence one for every process.
+    # One pool for each process, because a pool does not survive a fork.
     pool = _pool(os.getpid(), threads - 1)
     others = [pool.submit(function, counter, items, *args) for _ in range(threads - 1)]
     function(counter, items, *args)

@@ -27,14 +27,14 @@ class Csr(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """Full rows."""
+    """Rows with all their numbers, zeros included."""
 
     values: Array  # (rows, d)
 
 
 @part
 def aligned(count: int, dtype: Any) -> Any:
-    """Room for `count` numbers, from the start of a cache line on."""
+    """An empty array of `count` numbers that begins at a cache line."""
     room = np.empty(count + _LINE, dtype)
     return room[(_LINE - np.int64(room.ctypes.data) % _LINE) % _LINE // room.itemsize :][:count]
 
@@ -71,7 +71,7 @@ def scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -
 
 @overload(dot, jit_options=PIECE)
 def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
-    """`dot` for sparse and for full rows."""
+    """`dot` for sparse and for dense rows."""
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
@@ -102,7 +102,7 @@ def _dot(rows: Any, j: Any, tile: Any, lanes: Any) -> Any:
 
 @overload(scatter, jit_options=PIECE)
 def _scatter(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
-    """`scatter` for sparse and for full rows."""
+    """`scatter` for sparse and for dense rows."""
     if rows.instance_class is Csr:
 
         def sparse(rows: Any, which: Any, n: Any, slopes: Any, tile: Any, lanes: Any) -> Any:
