@@ -97,7 +97,7 @@ def test_the_hessian_and_the_last_gradient_carry_their_noise(k):
     question, value, *_ = opened(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), RUNS)[k - 1]
     exact = (site.hessian_sum if k == 4 else site.gradient_sum)(question.w[None])[0]
     moves = site.hessian_sum_sensitivity(12 * N) if k == 4 else site.gradient_sum_sensitivity(question.w[None], 12 * N)
-    left = (value - exact) / np.ravel(algorithm.sigmas(site)[k - 1] * moves)
+    left = (value - exact) / np.ravel(algorithm.multipliers(site.n)[k - 1] * moves)
     assert accepts(left * math.sqrt(3 / 4))
     assert not accepts(left * math.sqrt(3 / 4) * 2 / 3)
 
@@ -110,7 +110,7 @@ def test_the_budget_is_dealt_out_whole_and_never_overdrawn(rounds):
     algorithm = algorithm_of(rounds=rounds, spare=1)
     assert sum(algorithm.parts) == pytest.approx(1)
     site = algorithm.oracle(sites(), ALL)
-    sigmas = algorithm.sigmas(site)
+    sigmas = algorithm.multipliers(site.n)
     mu = math.sqrt(sum(s**-2 for s in sigmas) + max(s**-2 for s in sigmas))
     spent = algorithm.spent(rounds, site)
     assert spent <= 1.0

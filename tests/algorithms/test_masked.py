@@ -111,7 +111,7 @@ def test_one_site_is_a_curator_with_the_noise_of_one():
     algorithm = sv.MaskedNewton(epsilon=1.0, rounds=11)
     site = site_of(algorithm, (50,))
     assert algorithm.colluders(1) == 0
-    assert algorithm.noise_seen(site, Observer(0)) == 1
+    assert algorithm.noise_left(site.n, 0) == 1
     assert "whoever holds its rows is trusted" in algorithm.statement(site).prose()
 
 

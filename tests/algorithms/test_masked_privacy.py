@@ -58,7 +58,7 @@ def standardised(k, u=N):
     algorithm = algorithm_of(least_sites=u)
     site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
     question, value, *_ = opened(algorithm, site, SeededNoise(4, Shape(N, D, RUNS)), RUNS)[k - 1]
-    unit = algorithm.sigmas(site)[k - 1] * moves(question, site, k)
+    unit = algorithm.multipliers(site.n)[k - 1] * moves(question, site, k)
     return (value - exact(question, site, k)) / unit * np.sqrt((u - 1) / N)
 
 
@@ -89,7 +89,7 @@ def test_the_shares_of_single_sites_add_up_to_the_simulated_sum():
         assert all(same_question(one, questions[0]) for one in questions)  # a function of the sums alone
         said = [opener.open(k, question) for opener, question in zip(openers, questions, strict=True)]
         total = np.sum([one.value for one in said], axis=0)
-        unit = algorithm.sigmas(whole)[k - 1] * moves(questions[0], whole, k)
+        unit = algorithm.multipliers(whole.n)[k - 1] * moves(questions[0], whole, k)
         left = (total - exact(questions[0], whole, k)) / unit
         assert accepts(left * np.sqrt((N - 1) / N))
         assert not accepts(left * np.sqrt((N - 1) / N) * 2 / 3)
@@ -160,11 +160,11 @@ def test_an_observer_s_event_is_the_agreed_one_with_less_noise():
     site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
     agreed = algorithm.event(4, site, algorithm.agreed(site))
     seen_by_two = algorithm.event(4, site, Observer(2))
-    factor = algorithm.noise_seen(site, Observer(2))
+    factor = algorithm.noise_left(site.n, 2)
     assert factor == pytest.approx(np.sqrt(2 / 3))
     assert seen_by_two == weakened(agreed, factor)
     assert isinstance(agreed, Sequence)
-    assert agreed.events[1] == Repeated(Gaussian(algorithm.sigmas(site)[1]), 3)
+    assert agreed.events[1] == Repeated(Gaussian(algorithm.multipliers(site.n)[1]), 3)
 
 
 def test_spare_attempts_are_paid_for_beforehand():
@@ -173,4 +173,4 @@ def test_spare_attempts_are_paid_for_beforehand():
     site = algorithm.oracle(sv.Sites(*map(list, zip(*parts(), strict=True))), sv.graphs.complete(N))
     counted = leaves(algorithm.event(algorithm.rounds, site))
     assert counted.total() == algorithm.rounds + 3
-    assert min(leaf.sigma for leaf in counted) == algorithm.sigma(site) * algorithm.noise_seen(site, Observer(0))
+    assert min(leaf.sigma for leaf in counted) == algorithm.sigma(site) * algorithm.noise_left(site.n, 0)

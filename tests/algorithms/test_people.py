@@ -234,7 +234,7 @@ def test_sums_carry_the_noise_for_all_rows_of_a_person():
     site = algorithm.oracle(sites, sv.graphs.complete(5))
     value = opened(algorithm, site, SeededNoise(4, Shape(5, 4, 3000)), 3000)[0].value
     plain = algorithm.oracle(replaced(sites, ROW), sv.graphs.complete(5))
-    unit = 6 * algorithm.sigmas(plain)[0] * math.sqrt(2) * math.sqrt(5 / 3)
+    unit = 6 * algorithm.multipliers(plain.n)[0] * math.sqrt(2) * math.sqrt(5 / 3)
     assert accepts(value / unit)
     assert not accepts(value / unit * 2 / 3)
 

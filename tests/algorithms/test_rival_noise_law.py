@@ -30,7 +30,7 @@ def first_noise(algorithm, factor=1.0):
     source = SeededNoise(3, Shape(3, D, RUNS))
     if isinstance(algorithm, al.MaskedNewton):
         # The second moments of all rows. Three sites, of which one may collude: two shares must be enough.
-        unit = algorithm.sigmas(site)[0] * site.moments_sensitivity(sum(SIZES)) * np.sqrt(3 / 2)
+        unit = algorithm.multipliers(site.n)[0] * site.moments_sensitivity(sum(SIZES)) * np.sqrt(3 / 2)
         return factor * (opened(algorithm, site, source, RUNS)[0].value - site.moments(full=True)[:, None]) / unit
     sent = algorithm.release(1, algorithm.start(site, RUNS), site, source)[0]
     g, s, sigma = site.gradient(site.zeros(1)), site.sensitivity(), algorithm.sigma(site)

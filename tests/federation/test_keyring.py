@@ -21,7 +21,6 @@ from sottovoce.federation.site.mail import Pace
 from sottovoce.federation.site.masks import Context, Masks, Past, Turn, expect_turn, open_sum
 from sottovoce.noise.sampler import encode_fields
 from sottovoce.privacy import observers
-from sottovoce.privacy.observers import Observer
 
 SCALE, GRID = 2**30, 2.0**-20
 NINE = tuple(f"site-{i}" for i in range(9))
@@ -269,7 +268,7 @@ def test_the_table_counts_the_smallest_part_that_can_be_cut_off(c, u, nine):
             for part in nx.connected_components(graph.subgraph(set(NINE) - set(cut)))
         ]
         assert line.noise == pytest.approx(np.sqrt(min(parts) / (u - c)))
-        assert a.algorithm.noise_seen(oracle, Observer(line.colluding)) == line.noise
+        assert a.algorithm.noise_left(oracle.n, line.colluding) == line.noise
         assert a.algorithm.shares_left(9, line.colluding) == min(parts)
     assert table[c].noise == 1
 

@@ -25,7 +25,7 @@ from sottovoce.federation.transport import server
 from sottovoce.federation.transport.wire import LONGEST_PAYLOAD, MOST_NUMBER, Kind, Slot, sealed_size
 from sottovoce.files.models.from_site import statement_of
 from sottovoce.privacy.accounting.discrete import shared_delta
-from sottovoce.privacy.observers import Observer, seen
+from sottovoce.privacy.observers import seen
 from sottovoce.settings import plain
 
 GO_ON = LostNeighbour(policy="go-on", wait_seconds=60, go_on_after_round=0)
@@ -208,7 +208,7 @@ def test_a_worst_case_holds_against_all_others():
     assert table[-1].epsilon <= 2.0
     free = masked_agreement(FIVE_SITES).algorithm
     assert free.statement(site).observers[-1].epsilon > 2.0
-    assert a.algorithm.noise_seen(site, Observer(4)) == pytest.approx(0.5)
+    assert a.algorithm.noise_left(site.n, 4) == pytest.approx(0.5)
 
 
 # -- by the commands that people type ---------------------------------------------------------------------------------

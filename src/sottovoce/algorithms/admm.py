@@ -45,7 +45,7 @@ class ADMM(Algorithm[State]):
         expect(0 < self.tolerance < 1, "0 < tolerance < 1", tolerance=self.tolerance)
 
     def start(self, site: Oracle, runs: int) -> State:
-        """All zero."""
+        """Zero models and duals."""
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:  # noqa: ARG002
@@ -56,7 +56,7 @@ class ADMM(Algorithm[State]):
         return w, s._replace(w=w, total=s.total + w)
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
-        """The dual step."""
+        """The dual step, with the sum of the neighbours' models."""
         s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
 
@@ -66,24 +66,24 @@ class ADMM(Algorithm[State]):
 
     @property
     def rows_only(self) -> str | None:
-        """It promises nothing, to rows or to people."""
+        """None: without a guarantee there is no unit to refuse."""
         return None
 
     @property
     def draws_per_round(self) -> int:
-        """None."""
+        """0: it draws no noise."""
         return 0
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """Infinite."""
+        """A release without noise, of infinite cost."""
         return NonPrivate()
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:  # noqa: ARG002
-        """Infinite."""
+        """Infinite after any round."""
         return math.inf
 
     def statement(self, site: Oracle) -> PrivacyStatement:  # noqa: ARG002
-        """It promises nothing."""
+        """A statement with an infinite epsilon."""
         return PrivacyStatement(
             event=NonPrivate(),
             epsilon=math.inf,

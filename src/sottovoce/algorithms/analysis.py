@@ -119,7 +119,7 @@ class Analysis(PrivateMethod):
         return Session(self.program(known))
 
     def play(self, site: Oracle, runs: int, network: Network, noise: Noise) -> Iterator[Round]:
-        """Ask and open, sum by sum."""
+        """Open the sums of the program one by one, with a model after each."""
         self.check(site)
         counts = site.network.sites.counts.tolist()
         expect(len(counts) == site.n, f"the rows of all {site.n} sites, to play all of them", sites=len(counts))
@@ -135,7 +135,7 @@ class Analysis(PrivateMethod):
             opened = opener.open(k, session.ask.question)
             session.tell(opened)
             fit: Fit = session.answer
-            yield Round(len(opened.value), partial(_outputs, fit, nodes), fit.evidence, fit.evaluation)
+            yield Round(len(opened.value), partial(_copies, fit, nodes), fit.evidence, fit.evaluation)
 
     @property
     def rows_only(self) -> str | None:
@@ -145,36 +145,32 @@ class Analysis(PrivateMethod):
     # -- who colludes ---------------------------------------------------------------------------------------------
 
     def colluders(self, n: int) -> int:
-        """c: given, or fewer than half of the sites, but at least one if there is another."""
+        """c, the number of colluding sites: as given, or fewer than half, but at least one if there is another site."""
         return assumed(n) if self.colluding is None else self.colluding
 
     def members(self, n: int) -> int:
-        """u: given, or all."""
+        """u, the number of sites that a sum must hold: as given, or all."""
         return n if self.least_sites is None else self.least_sites
 
     def honest(self, n: int) -> int:
-        """u - c: how many shares of noise every sum holds at least that those who collude do not know."""
+        """u - c, the least number of shares of the noise in a sum that colluding sites do not know."""
         return self.members(n) - self.colluders(n)
 
     def agreed(self, site: Oracle) -> Observer:
-        """Against whom epsilon was asked for."""
+        """The observer that epsilon was asked for against."""
         return Observer(self.colluders(site.n))
 
     def keys(self, n: int) -> int:
-        """With how many of the others each of n sites shares a key."""
+        """Number of other sites that each of n sites shares a key with."""
         return keys_each(n, self.colluders(n), self.members(n))
 
     def shares_left(self, n: int, colluding: int) -> int:
-        """How many shares of the noise in a sum that opens so many colluding sites do not know, at least."""
+        """The least number of shares of the noise in an opened sum that so many colluding sites do not know."""
         return shares_left(n, self.colluders(n), self.members(n), colluding)
 
     def noise_left(self, n: int, colluding: int) -> float:
-        """What so many colluding sites do not know of the noise, over what c of them do not."""
+        """Standard deviation of the noise that so many colluding sites do not know, over that for c of them."""
         return math.sqrt(self.shares_left(n, colluding) / self.honest(n))
-
-    def noise_seen(self, site: Oracle, observer: Observer) -> float:
-        """The same, of an observer."""
-        return self.noise_left(site.n, observer.colluding)
 
     # -- noise and price ------------------------------------------------------------------------------------------
 
@@ -185,25 +181,21 @@ class Analysis(PrivateMethod):
         worst = None if self.worst_case_epsilon is None else (self.worst_case_epsilon, self.honest(n))
         return calibrated(self.epsilon, self.delta, self.parts, self.spare, worst)
 
-    def sigmas(self, site: Oracle) -> tuple[float, ...]:
-        """The same for the sites of a network."""
-        return self.multipliers(site.n)
-
     def sigma(self, site: Oracle) -> float:
-        """That of the dearest exchange."""
-        return min(self.sigmas(site))
+        """The smallest noise multiplier of all exchanges, that of the costliest."""
+        return min(self.multipliers(site.n))
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
         """A Gaussian release whose noise is that of the shares which the observer does not know."""
         if math.isinf(self.epsilon):
             return NonPrivate()
-        return Gaussian(self.sigmas(site)[k - 1] * self.noise_seen(site, observer))
+        return Gaussian(self.multipliers(site.n)[k - 1] * self.noise_left(site.n, observer.colluding))
 
     def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """The first k exchanges, and all spare attempts, each as dear as the dearest."""
+        """The first k exchanges and all spare attempts, each of which costs as much as the costliest exchange."""
         if math.isinf(self.epsilon):
             return NonPrivate()
-        noise, sigmas = self.noise_seen(site, observer), self.sigmas(site)
+        noise, sigmas = self.noise_left(site.n, observer.colluding), self.multipliers(site.n)
         return releases([sigma * noise for sigma in sigmas[:k]], self.sigma(site) * noise, self.spare)
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
@@ -228,7 +220,7 @@ class Analysis(PrivateMethod):
         )
 
     def notes(self, site: Oracle) -> tuple[str, ...]:
-        """What the guarantee rests on."""
+        """The assumptions of the guarantee, in words."""
         n, c, u = site.n, self.colluders(site.n), self.members(site.n)
         if n == 1:
             return ("There is one site, and nothing is masked: whoever holds its rows is trusted with them.",)
@@ -252,33 +244,35 @@ class Analysis(PrivateMethod):
 
     @property
     def split(self) -> dict[str, float]:
-        """The part of the budget, mu^2, that every kind of sum takes."""
+        """The part of the budget, mu^2, that each kind of sum takes, by its words."""
         found: dict[str, float] = {}
         for line in self.schedule(1):
             found[line.kind] = found.get(line.kind, 0.0) + line.part
         return found
 
     def unit_factor(self, unit: Unit, n: int) -> float:
-        """All of a person's rows are in one sum."""
+        """k s, for k rows of a person at each of s sites: all of them are in one sum."""
         return unit.changed * float(min(unit.sites, n))
 
     def with_noise(self, factor: float) -> Self:
-        """All sums together are one Gaussian release of parameter mu, and their noise is as 1 / mu."""
+        """The same with so many times the noise: all sums together are one Gaussian release, with noise as 1 / mu."""
         mu = mu_for(self.epsilon, self.delta) / factor
         return replace(self, epsilon=epsilon(Gaussian(1 / mu), self.delta))
 
     def share_std(self, site: Oracle, rows: int) -> float:
-        """One of at least u - c shares that those who collude do not know. Its size follows the model, which is 0."""
+        """Standard deviation of one of at least u - c shares of the noise in the first gradient, at the model 0."""
         sensitivity = float(Gradient(np.zeros((site.d, 1))).sensitivity(site, rows).item())
         return self.multipliers(site.n)[min(1, self.opened - 1)] * sensitivity / math.sqrt(self.honest(site.n))
 
     def promises(self, n: int) -> list[tuple[float, int]]:
-        """Epsilon against c sites and, if it was asked for, another against all others together."""
+        """Epsilon against c colluding sites and, if `worst_case_epsilon` is given, that against all other sites."""
         worst = self.worst_case_epsilon
         return [(self.epsilon, self.colluders(n)), *([] if worst is None else [(worst, n - 1)])]
 
     def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:
-        """Colluding sites know all but some shares of the noise, whose sum is then coarser."""
+        """What the grid adds to delta. Colluding sites know all but some shares of the noise, and the law of the sum of
+        so few shares is further from a Gaussian's.
+        """
         sizes = [line.numbers for line in self.schedule(features)]
         # More than may collude can open sums of several groups, and a person may have rows in each.
         apart = unit.sites if colluding > self.colluders(n) else 1
@@ -296,26 +290,22 @@ class Analysis(PrivateMethod):
             SHORTEST_BOUND <= bound < math.inf, f"a bound on the norm of rows, {SHORTEST_BOUND:g} or more",
             "Declare it, and clip to it; rows may be in a larger unit", data_norm=bound,
         )  # fmt: skip
-        self.expect_message(site.sites.d)
+        most = max(line.numbers for line in self.schedule(site.sites.d))
+        expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
         if math.isfinite(self.epsilon):
             self.expect_grid(site.n, int(site.network.m.max()))
 
     def expect_sites(self, n: int) -> None:
-        """Refuse numbers of sites with which nothing could be promised."""
+        """Refuse numbers of sites with which no guarantee holds."""
         expect_members(n, self.colluders(n), self.members(n))
 
     def expect_rows(self, counts: Listing[int]) -> None:
-        """Refuse sites with so many rows each, of which some sum would be over none."""
+        """Refuse sites without rows."""
         expect(min(counts) >= 1, "rows at every site", rows=min(counts))
 
-    def expect_message(self, features: int) -> None:
-        """Refuse messages that no wire takes."""
-        most = max(line.numbers for line in self.schedule(features))
-        expect(most <= MOST_NUMBERS, f"at most {MOST_NUMBERS} numbers in a message", "Use fewer features", d=most)
-
     def expect_grid(self, n: int, most_rows: int) -> None:
-        """The exact share of the largest site, in grid steps, must fit: the noise is 2^30 of them or more, so it may
-        not be too small.
+        """Refuse noise that is so small that the exact share of the largest site has too many grid steps: the noise has
+        2^30 steps or more.
         """
         # Second moments and gradients of m rows are at most m times as long as what one row moves them by. The grid is
         # a power of two, so the noise may be nearly twice as many steps as it has to be.
@@ -328,8 +318,8 @@ class Analysis(PrivateMethod):
             )
 
 
-def _outputs(fit: Fit, nodes: int) -> Outputs:
-    """All nodes hold the same models: (nodes, d, runs)."""
+def _copies(fit: Fit, nodes: int) -> Outputs:
+    """The models of all nodes, (nodes, d, runs), which are the same."""
     average, last = (np.broadcast_to(model, (nodes, *model.shape)) for model in (fit.average, fit.last))
     return Outputs(average, last)
 
@@ -359,7 +349,7 @@ def calibrated(
     step = 2.0**-52
     while True:
         sigmas = tuple((1 / (mu * np.sqrt(parts))).tolist())
-        # As `event` and `noise_seen` put it, so that both come out to the last bit as they are told.
+        # As `event` and `noise_left` compute it, so that both come out to the last bit as they are stated.
         made = releases(sigmas, min(sigmas), spare)
         enough = epsilon(made, delta) <= target
         if enough and (worst is None or seen(made, math.sqrt(1 / worst[1]), delta) <= worst[0]):

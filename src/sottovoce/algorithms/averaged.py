@@ -28,7 +28,6 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, Steps
-from sottovoce.privacy import Event, Gaussian, sigma_for
 from sottovoce.problem.graphs import Inbox
 
 
@@ -52,7 +51,7 @@ class AveragedGD(Stepping[State]):
         """The noise that a node adds, over the sensitivity of its gradient."""
 
     def start(self, site: Oracle, runs: int) -> State:
-        """All zero."""
+        """Zero models. Refuses graphs that are not complete, and oracles of a part of the nodes."""
         name = type(self).__name__
         # The common step is read off all nodes' public numbers.
         expect(
@@ -65,7 +64,7 @@ class AveragedGD(Stepping[State]):
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
-        """One noisy gradient step."""
+        """One noisy gradient step; the message is the model."""
         s, zero = state, np.zeros_like(state.w)
         steps = Steps(
             k, zero, 0 * site.degree, self.eta(k, site)[None], self.local_sigma(site), noise, tight=self.tight
@@ -83,30 +82,17 @@ class AveragedGD(Stepping[State]):
         return Outputs(average=state.total / k, last=state.w)
 
     def variance(self, site: Oracle) -> Floats:
-        """Of the averaged gradient: the same for all."""
+        """Variance of the noise in the averaged gradient, the same at all nodes."""
         local = (self.local_sigma(site) * site.network.sensitivity()) ** 2
         return np.full_like(site.m, np.mean(local) / site.n)
 
     def steepest(self, site: Oracle) -> Floats:
-        """Of the weighted mean of the sites' gradients, which all follow."""
+        """Bound on the norm of the weighted mean of the sites' gradients, which every node follows."""
         return np.full_like(site.importance, site.c1)
 
     def averaged_variance(self, site: Oracle) -> float:
-        """Already averaged."""
+        """`variance`, which is of the average already."""
         return float(self.variance(site).max())
-
-    @property
-    def draws_per_round(self) -> int:
-        """One normal vector."""
-        return 1
-
-    def sigma(self, site: Oracle) -> float:
-        """The noise multiplier of what is private: a message, or the average."""
-        return sigma_for(self.epsilon, self.delta, self.seen_steps(site)) if self.private else 0.0
-
-    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
-        """A Gaussian release."""
-        return Gaussian(self.sigma(site))
 
 
 @final
@@ -115,7 +101,7 @@ class NoisyAveragedGD(AveragedGD):
     """Perfectly averaged gradient descent with local noise."""
 
     def local_sigma(self, site: Oracle) -> float:
-        """Every message is private by itself."""
+        """`sigma`, since every message is private by itself."""
         return self.sigma(site)
 
     @property
@@ -127,27 +113,27 @@ class NoisyAveragedGD(AveragedGD):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TrustedCurator(AveragedGD):
-    """The same with the noise that a trusted curator needs. Its messages are private only as an average."""
+    """Perfectly averaged gradient descent with a trusted curator's noise. Only the average of messages is private."""
 
     view: ClassVar[View] = "average"
     local_noise: ClassVar[bool] = False
 
     def local_sigma(self, site: Oracle) -> float:
-        """The nodes' noise adds up to the curator's: what a row, or a person's rows at all of their sites, moves the
-        average by at most.
+        """The noise multiplier of a node with which all nodes' noise together is `sigma` times what one unit moves the
+        average by, at most: a row, or a person's rows at all of their sites.
         """
         moved = np.sort(site.network.sensitivity(), axis=0)
         return self.sigma(site) * float(np.sum(moved[-site.sites_per_unit :])) / float(np.sqrt(np.sum(moved**2)))
 
     @property
     def released(self) -> str:
-        """What is seen by others than the curator."""
+        """What others than the curator see, in words."""
         return (
             f"in each of {self.rounds} rounds, the noisy average of all sites' models, published by a trusted curator"
         )
 
     def notes(self, site: Oracle) -> tuple[str, ...]:
-        """The trust that it needs."""
+        """Adds whom the guarantee trusts."""
         trust = (
             "This holds only against those who do not see single messages: the curator, or a secure sum, is trusted."
         )

@@ -75,13 +75,13 @@ class Round(NamedTuple):
 
 
 class Network(Protocol):
-    """How what sites send reaches the others, for whoever plays all of them."""
+    """The exchange of messages, and the opening of sums, for whoever plays all sites."""
 
     def heard(self, messages: Array) -> Inbox:
         """The inbox of the nodes held here, if each node sends its message."""
 
     def opener(self, shares: Shares, site: Oracle, counts: Listing[int], noise: Noise, runs: int) -> Opener:
-        """Whoever opens the sums of these rows."""
+        """An opener for the sums of these rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +186,12 @@ class Method(ABC):
 
     @abstractmethod
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """What the release of round k costs the worst-placed node, against that observer; where a person may be at
-        several sites, what it costs all of them together.
+        """What the release of round k costs the node with the largest cost, against that observer. If a person may be
+        at several sites, what it costs all of them together.
         """
 
     def event(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:
-        """What the first k rounds cost: rounds of one price together."""
+        """What the first k rounds cost, with rounds of equal cost counted together."""
         prices = Counter(self.cost(q, site, observer) for q in range(1, k + 1))
         parts = tuple(Repeated(price, times) for price, times in prices.items() if price != NOTHING)
         return parts[0] if len(parts) == 1 else Sequence(parts)
@@ -202,7 +202,7 @@ class Method(ABC):
 
     @abstractmethod
     def statement(self, site: Oracle) -> PrivacyStatement:
-        """What the whole run promises."""
+        """The guarantee of the whole run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +267,7 @@ class PrivateMethod(Method):
         """
 
     def notes(self, site: Oracle) -> tuple[str, ...]:  # noqa: ARG002
-        """What the statement must say besides."""
+        """Further sentences of the statement."""
         return ()
 
     def spent(self, k: int, site: Oracle, runs: int = 1) -> float:
@@ -275,7 +275,7 @@ class PrivateMethod(Method):
         return epsilon(Repeated(self.event(k, site), runs), self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:
-        """The cost of all rounds."""
+        """The guarantee of all rounds."""
         self.expect_unit(site.sites.unit)
         event, private = self.event(self.rounds, site), math.isfinite(self.epsilon)
         spent = self.spent(self.rounds, site)
@@ -340,7 +340,7 @@ class Algorithm(Method, Generic[State]):
     @property
     @abstractmethod
     def draws_per_round(self) -> int:
-        """How many normal vectors a node may draw in a round: what whoever hands noise in must bring."""
+        """Largest number of normal vectors that a node draws in a round: as many as a source of noise must bring."""
 
     @abstractmethod
     def outputs(self, k: int, state: State) -> Outputs:
@@ -363,15 +363,15 @@ class PrivateAlgorithm(PrivateMethod, Algorithm[State]):
 
     @property
     def split(self) -> dict[str, float]:
-        """Everything goes to the messages."""
+        """The whole budget, for messages."""
         return {"messages": 1.0}
 
     def unit_factor(self, unit: Unit, n: int) -> float:
-        """A person's rows at a site are in its message, and messages of all of their sites are seen."""
+        """k sqrt(s), for k rows of a person in the message of each of s sites, all of which are seen."""
         return unit.changed * math.sqrt(min(unit.sites, n))
 
     def with_noise(self, factor: float) -> Self:  # noqa: ARG002
-        """Unchanged: override where the planner is to know the algorithm."""
+        """The algorithm unchanged. Override where the planner is to know it."""
         return self
 
     @property
@@ -380,14 +380,14 @@ class PrivateAlgorithm(PrivateMethod, Algorithm[State]):
         return None
 
     def share_std(self, site: Oracle, rows: int) -> float:  # noqa: ARG002
-        """All of the noise that its message needs."""
+        """Standard deviation of all the noise of a message, since sites share none."""
         return self.sigma(site) * float(site.sensitivity(self.batch).item())
 
     def promises(self, n: int) -> list[tuple[float, int]]:
-        """Epsilon holds against all others together."""
+        """One epsilon, against all other sites together."""
         return [(self.epsilon, n - 1)]
 
     def grid_delta(self, colluding: int, epsilon: float, n: int, features: int, unit: Unit, bits: int) -> float:  # noqa: ARG002
-        """The same whoever colludes. A person at several sites is in the messages of all of them."""
+        """What the grid adds to delta, whoever colludes. A person at several sites is in all of their messages."""
         draws = self.rounds * self.draws_per_round * features * self.loss.outputs * unit.sites
         return discretisation_delta(draws, 2.0**bits, epsilon)

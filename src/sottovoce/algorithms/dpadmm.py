@@ -32,7 +32,7 @@ from sottovoce.algorithms.stepping import Stepping
 from sottovoce.arrays import Array, Floats
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, Steps
-from sottovoce.privacy import Calibration, Event, Gaussian, sigma_for
+from sottovoce.privacy import Calibration, sigma_for
 
 
 @final
@@ -47,7 +47,7 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
     covers_people: ClassVar[bool] = True
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:
-        """One noisy step."""
+        """One noisy linearised step; the message is the model."""
         s = state
         steps = Steps(
             k=k,
@@ -62,8 +62,8 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         return w, s._replace(w=w, total=s.total + w)
 
     def without(self, state: Consensus, gone: Array) -> Consensus:
-        """Only the dual remembers a neighbour for longer than a round."""
-        return self.dual_without(state, gone)
+        """Take the dual's moves along that edge back. All else forgets a neighbour's messages after a round."""
+        return state._replace(gamma=state.gamma + self.rho / 2 * gone)
 
     def eta(self, s: float, site: Oracle) -> Floats:
         """eta_i^k for round k = s: (nodes, 1, 1)."""
@@ -78,13 +78,8 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         return (self.sigma(site) * site.sensitivity()) ** 2
 
     @property
-    def draws_per_round(self) -> int:
-        """One normal vector."""
-        return 1
-
-    @property
     def pure(self) -> bool:
-        """Gaussian noise in both forms."""
+        """False: noise is Gaussian in both forms."""
         return False
 
     @property
@@ -93,12 +88,8 @@ class DPADMM(ConsensusRival, Stepping[Consensus]):
         return f"in each of {self.rounds} rounds, the site's model after one noisy step, sent to its neighbours"
 
     def sigma(self, site: Oracle) -> float:
-        """The noise multiplier."""
+        """The noise multiplier of a step: by the paper's formula in the published form, else exact."""
         if not self.private:
             return 0.0
         calibration: Calibration = "paper" if self.form == "published" else "exact"
         return sigma_for(self.epsilon, self.delta, self.seen_steps(site), calibration)
-
-    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
-        """A Gaussian release."""
-        return Gaussian(self.sigma(site))

@@ -23,7 +23,6 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import UnsupportedError, expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle, Steps
-from sottovoce.privacy import Event, Gaussian, sigma_for
 from sottovoce.problem.graphs import Inbox
 
 
@@ -59,7 +58,7 @@ class DPDSGD(Stepping[State]):
             )
 
     def start(self, site: Oracle, runs: int) -> State:
-        """All zero."""
+        """Zero models. Refuses a `largest_degree` below that of the nodes here."""
         if self.largest_degree is None:
             expect(
                 len(site.network.degrees) == site.n,
@@ -73,14 +72,14 @@ class DPDSGD(Stepping[State]):
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
-        """One noisy gradient step."""
+        """One noisy gradient step; the message is the model."""
         s, zero = state, np.zeros_like(state.w)
         steps = Steps(k, zero, 0 * site.degree, self.eta(k, site)[None], self.sigma(site), noise, tight=self.tight)
         v = site.noisy_steps(s.w, steps).last
         return v, s._replace(w=v)
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
-        """Mixing."""
+        """Mix with the neighbours' models."""
         largest = int(site.network.degrees.max()) if self.largest_degree is None else self.largest_degree
         w = state.w - 1 / (1 + largest) * (site.degree * state.w - inbox.neighbours())
         return State(w=w, total=state.total + w)
@@ -98,21 +97,8 @@ class DPDSGD(Stepping[State]):
         return (self.sigma(site) * site.sensitivity()) ** 2
 
     @property
-    def draws_per_round(self) -> int:
-        """One normal vector."""
-        return 1
-
-    @property
     def released(self) -> str:
         """What leaves a site."""
         return (
             f"in each of {self.rounds} rounds, the site's model after one noisy gradient step, sent to its neighbours"
         )
-
-    def sigma(self, site: Oracle) -> float:
-        """The noise multiplier."""
-        return sigma_for(self.epsilon, self.delta, self.seen_steps(site)) if self.private else 0.0
-
-    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
-        """A Gaussian release."""
-        return Gaussian(self.sigma(site))

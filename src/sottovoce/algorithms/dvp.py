@@ -31,7 +31,7 @@ from sottovoce.oracle.plain import Oracle
 @final
 @dataclass(frozen=True, kw_only=True)
 class DVP(ObjectivePerturbation):
-    """Dual variable perturbation."""
+    """Dual variable perturbation: noise in a linear term of the argmin."""
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:
         """The argmin with a random linear term."""

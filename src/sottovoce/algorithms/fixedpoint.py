@@ -30,7 +30,6 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy import Event, Gaussian, sigma_for
 from sottovoce.problem.graphs import Inbox
 
 
@@ -67,13 +66,13 @@ class FixedPoint(Rival[State]):
         expect(self.step is None or 0 < self.step < math.inf, "step > 0", step=self.step)
 
     def start(self, site: Oracle, runs: int) -> State:
-        """All zero."""
+        """Zero models. Refuses graphs that are not complete, and oracles without an argmin."""
         refuse_incomplete(site, "FixedPoint")
         expect_argmin(site, lambda: 0 * site.degree + self.pull(site), TOLERANCE)
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
-        """The proximal map, plus noise."""
+        """The proximal map plus noise; the message is u_i."""
         s, pull = state, self.pull(site)
         # The curvature is the same at all nodes, but the oracle wants it for each.
         x = argmin(site, pull * (2 * s.z - s.u), 0 * site.degree + pull, s.z, TOLERANCE)
@@ -92,27 +91,19 @@ class FixedPoint(Rival[State]):
         return Outputs(average=state.total / k, last=state.z)
 
     def pull(self, site: Oracle) -> float:
-        """1 / step."""
+        """1 / step, the curvature of the proximal term."""
         return 2 * self.rho * max(1, site.n - 1) if self.step is None else 1 / self.step
 
     def model_sensitivity(self, site: Oracle) -> Floats:
-        """By how much replacing one row moves x_i, in l2."""
+        """How far replacing one unit moves x_i, in l2, at most: (nodes, 1, 1)."""
         return (site.sensitivity() + 2 * TOLERANCE) / (self.pull(site) + site.lam * site.regulariser.l2)
 
     @property
     def draws_per_round(self) -> int:
-        """One normal vector."""
+        """One normal vector for each node."""
         return 1
 
     @property
     def released(self) -> str:
         """What leaves a site."""
         return f"in each of {self.rounds} rounds, the site's noisy variable, sent to all others"
-
-    def sigma(self, site: Oracle) -> float:
-        """The noise multiplier."""
-        return sigma_for(self.epsilon, self.delta, self.seen_steps(site)) if self.private else 0.0
-
-    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
-        """A Gaussian release."""
-        return Gaussian(self.sigma(site))

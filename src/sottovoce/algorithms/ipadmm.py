@@ -110,7 +110,7 @@ class IPADMM(PrivateAlgorithm[State]):
         check_sensitivity(self.sensitivity)
 
     def start(self, site: Oracle, runs: int) -> State:
-        """All zero."""
+        """Zero models and duals."""
         return State(*(site.zeros(runs) for _ in State._fields))
 
     def release(self, k: int, state: State, site: Oracle, noise: Noise) -> tuple[Array, State]:
@@ -131,7 +131,7 @@ class IPADMM(PrivateAlgorithm[State]):
         return inner.mean, s._replace(w=inner.last, w_bar=inner.mean, total=s.total + inner.total)
 
     def absorb(self, k: int, state: State, site: Oracle, inbox: Inbox) -> State:  # noqa: ARG002
-        """The dual step."""
+        """The dual step, with the sum of the neighbours' broadcasts."""
         s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w_bar - heard))
 
@@ -200,7 +200,7 @@ class IPADMM(PrivateAlgorithm[State]):
         )
 
     def notes(self, site: Oracle) -> tuple[str, ...]:
-        """Whether a tight sensitivity was of any use."""
+        """Whether the tight sensitivity, if it was asked for, was below the plain one."""
         return note_on_tight(self.sensitivity == "tight", site)
 
     @property
@@ -216,7 +216,7 @@ class IPADMM(PrivateAlgorithm[State]):
         return sigma_for(self.epsilon, self.delta, steps, self.calibration, self._sampling(site))
 
     def with_noise(self, factor: float) -> Self:
-        """With batches unchanged: their noise has no such factor."""
+        """The same with so many times the noise; unchanged with batches, whose noise has no such factor."""
         if self.batch_size is not None:
             return self
         steps = self.rounds * self.local_steps
@@ -225,7 +225,7 @@ class IPADMM(PrivateAlgorithm[State]):
 
     @property
     def rows_only(self) -> str | None:
-        """Batches: how many of a person's rows are drawn together is in no proof of ours."""
+        """Why batches protect single rows only: no proof here bounds how many rows of a person are drawn together."""
         return None if self.batch_size is None else "a batch may draw several of a person's rows (batch_size)"
 
     def _sampling(self, site: Oracle) -> Sampling | None:
@@ -233,7 +233,7 @@ class IPADMM(PrivateAlgorithm[State]):
         return None if self.batch_size is None else Sampling(self.sampling, site.fewest_rows, self.batch_size)
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """l Gaussian releases at every site that a person may be at, whoever looks on."""
+        """l Gaussian releases at every site that a person may be at, against any observer."""
         if math.isinf(self.epsilon):
             return NonPrivate()
         sampling, sigma = self._sampling(site), self.sigma(site)

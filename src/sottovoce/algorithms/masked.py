@@ -155,7 +155,7 @@ class MaskedNewton(Analysis):
         return tuple(lines)
 
     def program(self, known: Known) -> Program[Fit]:
-        """Learn, infer, evaluate."""
+        """Learn a model; then, if asked for, infer its standard errors and evaluate it."""
         learn, every = self._learn(known), self.hold_out
         fit = yield from learn if every is None else asking(learn, partial(LearntFrom, every=every))
         if self.evaluate is None:
@@ -210,7 +210,7 @@ class MaskedNewton(Analysis):
 
     @property
     def released(self) -> str:
-        """What is seen by whoever looks on."""
+        """What everyone sees, in words."""
         gradients = self._gradients + self.inference
         varied = ", of how far counts are from their means, and of those" if isinstance(self.loss, Poisson) else ""
         hessian = f", at one of them of their Hessians too{varied}" if self.inference else ""

@@ -41,14 +41,14 @@ OUTPUT_SHARE = 1e-3  # h, the part of a pure epsilon that hides it in the publis
 
 
 class Place(NamedTuple):
-    """What the price of a step knows of a node; public."""
+    """The public numbers of a node that a step's price depends on."""
 
     divisor: float  # M_i
     degree: int
 
 
 class Network(NamedTuple):
-    """What the price of a step knows of the nodes; public."""
+    """The public numbers of all nodes that a step's price depends on."""
 
     places: tuple[Place, ...]  # each kind once
     own: float  # lam l2, the regulariser's curvature
@@ -61,7 +61,7 @@ class ObjectivePerturbation(ConsensusRival):
 
     @property
     def rows_only(self) -> str | None:
-        """Its proof bounds the Jacobian by the curvature of one record."""
+        """Why it protects single rows only: the proof bounds the Jacobian by the curvature of one record."""
         return "its noise in the objective is priced by the curvature that one row brings"
 
     def penalty(self, k: int) -> float:  # noqa: ARG002
@@ -69,7 +69,7 @@ class ObjectivePerturbation(ConsensusRival):
         return self.rho
 
     def looks_at_rows(self, k: int) -> bool:  # noqa: ARG002
-        """Whether round k does."""
+        """True if round k computes anything from rows."""
         return True
 
     def private_rounds(self, k: int) -> tuple[int, ...]:
@@ -78,7 +78,7 @@ class ObjectivePerturbation(ConsensusRival):
 
     @property
     def private_steps(self) -> int:
-        """How many rounds look at rows."""
+        """Number of rounds that look at rows."""
         return len(self.private_rounds(self.rounds))
 
     @property
@@ -87,7 +87,7 @@ class ObjectivePerturbation(ConsensusRival):
         return 2 if self.form == "fair" else 2 * NORM_LAPLACE_NORMALS
 
     def start(self, site: Oracle, runs: int) -> Consensus:
-        """All zero."""
+        """Zero models and duals. Refuses oracles without an argmin."""
         expect_argmin(site, lambda: self.curvature(1, site), TOLERANCE)
         return super().start(site, runs)
 
@@ -173,10 +173,7 @@ class ObjectivePerturbation(ConsensusRival):
 
 @lru_cache(maxsize=64)
 def _calibrated(algorithm: ObjectivePerturbation, network: Network) -> float:
-    def event_of(sigma: float) -> Event:
-        return algorithm.run(algorithm.rounds, sigma, network)
-
-    return noise_for(event_of, algorithm.epsilon, algorithm.delta)
+    return noise_for(lambda sigma: algorithm.run(algorithm.rounds, sigma, network), algorithm.epsilon, algorithm.delta)
 
 
 def network_of(site: Oracle) -> Network:

@@ -31,7 +31,6 @@ from sottovoce.arrays import Array, Floats
 from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy import Event, Gaussian, PureRelease, sigma_for
 
 PUBLISHED_TOLERANCE = 1e-4  # of the gradient's sensitivity; the noise grows by twice that part
 
@@ -39,12 +38,12 @@ PUBLISHED_TOLERANCE = 1e-4  # of the gradient's sensitivity; the noise grows by 
 @final
 @dataclass(frozen=True, kw_only=True)
 class PVP(ConsensusRival):
-    """Primal variable perturbation."""
+    """Primal variable perturbation: the local argmin plus noise."""
 
     covers_people: ClassVar[bool] = True
 
     def start(self, site: Oracle, runs: int) -> Consensus:
-        """All zero."""
+        """Zero models and duals. Refuses oracles without an argmin."""
         expect_argmin(site, lambda: 2 * self.rho * site.degree, self.tolerance(site))
         return super().start(site, runs)
 
@@ -69,7 +68,9 @@ class PVP(ConsensusRival):
         return f"in each of {self.rounds} rounds, the site's local optimum plus noise, sent to its neighbours"
 
     def model_sensitivity(self, site: Oracle) -> Floats:
-        """How far replacing one row moves the argmin, in l2; "published" counts only the regulariser's curvature."""
+        """How far replacing one unit moves the argmin, in l2, at most: (nodes, 1, 1). The published form counts only
+        the regulariser's curvature.
+        """
         mu = convexity(site, self.rho)
         if self.form == "published":
             own = site.lam * site.regulariser.l2
@@ -80,18 +81,8 @@ class PVP(ConsensusRival):
         return (site.sensitivity() + 2 * self.tolerance(site)) / mu
 
     def tolerance(self, site: Oracle) -> float:
-        """tau. Published noise makes models so large that rounding exceeds `TOLERANCE`; a little more noise pays."""
+        """tau, of the gradient's norm. It is larger with published noise, which makes models so large that rounding
+        exceeds `TOLERANCE`; a little more noise pays for it.
+        """
         loose = self.form == "published" and self.private
         return PUBLISHED_TOLERANCE * float(site.network.sensitivity().min()) if loose else TOLERANCE
-
-    def sigma(self, site: Oracle) -> float:
-        """Standard deviation, or the scale of the l2-Laplace law, over the sensitivity."""
-        if not self.private:
-            return 0.0
-        if self.form == "published":
-            return 1 / self.share
-        return sigma_for(self.epsilon, self.delta, self.seen_steps(site))
-
-    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
-        """An additive release."""
-        return PureRelease(self.share) if self.form == "published" else Gaussian(self.sigma(site))

@@ -41,7 +41,7 @@ from sottovoce.oracle.plain import Oracle
 @final
 @dataclass(frozen=True, kw_only=True)
 class RADMM(ObjectivePerturbation):
-    """Recycled ADMM.
+    """Recycled ADMM: every even round is a function of what was sent.
 
     Args:
         gamma_r: gamma_R, the proximal weight of the even steps; None takes lam l2 + n omega_i c, node by node.
@@ -54,7 +54,7 @@ class RADMM(ObjectivePerturbation):
         expect(self.gamma_r is None or 0 <= self.gamma_r < math.inf, "gamma_r >= 0", gamma_r=self.gamma_r)
 
     def looks_at_rows(self, k: int) -> bool:
-        """In odd rounds."""
+        """True in odd rounds."""
         return k % 2 == 1
 
     def release(self, k: int, state: Consensus, site: Oracle, noise: Noise) -> tuple[Array, Consensus]:

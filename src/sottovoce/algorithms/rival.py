@@ -11,7 +11,6 @@ The papers were not at hand in full. Each rival's file says what of its definiti
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
@@ -22,7 +21,17 @@ from sottovoce.algorithms.base import Outputs, PrivateAlgorithm
 from sottovoce.arrays import Array, Floats
 from sottovoce.errors import InputError, SottovoceError, UnsupportedError, expect
 from sottovoce.oracle.plain import Oracle
-from sottovoce.privacy import Event, NonPrivate, PrivacyStatement, Repeated, epsilon, pure_epsilon
+from sottovoce.privacy import (
+    Event,
+    Gaussian,
+    NonPrivate,
+    PrivacyStatement,
+    PureRelease,
+    Repeated,
+    epsilon,
+    pure_epsilon,
+    sigma_for,
+)
 from sottovoce.privacy.observers import RELAY, Observer, Sight
 from sottovoce.problem.graphs import Inbox
 
@@ -54,9 +63,9 @@ class Rival(PrivateAlgorithm[State]):
 
     # Why there is no published form, for those that have none.
     unpublished: ClassVar[str | None] = None
-    # Whether every message is private by itself, whoever sees it.
+    # True if every message is private by itself, whoever sees it.
     local_noise: ClassVar[bool] = True
-    # Whether its noise follows `Oracle.sensitivity`, which counts all rows of a person, and its sigma `seen_steps`.
+    # True if its noise follows `Oracle.sensitivity`, which counts all rows of a person, and its sigma `seen_steps`.
     covers_people: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -72,29 +81,31 @@ class Rival(PrivateAlgorithm[State]):
 
     @property
     def private(self) -> bool:
-        """Whether noise is added at all."""
+        """True if noise is added."""
         return math.isfinite(self.epsilon)
 
     @property
     def pure(self) -> bool:
-        """Whether the total is a sum of pure epsilons, with delta = 0."""
+        """True if the total is a sum of pure epsilons, with delta = 0."""
         return self.form == "published"
 
     @property
     def private_steps(self) -> int:
-        """How many private steps a run takes."""
+        """Number of private steps of a run."""
         return self.rounds
 
     @property
     def rows_only(self) -> str | None:
-        """The published forms, whose papers protect rows, and those that nobody has looked at."""
+        """Why it protects single rows only: published forms follow papers that protect rows; of fair ones, those
+        without `covers_people`.
+        """
         if self.form == "published":
             return "its published noise is for single rows (form='published')"
         return None if self.covers_people else super().rows_only
 
     def seen_steps(self, site: Oracle) -> int:
-        """Private steps of a run that a unit's rows are in: those of every site that a person may be at. Where nothing
-        but an average over sites is seen, it is one release for all of them.
+        """Number of private steps of a run that hold rows of one unit: of a person, steps of every site that they may
+        be at. If only an average over sites is seen, one release holds all of them.
         """
         return self.private_steps * (site.sites_per_unit if self.local_noise else 1)
 
@@ -103,13 +114,23 @@ class Rival(PrivateAlgorithm[State]):
         """The pure epsilon of one private step, where the total is their sum."""
         return self.epsilon / self.private_steps * (1 - ROUNDING)
 
-    @abstractmethod
-    def price(self, k: int, site: Oracle) -> Event:
-        """What the release of round k costs a node, with noise; never more at any other node."""
+    def sigma(self, site: Oracle) -> float:
+        """Noise multiplier of every private step. Of Gaussian noise, over the l2 sensitivity; where the total is a sum
+        of pure epsilons, the scale of the law of the noise over the sensitivity. 0 without noise.
+        """
+        if not self.private:
+            return 0.0
+        return 1 / self.share if self.pure else sigma_for(self.epsilon, self.delta, self.seen_steps(site))
+
+    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
+        """What the release of round k costs a node, with noise; never more at any other node. Override where it is not
+        one private step with additive noise.
+        """
+        return PureRelease(self.share) if self.pure else Gaussian(self.sigma(site))
 
     def cost(self, k: int, site: Oracle, observer: Observer = RELAY) -> Event:  # noqa: ARG002
-        """The price of round k, whoever looks on: every message carries noise of its own. A person at several sites is
-        in several.
+        """The price of round k against any observer, since every message carries noise of its own. A person at several
+        sites is in several messages.
         """
         if not self.private:
             return NonPrivate()
@@ -122,7 +143,7 @@ class Rival(PrivateAlgorithm[State]):
         return pure_epsilon(event) if self.pure and self.private else epsilon(event, self.delta)
 
     def statement(self, site: Oracle) -> PrivacyStatement:
-        """What the whole run promises. A pure total has delta = 0."""
+        """The guarantee of the whole run. A pure total has delta = 0."""
         self.expect_unit(site.sites.unit)
         spent = self.spent(self.rounds, site)
         return PrivacyStatement(
@@ -148,8 +169,8 @@ def convexity(site: Oracle, rho: float) -> Floats:
 
 
 def expect_argmin(site: Oracle, curvature: Callable[[], Array], tolerance: float) -> None:
-    """Refuse at the start, before anything is paid for, where there is no argmin; to `TOLERANCE`, single precision has
-    none. `curvature` is asked for last: on a GPU there is no argmin, and nothing needs to be there to say so.
+    """Refuse at the start, before anything is paid for, if an oracle offers no argmin, or none to this tolerance.
+    Single precision does not reach `TOLERANCE`. `curvature` is called last, since oracles on a GPU have no argmin.
     """
     expect(site.dtype == np.float64, "dtype='float64' for an exact argmin", dtype=str(site.dtype))
     site.expect_argmin()
@@ -157,8 +178,8 @@ def expect_argmin(site: Oracle, curvature: Callable[[], Array], tolerance: float
 
 
 def argmin(site: Oracle, pull: Array, curvature: Array, start: Array, tolerance: float) -> Array:
-    """As `Oracle.argmin`. With private rows, whether it gives up must not depend on them: it is refused beforehand, on
-    public numbers and the noise in `pull`, where rounding may keep some rows from the tolerance.
+    """As `Oracle.argmin`. Whether the solver gives up must not depend on private rows. So it is refused beforehand if
+    rounding may keep it from the tolerance for some rows, by public numbers and the noise in `pull`.
     """
     _expect_reachable(site, np.sqrt(np.sum(pull**2, axis=1)).max(axis=1), curvature, tolerance)
     try:
@@ -174,7 +195,9 @@ def argmin(site: Oracle, pull: Array, curvature: Array, start: Array, tolerance:
 
 
 def _expect_reachable(site: Oracle, pull: Floats, curvature: Array, tolerance: float) -> None:
-    """The gradient at the minimiser w is 0, so mu ||w|| <= ||pull|| + the steepest that losses and regulariser can be.
+    """Refuse a tolerance that rounding may miss, with private rows.
+
+    The gradient at the minimiser w is 0, so mu ||w|| <= ||pull|| + the steepest that losses and regulariser can be.
     Rounding of the gradient there is relative to the terms that it is summed from.
     """
     if not site.sites.private:
@@ -194,7 +217,7 @@ def _expect_reachable(site: Oracle, pull: Floats, curvature: Array, tolerance: f
 
 
 def refuse_incomplete(site: Oracle, name: str) -> None:
-    """Averaging over everyone in one round needs everyone to hear everyone."""
+    """Refuse a graph that is not complete, for methods that average over all nodes in one round."""
     expect(
         bool(np.all(site.degrees == site.n - 1)),
         f"a complete graph for {name}, where every node hears all n - 1 = {site.n - 1} others",
@@ -223,17 +246,13 @@ class ConsensusRival(Rival[Consensus]):
     """
 
     def start(self, site: Oracle, runs: int) -> Consensus:
-        """All zero."""
+        """Zero models and duals."""
         return Consensus(*(site.zeros(runs) for _ in Consensus._fields))
 
     def absorb(self, k: int, state: Consensus, site: Oracle, inbox: Inbox) -> Consensus:  # noqa: ARG002
         """The dual step, with the noisy model as sent."""
         s, heard = state, inbox.neighbours()
         return s._replace(heard=heard, gamma=s.gamma - self.rho / 2 * (site.degree * s.w - heard))
-
-    def dual_without(self, state: Consensus, gone: Array) -> Consensus:
-        """Take back the dual's moves along one edge, for those in which a neighbour leaves no other trace."""
-        return state._replace(gamma=state.gamma + self.rho / 2 * gone)
 
     def outputs(self, k: int, state: Consensus) -> Outputs:
         """The average of all messages so far, and the last."""

@@ -37,7 +37,7 @@ from sottovoce.errors import expect
 from sottovoce.noise.sources import Noise
 from sottovoce.oracle.kernels.random import MAX_STEPS
 from sottovoce.oracle.plain import Oracle, Steps
-from sottovoce.privacy import Event, Gaussian, PureRelease, Repeated, sigma_for
+from sottovoce.privacy import Event, Repeated
 
 
 @final
@@ -85,8 +85,8 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         return w, s._replace(w=w, total=s.total + w)
 
     def without(self, state: Consensus, gone: Array) -> Consensus:
-        """Only the dual remembers a neighbour for longer than a round."""
-        return self.dual_without(state, gone)
+        """Take the dual's moves along that edge back. All else forgets a neighbour's messages after a round."""
+        return state._replace(gamma=state.gamma + self.rho / 2 * gone)
 
     def variance(self, site: Oracle) -> Floats:
         """(2 c1 sigma / M_i)^2; a Laplace law of scale x has variance 2 x^2."""
@@ -95,7 +95,7 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
 
     @property
     def private_steps(self) -> int:
-        """t l."""
+        """t l: every local step of every round."""
         return self.rounds * self.local_steps
 
     @property
@@ -109,15 +109,7 @@ class RyuKim(ConsensusRival, Stepping[Consensus]):
         steps = f"the mean of {self.local_steps} noisy models"
         return f"in each of {self.rounds} rounds, {steps}, sent to the site's neighbours"
 
-    def sigma(self, site: Oracle) -> float:
-        """Standard deviation over the l2 sensitivity, or the Laplace scale over the l1 sensitivity."""
-        if not self.private:
-            return 0.0
-        if self.form == "published":
-            return 1 / self.share
-        return sigma_for(self.epsilon, self.delta, self.seen_steps(site))
-
-    def price(self, k: int, site: Oracle) -> Event:  # noqa: ARG002
-        """l releases."""
-        step = PureRelease(self.share) if self.form == "published" else Gaussian(self.sigma(site))
+    def price(self, k: int, site: Oracle) -> Event:
+        """One release for each of the l local steps. The published form counts noise over the l1 sensitivity."""
+        step = super().price(k, site)
         return Repeated(step, self.local_steps)

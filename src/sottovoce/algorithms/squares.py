@@ -55,11 +55,11 @@ class LeastSquares(Analysis):
         expect(site.sites.d <= WIDEST, f"at most {WIDEST} features for least squares", features=site.sites.d)
 
     def schedule(self, features: int) -> tuple[Line, ...]:
-        """One sum."""
+        """One sum, with the whole budget."""
         return (Line("second moments", (features + 1) * (features + 2) // 2, 0, 1.0),)
 
     def program(self, known: Known) -> Program[Fit]:
-        """Moments, and the model that they say."""
+        """Open the second moments, then solve for the model, with what standard errors need."""
         p = known.features
         zero = np.zeros((p, known.runs))
         heard = yield Ask(CrossMoments(), Fit(zero, zero))
@@ -71,7 +71,17 @@ class LeastSquares(Analysis):
         ridge = np.maximum(0.0, edge - values[:, :1])
         turned = np.einsum("rji,rj->ri", vectors, matrices[:, :p, p]) / np.maximum(values + ridge + penalty, tiny)
         w = np.einsum("rij,rj->ri", vectors, turned).T
-        return Fit(w, w, tuple(_evidence(matrix, p, noise, heard.rows, known.changed) for matrix in matrices))
+        freedom = heard.rows / max(heard.rows - p, 1)  # p coefficients were chosen to make the residuals small
+        # Zero is the point: there the gradient is -c~, whose numbers are off-diagonals, with noise s / sqrt(2).
+        evidence = tuple(
+            Evidence(
+                np.zeros(p), -matrix[:p, p], matrix[:p, :p], noise / math.sqrt(2), noise, heard.rows,
+                dispersion=freedom * max(_residuals(matrix, noise)), squares=float(matrix[p, p]),
+                together=known.changed,
+            )
+            for matrix in matrices
+        )  # fmt: skip
+        return Fit(w, w, evidence)
 
     @property
     def infers(self) -> bool:
@@ -80,31 +90,17 @@ class LeastSquares(Analysis):
 
     @property
     def released(self) -> str:
-        """What is seen by whoever looks on."""
+        """What everyone sees, in words."""
         return (
             "the noisy sum over all sites of the second moments of their rows and labels together, once; single sites' "
             "messages are masked"
         )
 
 
-def _evidence(matrix: Floats, p: int, noise: float, rows: int, together: int) -> Evidence:
-    """Zero as the point: there the gradient is -c~, whose numbers are off-diagonals, and so have noise s / sqrt(2)."""
-    bare = Evidence(
-        np.zeros(p), -matrix[:p, p], matrix[:p, :p], noise / math.sqrt(2), noise, rows,
-        squares=float(matrix[p, p]), together=together,
-    )  # fmt: skip
-    freedom = rows / max(rows - p, 1)  # p coefficients were chosen to make the residuals small
-    return Evidence(**{**vars(bare), "dispersion": freedom * residual_variance(matrix, noise)})
-
-
-def residual_variance(matrix: Floats, noise: float) -> float:
-    """The mean square of the residuals of the best model, of a whole S~ / N. Not below what may be noise in it."""
-    left, least = _residuals(matrix, noise)
-    return max(left, least)
-
-
 def _residuals(matrix: Floats, noise: float) -> tuple[float, float]:
-    """What is left of b^2, and the standard deviation of the noise in it."""
+    """The mean square of the residuals of the best model, of a whole S~ / N, and the standard deviation of the noise in
+    it. The larger of the two estimates the variance of residuals.
+    """
     p = len(matrix) - 1
     values, vectors = np.linalg.eigh(matrix[:p, :p])
     values = np.maximum(values, max(noise * math.sqrt(2 * p) / 2, 1e-12 * float(np.abs(values).max())))
@@ -129,7 +125,7 @@ def explained(e: Evidence, constant: float) -> tuple[float, float]:
     def share(of: Floats) -> float:
         mean = of[p - 1, p] / constant if constant else 0.0
         total = max(float(of[p, p] - mean**2), np.finfo(np.float64).tiny)
-        return 1 - min(residual_variance(of, e.hessian_noise) / total, 1.0)
+        return 1 - min(max(_residuals(of, e.hessian_noise)) / total, 1.0)
 
     found, (left, least) = share(matrix), _residuals(matrix, e.hessian_noise)
     if left < SURE * least:

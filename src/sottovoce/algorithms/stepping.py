@@ -50,19 +50,24 @@ class Stepping(Rival[State]):
 
     @property
     def tight(self) -> bool:
-        """Whether noise follows the sensitivity at the step's own model."""
+        """True if noise follows the sensitivity at the step's own model."""
         return self.sensitivity == "tight"
 
     def notes(self, site: Oracle) -> tuple[str, ...]:
-        """Whether a tight sensitivity was of any use."""
+        """Adds whether the tight sensitivity, if it was asked for, was below the plain one."""
         return (*super().notes(site), *note_on_tight(self.tight, site))
+
+    @property
+    def draws_per_round(self) -> int:
+        """One normal vector for each node. Override where a round takes more."""
+        return 1
 
     @abstractmethod
     def variance(self, site: Oracle) -> Floats:
         """v_i, per coordinate, of the noise in the gradient that a step follows: (nodes, 1, 1)."""
 
     def averaged_variance(self, site: Oracle) -> float:
-        """The same, after averaging over nodes."""
+        """Variance of that noise, averaged over nodes."""
         return float(np.mean(self.variance(site))) / site.n
 
     def steepest(self, site: Oracle) -> Floats:
