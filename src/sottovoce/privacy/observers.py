@@ -64,7 +64,7 @@ def expect_members(n: int, c: int, u: int) -> None:
             raise InputError(f"Expected {expected}, got {came}. {advice}.")
 
 
-# The weakest one that anybody must reckon with: it carries all messages, and no site helps it.
+# The weakest observer of all runs: it carries all messages, and no site helps it.
 RELAY = Observer()
 
 
@@ -215,5 +215,5 @@ def on_a_grid(line: Sight, event: Event, delta: float, added: Callable[[float], 
         needed = seen(event, line.noise, left)
         if needed <= found:
             return replace(line, epsilon=found)
-        found = needed * (1 + 2.0**-40)  # a little further, so that rounding does not go on for ever
+        found = needed * (1 + 2.0**-40)  # a little further, so that rounding cannot keep this going
     return replace(line, epsilon=inf)

@@ -24,7 +24,7 @@ from sottovoce.privacy.releases import GaussianObjective, Laplace, NormLaplace, 
 
 DEEPEST = 32  # levels of events within events
 MOST_PARTS = 100_000  # events of one tree
-MOST_RELEASES = 2**53  # of one tree, all repetitions counted: what a double can still count one by one
+MOST_RELEASES = 2**53  # of one tree, all repetitions counted: the largest exact count in a double
 
 _KINDS: tuple[type[Event], ...] = (
     NonPrivate, Gaussian, SampledGaussian, PureRelease, Laplace, NormLaplace, GaussianObjective, NormLaplaceObjective,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from sottovoce import settings
 from sottovoce.errors import expect
-from sottovoce.privacy.accounting.accountant import epsilon, pure_epsilon
 from sottovoce.privacy.accounting.calibration import Calibration
 from sottovoce.privacy.events import Event, Repeated
 from sottovoce.privacy.observers import MOST_LINES, NONE, Sight, check_table, seen
@@ -89,7 +88,7 @@ class PrivacyStatement:
         table = tuple(
             replace(line, epsilon=max(seen(event, line.noise, self.delta), line.epsilon)) for line in self.observers
         )
-        cost = _price(event, self.delta)
+        cost = seen(event, 1.0, self.delta)
         return replace(self, event=event, epsilon=cost, released=released, runs=runs, observers=table)
 
     def noting(self, *notes: str) -> "PrivacyStatement":
@@ -124,7 +123,7 @@ class PrivacyStatement:
         expect(made.runs >= 1, "runs >= 1", runs=made.runs)
         expect(table["people"] == made.people, f"people = {made.people}, as in its unit", people=table["people"])
         # The one number of a stranger that could mislead is computed anew.
-        cost = _price(made.event, made.delta)
+        cost = seen(made.event, 1.0, made.delta)
         honest = made.epsilon >= cost * (1 - 1e-9)
         expect(honest, f"an epsilon of at least {cost:.6g}, which its event costs", epsilon=made.epsilon)
         expect(table["private"] is made.private, f"private = {made.private}", private=table["private"])
@@ -160,6 +159,7 @@ class PrivacyStatement:
         public, words = "; ".join(self.public) or "nothing", _OF_PEOPLE if self.unit.people else _OF_ROWS
         where = "to a person's rows, at all sites that they may be at" if self.unit.sites > 1 else "at a site"
         asked = "the run" if self.runs == 1 else f"for all {self.runs} runs together, each of which"
+        factor = _up(exp(self.epsilon)) if self.epsilon < 700 else "an astronomically large number"
         exception = ", without exception"
         if self.delta != 0:
             chance = f"{self.delta:g}, about one in {1 / self.delta:,.0f}"
@@ -170,7 +170,7 @@ class PrivacyStatement:
             f" ({asked} was asked to stay within epsilon = {self.target_epsilon:g}).",
             "In words: whoever sees everything that was released, and knows all other rows, can hardly tell whether"
             f" {words.truth}. Whatever they may conclude, its probability changes by a factor of at"
-            f" most e^epsilon = {_factor(self.epsilon)} through {words.whose}{exception}.",
+            f" most e^epsilon = {factor} through {words.whose}{exception}.",
             *self._against(),
             f"Released: {self.released}.",
             f"What happened {where}: {self.event.words}.",
@@ -193,7 +193,7 @@ class PrivacyStatement:
         return [f"Against whoever carries the messages and so many colluding sites, epsilon is at most: {prices}."]
 
     def assumption(self) -> str:
-        """Against whom the guarantee holds, in a few words that fit into a table; empty if nobody has said."""
+        """Against whom the guarantee holds, in a few words for a table; empty if that is unknown."""
         if not self.observers or not self.private:
             return ""
         last = self.observers[-1]
@@ -229,8 +229,8 @@ _OF_PEOPLE = _Words(
 
 
 def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]:
-    """About so many lines of a table, evenly spaced: the first, the last, and the one that was agreed on among them. So
-    are the two between which the noise falls off, where sites can be cut off from a sum from some number on.
+    """About `most` lines of a table, evenly spaced. Among them are the first, the last, the one that was agreed on, and
+    the two between which the noise drops at once, if sites can be cut off from a sum.
     """
     last = len(observers) - 1
     kept = {round(j * last / (most - 1)) for j in range(most)}
@@ -240,20 +240,12 @@ def milestones(observers: tuple[Sight, ...], most: int = 9) -> tuple[Sight, ...]
     return tuple(line for k, line in enumerate(observers) if k in kept or line.noise == 1)
 
 
-def _price(event: Event, delta: float) -> float:
-    """Epsilon of the event at that delta; for delta = 0, the sum of pure epsilons."""
-    return epsilon(event, delta) if delta > 0 else pure_epsilon(event)
-
-
 def _up(value: float) -> str:
-    """Four significant digits, never rounded down: a promise may not be understated. In words if it is infinite."""
+    """A number with four significant digits, never rounded down, since a promise may not be understated; a word if it
+    is infinite.
+    """
     if value == inf:
         return NONE
     text = f"{value:.4g}"
     fourth = int(f"{value:.3e}".split("e")[1]) - 3  # the power of ten of the fourth significant digit
     return text if float(text) >= value else f"{value + 0.5 * 10**fourth:.4g}"
-
-
-def _factor(epsilon: float) -> str:
-    """e^epsilon to four digits, rounded up; in words from e^700 on."""
-    return f"{_up(exp(epsilon))}" if epsilon < 700 else "an astronomically large number"

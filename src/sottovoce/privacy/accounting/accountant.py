@@ -79,12 +79,12 @@ def delta(event: Event, epsilon: float) -> float:
 
 
 def pure_epsilon(event: Event) -> float:
-    """The sum of the pure epsilons of all releases; inf if some release has none. It is how papers state a total.
+    """The sum of the pure epsilons of all releases, as papers state a total; inf if some release has none.
 
     Formal guarantees:
         The event is (result, 0)-DP for one replaced row. Adaptive composition is covered.
     """
-    return pure_sum(_purified(leaves(event)))
+    return pure_sum(_with_pure_searches(leaves(event)))
 
 
 def search_epsilon(event: Event, delta: float, mean: float, eta: float) -> float:
@@ -120,14 +120,14 @@ def log_moments(release: Event, lam: float, delta: float) -> list[tuple[float, f
         with suppress(UnsupportedError):  # a search among sampled runs has no Renyi curve
             found.append((float(leaf_curve(release, np.array([lam]))[0]), 0.0))
     if isinstance(release, SampledGaussian | RepeatAndSelect):
-        cut = [_alone(release, share * delta) for share in _CUTS]
+        cut = [_losses_of_one(release, share * delta) for share in _CUTS]
         found += [(losses.log_moment(lam) + 1e-12, losses.infinite) for losses in cut]
     return found
 
 
 @lru_cache(maxsize=16)
-def _alone(release: Event, beyond: float) -> Losses:
-    """The discretised losses of one release by itself. Kept, since a filter asks for the same one at every charge."""
+def _losses_of_one(release: Event, beyond: float) -> Losses:
+    """The discretised losses of a single release. Cached, since a filter asks for the same one at every charge."""
     counts = Counter({release: 1})
     return _tabulated(counts, beyond) if _mixed(counts) else Losses.of(_steps(counts, beyond), beyond)
 
@@ -143,7 +143,7 @@ def composed(event: Event, delta: float) -> Composed:
 
 @lru_cache(maxsize=1024)
 def _epsilon(event: Event, delta: float) -> float:
-    """`epsilon` for checked arguments. Kept, since calibration asks for the same events again and again."""
+    """`epsilon` for checked arguments. Cached, since calibration asks for the same events again and again."""
     counts = leaves(event)
     if NonPrivate() in counts:
         return inf
@@ -165,7 +165,7 @@ def _epsilon(event: Event, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _delta(event: Event, epsilon: float) -> float:
-    """`delta` for checked arguments. Kept, as in `_epsilon`."""
+    """`delta` for checked arguments, cached as `_epsilon` is."""
     counts = leaves(event)
     if NonPrivate() in counts:
         return 1.0
@@ -180,7 +180,9 @@ def _delta(event: Event, epsilon: float) -> float:
 
 
 def _epsilon_of_others(counts: Counter[Event], delta: float) -> float:
-    """The least of Renyi's bound; pure costs on top of the exact price of the Gaussians; optimal pure composition."""
+    """The least epsilon at delta by three bounds: Renyi's; pure costs on top of the exact price of the Gaussians;
+    optimal pure composition.
+    """
     plain, others = _divided(counts)
     bounds = [renyi_epsilon(plain + others, delta)]
     surcharge = pure_sum(others)
@@ -193,7 +195,7 @@ def _epsilon_of_others(counts: Counter[Event], delta: float) -> float:
 
 
 def _delta_of_others(counts: Counter[Event], epsilon: float) -> float:
-    """The least delta, by the same bounds as in `_epsilon_of_others`."""
+    """The least delta at epsilon, by the same bounds as in `_epsilon_of_others`."""
     plain, others = _divided(counts)
     return min(exp(renyi_log_delta(plain + others, epsilon)), _delta_by_pure_costs(plain, others, epsilon))
 
@@ -251,29 +253,28 @@ def _searches(counts: Counter[Event]) -> dict[RepeatAndSelect, int]:
     return {leaf: times for leaf, times in counts.items() if isinstance(leaf, RepeatAndSelect)}
 
 
-def _purified(counts: Counter[Event]) -> Counter[Event]:
-    """The releases, with every search among pure releases replaced by a pure release of its cost."""
+def _with_pure_searches(counts: Counter[Event]) -> Counter[Event]:
+    """The releases, with every search among pure releases replaced by a pure release of its cost.
+
+    With e the pure epsilon of one run, that is (2 + eta) e for K negative binomial, e + rate tanh(e/2) for Poisson.
+    """
     total: Counter[Event] = Counter()
     for leaf, times in counts.items():
-        cost = _pure_search(leaf) if isinstance(leaf, RepeatAndSelect) else inf
+        cost = inf
+        if isinstance(leaf, RepeatAndSelect):
+            one = pure_epsilon(leaf.event)
+            match leaf.runs:
+                case NegativeBinomialRuns(eta=eta):
+                    cost = (2 + eta) * one * (1 + 4 * UNIT)
+                case PoissonRuns(rate=rate):
+                    cost = (one + rate * tanh(one / 2)) * (1 + 8 * UNIT)
         total[PureRelease(cost) if isfinite(cost) else leaf] += times
     return total
 
 
-def _pure_search(search: RepeatAndSelect) -> float:
-    """(2 + eta) e for K negative binomial, e + rate tanh(e/2) for Poisson, e the pure epsilon of one run."""
-    one = pure_sum(_purified(leaves(search.event)))
-    match search.runs:
-        case NegativeBinomialRuns(eta=eta):
-            return (2 + eta) * one * (1 + 4 * UNIT)
-        case PoissonRuns(rate=rate):
-            return (one + rate * tanh(one / 2)) * (1 + 8 * UNIT)
-    return inf
-
-
 def _delta_with_searches(counts: Counter[Event], epsilon: float) -> float:
-    """The least delta, by the same bounds as in `_epsilon`. Tables reach down to `least`, and further if that turns
-    out too high.
+    """The least delta at epsilon, by the same bounds as in `_epsilon`. Tables reach down to `least`, and are made
+    longer if that turns out too high.
     """
     best, least = min(1.0, *_elsewhere(_delta_of_others, counts, epsilon)), 1e-10
     while best > 0 and least > 1e-50:
@@ -284,8 +285,8 @@ def _delta_with_searches(counts: Counter[Event], epsilon: float) -> float:
 
 
 def _elsewhere(price: Callable[[Counter[Event], float], float], counts: Counter[Event], at: float) -> tuple[float, ...]:
-    """Prices by accountants that take no sampled steps; only inf if there are any."""
-    pure = _purified(counts)
+    """Prices by accountants that take no sampled steps; inf alone if there are any."""
+    pure = _with_pure_searches(counts)
     known = [counts] if pure == counts else [counts, pure]
     try:
         return inf, *(price(events, at) for events in known if not _sampled(events))
@@ -310,7 +311,7 @@ def _epsilon_of_parts(counts: Counter[Event], delta: float) -> float:
 
 
 def _crossing(profile: Profile, delta: float) -> float:
-    """About the least epsilon with a profile of at most delta, rounded up; inf if there is none to be found."""
+    """About the least epsilon with a profile of at most delta, rounded up; inf if none is found."""
     high = reach(profile, delta)
     if profile(high) > delta:
         return inf
@@ -322,7 +323,7 @@ def _crossing(profile: Profile, delta: float) -> float:
 
 
 def _profile(counts: Counter[Event], least: float) -> Profile:
-    """The profile of all these releases together, made to be asked often. Below `least` it need not be tight."""
+    """The profile of all these releases together, cheap to evaluate. Below `least` it need not be tight."""
     searches = _searches(counts)
     if len(searches) == counts.total() == 1:
         # A search alone needs no composition: its profile follows from that of one run.
@@ -344,7 +345,7 @@ def _profile(counts: Counter[Event], least: float) -> Profile:
 def _tabulated(counts: Counter[Event], beyond: float) -> Losses:
     """The losses of parts that have profiles: each search, the Gaussians sampled or not, and the rest.
 
-    Parts that take turns compose as if each came in one piece (Vadhan & Zhang 2023).
+    Releases of several parts may alternate: they compose as if each part came in one piece (Vadhan & Zhang 2023).
     """
     searches = _searches(counts)
     rest = Counter({leaf: times for leaf, times in counts.items() if leaf not in searches})
@@ -357,8 +358,8 @@ def _tabulated(counts: Counter[Event], beyond: float) -> Losses:
 
 
 def _delta_of_sampled(counts: Counter[Event], epsilon: float) -> float:
-    """An upper bound on delta. Tails are cut less and less until what is cut off is negligible. Chernoff's bound holds
-    too.
+    """An upper bound on delta at epsilon, by composition and by Chernoff. Tails are cut less and less until what is cut
+    off is negligible.
     """
     best, beyond, lost = 1.0, 1e-10, inf
     while lost > 1e-4 * best and beyond > 1e-295:

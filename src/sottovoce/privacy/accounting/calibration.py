@@ -103,7 +103,7 @@ def pure_noise_for(event_of: Callable[[float], Event], epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibration, sampling: Sampling | None) -> float:
-    """`sigma_for`, where arguments are checked and sigma is found once: every round of a run asks for it again."""
+    """`sigma_for`. Cached with its checks, since every round of a run asks for the same sigma."""
     _expect_target(epsilon, delta)
     expect(steps >= 1 and steps == int(steps), "steps to be a whole number >= 1", steps=steps)
     expect(calibration in CALIBRATIONS, f"calibration to be one of {CALIBRATIONS}", calibration=calibration)
@@ -114,7 +114,12 @@ def _sigma_for(epsilon: float, delta: float, steps: int, calibration: Calibratio
         raise UnsupportedError(
             f"Expected calibration='exact' for sampled steps, got calibration={calibration!r}, sampling={sampling!r}."
         )
-    sigma = _paper(epsilon, delta, steps) if calibration == "paper" else _moments(epsilon, delta, steps)
+    if calibration == "paper":
+        sigma = sqrt(2 * steps * log(1.25 / delta)) / epsilon
+    else:
+        # With r = sqrt(c): r^2 + 2 r s = eps, s = sqrt(ln(1/delta)), so r = eps / (s + sqrt(s^2 + eps)).
+        s = sqrt(log(1 / delta))
+        sigma = sqrt(steps / 2) * (s + sqrt(s * s + epsilon)) / epsilon
     # Nobody gets the noise of a printed formula on the strength of the formula alone.
     real = epsilon_of(Repeated(Gaussian(sigma), steps), delta)
     if real > epsilon:
@@ -133,23 +138,18 @@ def _exact(epsilon: float, delta: float, steps: int, sampling: Sampling | None) 
 
     sigma = sqrt(steps) / mu_for(epsilon, delta)
     if sampling is not None:
-        sigma = _root(excess, sigma)
+        high = sigma
+        while excess(high) > 0:
+            high *= 2
+        low = high / 2
+        while excess(low) <= 0:
+            low /= 2
+        sigma = exp(float(brentq(lambda s: excess(exp(s)), log(low), log(high), xtol=5e-7)))
     # Rounding, or a grid that changed with sigma, may leave the target barely missed: step up until it is met.
     step = 2.0**-52 if sampling is None else 1e-7
     while excess(sigma) > 0:
         sigma, step = sigma * (1 + step), 2 * step
     return sigma
-
-
-def _root(excess: Callable[[float], float], guess: float) -> float:
-    """Where a falling function of sigma crosses zero, to a relative 1e-6 or so."""
-    high = guess
-    while excess(high) > 0:
-        high *= 2
-    low = high / 2
-    while excess(low) <= 0:
-        low /= 2
-    return exp(float(brentq(lambda s: excess(exp(s)), log(low), log(high), xtol=5e-7)))
 
 
 def _least_noise(
@@ -174,7 +174,7 @@ def _least_noise(
     while excess(high) > 0:
         low, high = high, high + log(16)
         if high > log(1e18):
-            raise PrivacyError(_hopeless(event_of(exp(low)), price, epsilon, kind))
+            raise PrivacyError(_why_no_noise(event_of(exp(low)), price, epsilon, kind))
     while low == high or excess(low) <= 0:
         low, high = low - log(16), low
         if low < log(1e-18):
@@ -193,7 +193,7 @@ def _least_noise(
     return noise
 
 
-def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kind: str) -> str:
+def _why_no_noise(event: Event, price: Callable[[Event], float], epsilon: float, kind: str) -> str:
     """The text of the error where no noise is enough: why, and what to change."""
     floor = price(event)
     kappas = [leaf.kappa for leaf in leaves(event) if isinstance(leaf, GaussianObjective | NormLaplaceObjective)]
@@ -208,26 +208,13 @@ def _hopeless(event: Event, price: Callable[[Event], float], epsilon: float, kin
     return f"Expected epsilon={epsilon!r} {kind}, but with any noise the event costs at least {floor:.6g}. {reason}"
 
 
-def _paper(epsilon: float, delta: float, steps: int) -> float:
-    """Noise multiplier of "paper": Huang & Gong, Theorem 1 with c0 = 1."""
-    return sqrt(2 * steps * log(1.25 / delta)) / epsilon
-
-
-def _moments(epsilon: float, delta: float, steps: int) -> float:
-    """Noise multiplier of "moments". With r = sqrt(c): r^2 + 2 r s = eps, s = sqrt(ln(1/delta)), so
-    r = eps / (s + sqrt(s^2 + eps)).
-    """
-    s = sqrt(log(1 / delta))
-    return sqrt(steps / 2) * (s + sqrt(s * s + epsilon)) / epsilon
-
-
 def _release(sigma: float, sampling: Sampling | None) -> Event:
     """One step with this noise multiplier, over all rows or over a batch."""
     return Gaussian(sigma) if sampling is None else SampledGaussian(sigma, sampling)
 
 
 def _last(within: Callable[[int], bool], good: int) -> int:
-    """The largest count that holds, looked for upwards from `good`, which is taken back if it does not hold."""
+    """The largest count that is within the target, searched upwards from `good`, or downwards if that is not within."""
     while good and not within(good):
         good -= 1
     stride = 1

@@ -84,8 +84,7 @@ def shared_delta(draws: int, scale: float, shares: int, epsilon: float) -> float
     Args:
         draws: how many numbers are opened, over all exchanges and attempts.
         scale: of one share, in grid units.
-        shares: those that the observer does not know. Fewer shares are less noise: every observer has a number of his
-            own.
+        shares: number of shares that the observer does not know. It differs between observers.
         epsilon: what is promised against that observer.
 
     Formal guarantees: as for `discretisation_delta`; docs/proofs/masked.md, Lemma 5.

@@ -147,8 +147,18 @@ class Losses:
 
     @cached_property
     def sketch(self) -> list[tuple[Floats, Floats]]:
-        """(mean loss, mass) of blocks of bins that widen by about one percent away from zero, per step."""
-        return [_blocks(self._grid(mass), mass) for mass in self.masses]
+        """(mean loss, mass) of blocks of bins, per step: one bin wide near zero and ever wider away from it."""
+        found = []
+        for mass in self.masses:
+            half = len(mass) // 2
+            away = np.unique(np.geomspace(1, half, 1500).astype(np.int64))
+            starts = np.concatenate((half - away[::-1], [half], half + away))
+            sums = np.add.reduceat(mass, starts)
+            # Masses near the end of the numbers would make a mean of 0 / 0.
+            sums[sums < 1e-290] = 0.0
+            means = np.add.reduceat(mass * self._grid(mass), starts) / np.where(sums > 0, sums, 1.0)
+            found.append((means, sums))
+        return found
 
     def _grid(self, mass: Floats) -> Floats:
         """The losses at which these masses lie."""
@@ -201,17 +211,6 @@ class Composed:
         while self.delta(root) > delta:
             root, step = root + step, 2 * step
         return root * (1 + 4 * UNIT)
-
-
-def _blocks(losses: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """(mean loss, mass) of blocks of bins, one bin wide near zero and ever wider away from it: `Losses.sketch`."""
-    half = len(mass) // 2
-    away = np.unique(np.geomspace(1, half, 1500).astype(np.int64))
-    starts = np.concatenate((half - away[::-1], [half], half + away))
-    sums = np.add.reduceat(mass, starts)
-    # Masses near the end of the numbers would make a mean of 0 / 0.
-    sums[sums < 1e-290] = 0.0
-    return np.add.reduceat(mass * losses, starts) / np.where(sums > 0, sums, 1.0), sums
 
 
 def _power(values: np.ndarray, times: int) -> np.ndarray:

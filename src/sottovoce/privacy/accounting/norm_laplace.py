@@ -53,19 +53,16 @@ def _moments(d: int, shift: float, lam: Floats, positive: bool) -> Floats:
     good = (lam + 0.5) * shift <= STEEPEST
     if not np.any(good):
         return result
-    sines, log_masses = _law(d, shift, _panels(d, (float(np.max(lam[good])) + 0.5) * shift))
+    # Panels on either side of zero, each at most 2 asinh(1 / sqrt(d/2 + beta + 1)) wide: see the proof.
+    beta = (float(np.max(lam[good])) + 0.5) * shift
+    width = 2 * asinh(1 / sqrt(d / 2 + beta + 1))
+    sines, log_masses = _law(d, shift, int(2 ** ceil(log2((pi / 2) / width))))
     losses = shift * (np.maximum(sines, 0.0) if positive else sines)
     exponents = np.multiply.outer(lam[good], losses) + log_masses
     # The largest term is taken out, so that nothing overflows.
     peak = np.max(exponents, axis=1)
     result[good] = peak + np.log(np.sum(np.exp(exponents - peak[:, None]), axis=1)) + _rounding(shift, lam[good])
     return result
-
-
-def _panels(d: int, beta: float) -> int:
-    """Panels on either side of zero, each at most 2 asinh(1 / sqrt(d/2 + beta + 1)) wide: see the proof."""
-    width = 2 * asinh(1 / sqrt(d / 2 + beta + 1))
-    return int(2 ** ceil(log2((pi / 2) / width)))
 
 
 @lru_cache(maxsize=64)

@@ -62,7 +62,7 @@ def renyi_log_delta(counts: Counter[Event], epsilon: float) -> float:
 
 
 def renyi_profile(counts: Counter[Event]) -> Callable[[float], float]:
-    """A delta for every epsilon >= 0, never too low: quick to ask for again and again, and a little above the least."""
+    """A delta for every epsilon >= 0, never too low. It is cheap to evaluate, and a little above the least bound."""
     lam = FINE_GRID
     fixed = curve(counts, lam) - lam * np.log1p(1 / lam) - np.log1p(lam)
 
@@ -130,7 +130,7 @@ def _tail_ratio(search: RepeatAndSelect) -> float:
 
 @lru_cache(maxsize=64)
 def _one_run(search: RepeatAndSelect) -> Callable[[float], float]:
-    """The profile of one run of the search. Kept, since it is asked for at every lambda."""
+    """The profile of one run of the search. Cached, since it is evaluated at every lambda."""
     return renyi_profile(leaves(search.event))
 
 

@@ -94,8 +94,8 @@ def profile(event: SampledGaussian, epsilon: float) -> float:
 
 
 def highest_loss(step: Step, beyond: float) -> float:
-    """A loss that the step exceeds with probability at most `beyond`, apart from `step.beyond`: its grid may
-    end there.
+    """A loss that the step exceeds with probability at most `beyond`, apart from `step.beyond`. Its grid may end
+    there.
     """
     share = beyond / len(step.weights)
     losses = [_outer(step.mus[0] ** 2 / 2 + step.mus[0], step.gamma)]

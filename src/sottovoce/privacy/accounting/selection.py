@@ -126,8 +126,8 @@ def reach(profile: Profile, least: float) -> float:
 class ProfileTable:
     """A profile at 0, step, 2 step, ...: falling, each value an upper bound.
 
-    Between two places it is the chord in e^eps, which lies above, since a profile is convex there. Asking a
-    table costs nothing, where asking a profile may cost an FFT.
+    Between two places it is the chord in e^eps, which lies above, since a profile is convex there. A table is cheap to
+    evaluate, while a profile may take an FFT.
     """
 
     step: float
@@ -216,7 +216,7 @@ def _falling_slopes(places: Floats, values: Floats) -> Floats:
 
 
 def _anywhere(profile: Profile, epsilon: float) -> float:
-    """The profile B on the whole line: B(-x) = 1 - e^-x + e^-x B(x)."""
+    """The profile B at any epsilon, by B(-x) = 1 - e^-x + e^-x B(x)."""
     return profile(epsilon) if epsilon >= 0 else -expm1(epsilon) + exp(epsilon) * profile(-epsilon)
 
 

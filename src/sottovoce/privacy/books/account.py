@@ -46,18 +46,18 @@ class Record(NamedTuple):
     rounds: int  # the last that was reserved; 0 where several runs were added up
     weight: float  # mu^2, rounded up
     divergence: float  # of all its rounds, in nats
-    plain: bool = True  # whether the weight holds in any book
+    plain: bool = True  # True if the weight holds in any book
     colluding: int | None = None  # against how many colluding sites it holds; None: against everybody
 
     def to_bytes(self) -> bytes:
-        """40 bytes."""
+        """The record in 40 bytes, little-endian."""
         rounds, colluding = self.rounds | _OTHERWISE * (not self.plain), self.colluding
         return _RECORD.pack(
             self.run, rounds, _EVERYBODY if colluding is None else colluding, self.weight, self.divergence
         )
 
     def covers(self, other: "Record") -> bool:
-        """Whether this, of the same run, is at least as much. The same round of a run always costs the same."""
+        """True if this record of the same run counts for at least as much. A round of a run always costs the same."""
         alike = self.plain and other.plain
         return self.rounds >= other.rounds and (not alike or self.weight >= _SAME * other.weight)
 
@@ -85,8 +85,8 @@ class Account:
     history: Sequence[tuple[bytes, int]] = field(default=(), compare=False, repr=False)
 
     def to_bytes(self) -> bytes:
-        """Always `ACCOUNT_BYTES`."""
-        kept = _merged(self.records)
+        """The account in `ACCOUNT_BYTES` bytes, however many runs there were. The oldest records become one."""
+        kept = _merge_oldest(self.records)
         body = b"".join(record.to_bytes() for record in kept)
         unit = self.unit.rows or 0, self.unit.sites
         book = _BOOK.pack(self.epsilon, self.delta, self.order, self.first, *unit, len(kept))
@@ -94,7 +94,7 @@ class Account:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What `to_bytes` made, as far as it was kept."""
+        """The account that `to_bytes` wrote, with old records added up."""
         epsilon, delta, order, first, rows, sites, count = _BOOK.unpack_from(data)
         found = list(_RECORD.iter_unpack(data[_BOOK.size : _BOOK.size + min(count, MOST_RECORDS) * _RECORD.size]))
         records = (
@@ -106,14 +106,14 @@ class Account:
     def lacking(self, other: "Account") -> tuple[Record, ...]:
         """What the other has spent and this has not: the records of theirs that are to be booked here."""
         own, beside = {record.run: record for record in self.records}, {record.run for record in other.records}
-
-        def is_here(record: Record) -> bool:
-            return own[record.run].covers(record) if record.run in own else self._had(record, beside)
-
-        return tuple(record for record in other.records if not is_here(record))
+        return tuple(
+            record
+            for record in other.records
+            if not (own[record.run].covers(record) if record.run in own else self._had(record, beside))
+        )
 
     def _had(self, listed: Record, beside: set[bytes]) -> bool:
-        """Whether a list is of just the runs that this book had at some moment, but for those `beside` it."""
+        """True if a list is of just the runs that this book held at some moment, without those `beside` it."""
         weight = fsum(record.weight for record in self.records if record.run not in beside)
         if listed.rounds or not weight >= _SAME * listed.weight:
             return False
@@ -151,7 +151,7 @@ def record_of(run: str, last: int, costs: Iterable[tuple[Cost, int]], rule: Filt
 
 
 def larger(one: Record, other: Record) -> Record:
-    """What both together tell of one run: rounds are booked in order, so the longer one holds the shorter."""
+    """The record of one run that covers both: rounds are booked in order, so the longer one holds the shorter."""
     return Record(
         one.run, max(one.rounds, other.rounds), max(one.weight, other.weight), max(one.divergence, other.divergence),
         one.plain and other.plain, fewest((one.colluding, other.colluding)),
@@ -160,7 +160,7 @@ def larger(one: Record, other: Record) -> Record:
 
 @lru_cache(maxsize=4096)
 def _plain_weight(event: Event) -> float | None:
-    """mu^2 of a plain Gaussian event; None for any other. Kept, since every message asks it of all that was booked."""
+    """mu^2 of a plain Gaussian event; None for any other. Cached, since every message needs it of all bookings."""
     mu = plain_mu(event)
     return None if mu is None else mu * mu * _UP
 
@@ -176,8 +176,8 @@ def _weight(event: Event, rule: Filter) -> float:
     return inf if isnan(share) else 2 * share / rule.order / (1 + rule.order) * _UP
 
 
-def _merged(records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """At most `MOST_RECORDS`: the oldest become one."""
+def _merge_oldest(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """At most `MOST_RECORDS` records, of which the first stands for all older ones."""
     extra = len(records) - MOST_RECORDS
     if extra <= 0:
         return records
@@ -189,7 +189,7 @@ def _merged(records: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 def _term(run: bytes, last: int) -> int:
-    """What a run adds to the mark of a list; a list in it adds its own runs."""
+    """The number that a run adds to the mark of a list. A list, whose last round is 0, adds its own mark."""
     if last == 0:
         return int.from_bytes(run)
     return int.from_bytes(hashlib.sha256(b"sottovoce runs v2\0" + run + last.to_bytes(4)).digest()[:MARK_BYTES])

@@ -137,17 +137,17 @@ class Book:
         return Book(self.limit, self.costs + Counter({cost: times}), self.first or cost)
 
     def is_part_of(self, other: "Book") -> bool:
-        """Whether the other, with the same limit and first charge, holds all that this one does. It fits if that does:
-        a filter that takes all of a list takes every part of it.
+        """True if the other has the same limit and first charge and holds all charges of this one. If the other fits,
+        so does this: a filter that takes all of a list takes every part of it.
         """
         return (self.limit, self.first) == (other.limit, other.first) and self.costs <= other.costs
 
     def knows(self) -> bool:
-        """Whether all charges are of a kind that the book takes, at whatever price."""
+        """True if all charges are of a kind that the book takes, at whatever price."""
         return self.limit.epsilon == inf or self.filter.knows(self._charges)
 
     def fits(self) -> bool:
-        """Whether the filter takes all charges, and slack pays for what their real noise lacks."""
+        """True if the filter takes all charges, and slack pays for what their real noise lacks."""
         if self.limit.epsilon == inf:
             return True
         return self._divergence <= self._rule.divergence and self.filter.fits(self._charges)
@@ -193,7 +193,7 @@ class Book:
         return good
 
     def why_not(self, what: str, before: "Book", advice: Advice) -> str:
-        """What stands against this book, in the words of an error: the grid, the kind of a charge, or the price.
+        """The text of the error that refuses this book: because of the grid, the kind of a charge, or the price.
 
         Args:
             what: was asked for, as name=value.

@@ -67,7 +67,7 @@ class Booked:
             ) from error
 
     def _take(self, entry: LedgerEntry) -> None:
-        """Add one entry; any exception here means that this version did not write it."""
+        """Add one entry. Any exception here means that this version did not write it."""
         place = entry.run, entry.round
         if entry.kind == RESERVE:
             if place in self.rounds:
@@ -90,7 +90,7 @@ class Booked:
             raise ValueError("an unknown kind")
 
     def _take_cap(self, entry: LedgerEntry) -> None:
-        """From this entry on there is another cap."""
+        """Add an entry that raises the cap, from here on."""
         data = json.loads(entry.body)
         epsilon, before = float(data["epsilon"]), Head(entry.index - 1, entry.previous)
         if not (isfinite(epsilon) and epsilon > self.limit.epsilon):
@@ -100,7 +100,7 @@ class Booked:
         self.limit = replace(self.limit, epsilon=epsilon)
 
     def _take_caught(self, entry: LedgerEntry) -> None:
-        """What others had seen counts from this entry on."""
+        """Add an entry that books what others had seen."""
         found = caught_of(entry.body, self.limit)
         for record in found.records:
             known = self._caught.get(record.run)
@@ -154,11 +154,11 @@ class Booked:
         return max(self._last.get(run, 0), 0 if caught is None else caught.record.rounds)
 
     def to_sign(self, before: Head, epsilon: float) -> bytes:
-        """What is signed when the cap is raised behind this entry: this ledger, this place, this number."""
+        """The bytes that are signed to raise the cap after the entry `before`: this ledger, that entry, the new cap."""
         return json.dumps([self._header.hash, before.entries, before.hash, epsilon]).encode("ascii")
 
     def _same(self, run_mark: bytes, caught: Record) -> list[Cost]:
-        """What was booked here of the rounds that were caught up. Later ones are others, whatever they cost."""
+        """The costs of those rounds that were both booked here and caught up."""
         known = (name for name in self._runs if mark_of(name) == run_mark)
         places = ((name, k) for name in known for k in range(1, min(caught.rounds, self._last[name]) + 1))
         return [self.rounds[place].cost for place in places if place in self.rounds]

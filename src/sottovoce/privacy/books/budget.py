@@ -58,7 +58,7 @@ class BudgetAccountant:
         epsilon: what all charges together may cost; `math.inf` only keeps the books: all is charged, nothing refused.
         delta: of the whole budget, not of one charge.
         spent: events of the past, charged in this order.
-        mixed: whether any charge may be of any kind, at about a tenth more epsilon.
+        mixed: True if any charge may be of any kind, at about a tenth more epsilon.
         unit: what the budget protects: a row, or a person. A run that protects less is refused.
 
     Formal guarantees:
@@ -91,7 +91,7 @@ class BudgetAccountant:
 
     @property
     def unit(self) -> Unit:
-        """What it protects."""
+        """The unit that the budget protects: a row, or a person."""
         return self._charged.limit.unit
 
     @property
@@ -101,7 +101,7 @@ class BudgetAccountant:
 
     @property
     def mixed(self) -> bool:
-        """Whether charges after the first may be other than plain Gaussians."""
+        """True if charges after the first may be other than plain Gaussians."""
         return self.epsilon == inf or self._charged.limit.order is not None
 
     def total(self) -> Budget:
@@ -262,13 +262,13 @@ class BudgetAccountant:
         )
 
     def _write(self, place: Path, charged: Charged) -> None:
-        """Have all this charged, and so has the file. If it cannot be written, it is not charged."""
+        """Write these charges to the file, then take them over. If the file cannot be written, nothing is charged."""
         json_file.write(place, charged)
         self._charged = charged
         self._on_disk[place] = len(charged.events)
 
     def _take_in(self, place: Path) -> None:
-        """What others have charged to our file since we last had it counts before anything more is charged."""
+        """Take over what others have charged to this accountant's file; refuses one that lacks any of its own."""
         there = json_file.read(place)
         if not there.begins_with(self._charged):
             raise PrivacyError(
@@ -279,9 +279,9 @@ class BudgetAccountant:
         self._charged = there
 
     def _expect_forerunner(self, place: Path) -> None:
-        """What lies there must be an earlier state of this accountant.
+        """Refuse to overwrite a file that is not an earlier state of this accountant.
 
-        It is not enough that its events are the first of ours: an equal event may have been charged by somebody else.
+        It is not enough that its events are the first ones here: somebody else may have charged an equal event.
         """
         there, known = json_file.read(place), self._on_disk.get(place, 0)
         if len(there.events) > known or not self._charged.begins_with(there):

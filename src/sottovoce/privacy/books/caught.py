@@ -1,5 +1,4 @@
-"""How much of what others have seen counts here, beside the rounds that were booked here (Theorem 5 of
-docs/proofs/books.md).
+"""The price of rounds that other sites have seen and this ledger lacks (Theorem 5 of docs/proofs/books.md).
 
 Rounds of a run are booked in order and cost the same in every ledger, so of two lists of one run the shorter is a part
 of the longer. What counts on top of one's own rounds is the rest of the weight, as one plain Gaussian.

@@ -92,11 +92,6 @@ class LedgerEntry(NamedTuple):
     previous: str
     hash: str
 
-    @property
-    def expected_hash(self) -> str:
-        """The hash that goes with the other fields."""
-        return _digest(self[:-1])
-
 
 class Chain:
     """The files of one ledger, held by one process at a time.
@@ -119,7 +114,7 @@ class Chain:
 
     @staticmethod
     def exists(path: Path) -> bool:
-        """Whether a ledger was made there. A crash in `create` leaves a file without tables: that is none."""
+        """True if a ledger was made there. A crash in `create` leaves a file without tables: that is none."""
         if not path.is_file():
             return False
         connection = _open_locked(path, "rw")
@@ -132,7 +127,7 @@ class Chain:
 
     @staticmethod
     def unused(path: Path) -> bool:
-        """Whether nothing was ever written to a ledger there: none was made, or not to the end, or it has no entry."""
+        """True if nothing was ever written to a ledger there: none was made, or not to the end, or it has no entry."""
         if _entries_told(path) > 0:
             return False
         if not path.is_file():
@@ -194,7 +189,7 @@ class Chain:
         """
         head, last = read_head(self.path), Head(0, self.header.hash)
         named = last if head.entries == 0 else None  # the place in the chain that the head speaks of
-        for entry in self._rows():
+        for entry in self.entries():
             self._check(entry, last)
             last = Head(entry.index, entry.hash)
             named = last if entry.index == head.entries else named
@@ -204,26 +199,26 @@ class Chain:
             write_head(self.path, last)
         self._head, self._head_file, self._stopped = last, OpenHead(self.path), None
 
-    def append(self, run: str, round_: int, kind: str, body: dict[str, object]) -> LedgerEntry:
-        """Write one entry. It is on the disk, and so is its head, when this returns.
+    def append(
+        self, run: str, round_: int, kind: str, body: dict[str, object],
+        sync: Callable[[OpenHead], None] = OpenHead.sync,
+    ) -> LedgerEntry:  # fmt: skip
+        """Write one entry. It is on the disk when this returns. If it raises, nothing more is written until the ledger
+        is opened again: only then is it known whether the entry is there.
 
-        If it does not return, nothing more is written until the ledger is opened again: only then is it known whether
-        the entry is there.
+        Args:
+            run: the name of a run; empty for entries of no run.
+            round_: of the run.
+            kind: of entry.
+            body: what it states, as JSON.
+            sync: when the head goes to the disk: at once, or, for an entry that spends nothing,
+                `OpenHead.sync_every_other`.
         """
-        return self._append((run, round_, kind, _canonical(body)), OpenHead.sync)
-
-    def append_free(self, run: str, round_: int, kind: str, body: dict[str, object]) -> LedgerEntry:
-        """The same for an entry that spends nothing: its head is written, and synced with that of the next entry."""
-        return self._append((run, round_, kind, _canonical(body)), OpenHead.sync_every_other)
-
-    def _append(self, content: tuple[str, int, str, str], sync: Callable[[OpenHead], None]) -> LedgerEntry:
-        """Chain, commit, overwrite the head, sync: in this order. A head that is ahead of its entries is never left
-        behind.
-        """
+        # Chain, commit, overwrite the head, sync: in this order no crash leaves a head that is ahead of its entries.
         if self._stopped is not None or self._head_file is None:
             raise PrivacyError(self._stopped)
         time = datetime.now(UTC).isoformat(timespec="seconds")
-        fields = self._head.entries + 1, *content, time, self._head.hash
+        fields = self._head.entries + 1, run, round_, kind, _canonical(body), time, self._head.hash
         entry = LedgerEntry(*fields, _digest(fields))
         # Taken back below, once all is written. If the process gets there no more, nothing may follow a half-known
         # entry.
@@ -252,23 +247,19 @@ class Chain:
         return self._head
 
     def entries(self) -> Iterator[LedgerEntry]:
-        """All entries, as they are now."""
-        return self._rows()
-
-    def close(self) -> None:
-        """Let other processes have the ledger."""
-        self._stopped = f"Expected an open ledger, got path={str(self.path)!r}, which was closed. Open it again."
-        self._connection.close()
-        if self._head_file is not None:
-            self._head_file.close()
-
-    def _rows(self) -> Iterator[LedgerEntry]:
-        """The entries in order, unchecked."""
+        """All entries in order, unchecked."""
         try:
             for row in self._connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY idx"):
                 yield LedgerEntry(*row)
         except sqlite3.Error as error:
             _refuse(self.path, error)
+
+    def close(self) -> None:
+        """Release the lock and close both files. Later calls that write are refused."""
+        self._stopped = f"Expected an open ledger, got path={str(self.path)!r}, which was closed. Open it again."
+        self._connection.close()
+        if self._head_file is not None:
+            self._head_file.close()
 
     def _check(self, entry: LedgerEntry, last: Head) -> None:
         """Stop unless this entry is numbered, chained and hashed as the one that follows `last`."""
@@ -277,7 +268,7 @@ class Chain:
         if entry.previous != last.hash:
             before = f"entry {last.entries}" if last.entries else "the header"
             self._broken(f"entry {entry.index} is not chained to {before}")
-        if entry.hash != entry.expected_hash:
+        if entry.hash != _digest(entry[:-1]):
             self._broken(f"entry {entry.index} was changed: its hash does not fit")
 
     def _check_head(self, head: Head, named: Head | None, last: Head) -> None:
@@ -311,19 +302,21 @@ def _canonical(value: object) -> str:
 
 
 def _entries_told(path: Path) -> int:
-    """How many entries the head tells of; 0 if there is none."""
+    """The number of entries that the head states; 0 if there is no head."""
     return read_head(path).entries if head_path(path).exists() else 0
 
 
 def _format(connection: sqlite3.Connection) -> int | None:
-    """Of which format the tables and triggers are; 0 if there are none, None if they are no ledger's."""
+    """The format of the tables and triggers; 0 if there are none, None if they are no ledger's."""
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     known = [number for number, schema in _SCHEMAS.items() if set(schema) == found]
     return known[0] if known else None if found else 0
 
 
 def _is_unused(connection: sqlite3.Connection, path: Path) -> bool:
-    """No tables, or a head and no entries. Tables without a head were not left by a crash: the head comes first."""
+    """True if there are no tables, or a head and no entries. A crash leaves no tables without a head, which comes
+    first.
+    """
     tables = _format(connection)
     if not tables:
         return tables == 0
@@ -382,7 +375,7 @@ def _make_durable(connection: sqlite3.Connection) -> None:
 
 
 def _give_up(path: Path, connection: sqlite3.Connection | None, error: BaseException) -> NoReturn:
-    """Unlock, and say in our words what SQLite could not do."""
+    """Unlock, then raise the error, or a `PrivacyError` in place of SQLite's."""
     if connection is not None:
         connection.close()
     if isinstance(error, sqlite3.Error):
@@ -391,7 +384,7 @@ def _give_up(path: Path, connection: sqlite3.Connection | None, error: BaseExcep
 
 
 def _refuse(path: Path, error: sqlite3.Error) -> NoReturn:
-    """Say in our words what SQLite could not do: the ledger is in use, has no room, or cannot be read."""
+    """Raise a `PrivacyError` in place of SQLite's error: the ledger is in use, has no room, or cannot be read."""
     if is_full(error):
         raise PrivacyError(no_room(path)) from error
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sottovoce.errors import expect
 from sottovoce.privacy.books.account import Account, Record
@@ -102,7 +102,7 @@ def expect_text(**texts: object) -> None:
 
 @lru_cache(maxsize=256)
 def _written(event: Event, divergence: float, assumed: Assumed | None) -> Cost:
-    """The cost, if it can be written down and read again."""
+    """The cost, as it is read again after it was written; refuses events that do not come back equal."""
     cost = cost_of(json.dumps(plain(Cost(event, float(divergence), assumed)), allow_nan=False))
     expect(cost.event == event, "an event that can be read again as it was written", event=event)
     return cost
@@ -114,7 +114,7 @@ written(Cost, ..., absent=(None,))
 
 @lru_cache(maxsize=256)
 def cost_of(body: str) -> Cost:
-    """The cost that an entry's body tells of."""
+    """The cost that an entry's body states; refuses assumptions that are no whole numbers >= 0."""
     data = json.loads(body)
     assumed = None if data.get("assumed") is None else Assumed(**data["assumed"])
     if assumed is not None and not (type(assumed.colluding) is type(assumed.least_sites) is int and min(assumed) >= 0):
@@ -137,17 +137,15 @@ def caught_body(account: Account, height: int, missing: Sequence[Record]) -> dic
 
 
 def caught_of(body: str, here: Limit) -> CaughtUp:
-    """What such an entry tells of. Where it does not say the unit, as the first did not, it is that of this ledger."""
+    """What such an entry states. The oldest entries do not state a unit; theirs is that of this ledger."""
     data = json.loads(body)
     book = data["book"]
     unit = Unit.named(book["unit"]) if "unit" in book else here.unit
     limit = Limit(book["epsilon"], book["delta"], book["order"], unit)
-    return CaughtUp(int(data["height"]), float(data["first"]), limit, tuple(map(_record_of, data["runs"])))
-
-
-def _record_of(data: dict[str, Any]) -> Record:
-    """The record of one run."""
-    weight = inf if data["weight"] is None else float(data["weight"])
-    if not (weight >= 0 and data["divergence"] >= 0):
-        raise ValueError("a record below zero")
-    return Record(**data | {"run": bytes.fromhex(data["run"]), "weight": weight})
+    records = []
+    for run in data["runs"]:
+        weight = inf if run["weight"] is None else float(run["weight"])
+        if not (weight >= 0 and run["divergence"] >= 0):
+            raise ValueError("a record below zero")
+        records.append(Record(**run | {"run": bytes.fromhex(run["run"]), "weight": weight}))
+    return CaughtUp(int(data["height"]), float(data["first"]), limit, tuple(records))

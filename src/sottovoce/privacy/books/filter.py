@@ -82,14 +82,14 @@ class Filter:
         expect(good, "an order that is positive and finite, or none", order=self.order)
 
     def knows(self, charges: Charges) -> bool:
-        """Whether all are of a kind that the book takes, at whatever price."""
+        """True if all charges are of a kind that the book takes, at whatever price."""
         if self.order is not None:
             return True
         others = sum(times for event, times in charges.counts.items() if not _is_plain(event))
         return others == 0 or (others == 1 and charges.first is not None and not _is_plain(charges.first))
 
     def fits(self, charges: Charges) -> bool:
-        """Whether a book with these charges is still within its epsilon and delta."""
+        """True if a book with these charges is within its epsilon and delta."""
         if self.order is None:
             return self._listed(charges) <= self.epsilon
         return self._moment(charges) <= self._limit
@@ -192,5 +192,5 @@ def _charge(event: Event, lam: float, delta: float, limit: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _is_plain(event: Event) -> bool:
-    """Whether this charge is plain Gaussian noise only. Kept, since every look at a book asks it of all its charges."""
+    """True if this charge is plain Gaussian noise only. Cached, since every check of a book tests all its charges."""
     return plain_mu(event) is not None

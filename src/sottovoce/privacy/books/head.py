@@ -19,13 +19,13 @@ _BYTES = 128
 
 
 class Head(NamedTuple):
-    """How many entries there are, and the hash of the last: all that is needed to notice a change of any of them."""
+    """The number of entries and the hash of the last, which show a change of any entry."""
 
     entries: int
     hash: str
 
     def to_bytes(self) -> bytes:
-        """Always of the same length."""
+        """The head as JSON, padded to 128 bytes."""
         return f"{json.dumps(self._asdict()).ljust(_BYTES - 1)}\n".encode("ascii")
 
 
@@ -101,7 +101,7 @@ class OpenHead:
             self.sync()
 
     def close(self) -> None:
-        """Sync and let go."""
+        """Sync, then close the file."""
         if self._file >= 0:
             with suppress(OSError):  # a head that lags behind is repaired when the ledger is opened
                 self.sync()

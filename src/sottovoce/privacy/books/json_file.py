@@ -40,16 +40,16 @@ class Charged:
 
     @property
     def book(self) -> Book:
-        """The same, as it is priced. Noise in one process is ideal."""
+        """The book that prices these charges. Noise in one process is ideal, so none has a divergence."""
         return Book.of(self.limit, map(Cost, self.events))
 
     def with_(self, event: Event) -> "Charged":
-        """The same and one charge more."""
+        """The same charges and one more."""
         return Charged(self.limit, (*self.events, event))
 
     def begins_with(self, other: "Charged") -> bool:
-        """Whether the other is an earlier state of this one, or could be: its limit is the same, its charges came
-        first.
+        """True if the other may be an earlier state of this one: it has the same limit, and its charges are the first
+        of these.
         """
         return self.limit == other.limit and self.events[: len(other.events)] == other.events
 
@@ -67,7 +67,7 @@ class Charged:
 
 @contextmanager
 def changing(place: Path) -> Iterator[None]:
-    """Read, check and write a budget file in one, with nobody in between."""
+    """Hold the file's lock, so that no other process changes it between reading and writing."""
     try:
         with taking_turns(place):
             yield
@@ -76,7 +76,7 @@ def changing(place: Path) -> Iterator[None]:
 
 
 def write(place: Path, charged: Charged) -> None:
-    """Write all of it, in place of what was there. Within `changing`."""
+    """Replace the content of the file. Call it within `changing`."""
     limit = charged.limit
     data = {
         "format": FORMAT,
@@ -92,7 +92,7 @@ def write(place: Path, charged: Charged) -> None:
 
 
 def read(place: Path) -> Charged:
-    """What a file says now.
+    """The content of a file.
 
     Raises:
         InputError: not all is as it was written, or costs what is written there, or within the limit, or of a kind
@@ -110,8 +110,9 @@ def read(place: Path) -> Charged:
             "charge nothing more to these rows."
         )
     real, written = charged.price(), typed("spent", data["spent"], float | None)
+    none = real is None or written is None
     expect(
-        _same(real, written),
+        real is written if none else isclose(real or 0.0, written or 0.0, rel_tol=1e-6, abs_tol=1e-12),
         f"a total of spent={real!r}, which is what the events of path={str(place)!r} cost. Was the file changed?",
         spent=written,
     )
@@ -120,7 +121,7 @@ def read(place: Path) -> Charged:
 
 
 def _fields(place: Path) -> dict[str, object]:
-    """The fields of the file, just those that it must have. Their values are checked by `read`."""
+    """The fields of the file, refused unless they are just those that it must have. `read` checks their values."""
     try:
         # Measured before it is read: a wrong path may lead to anything.
         size = place.stat().st_size
@@ -146,15 +147,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The fields of an object, refused if one comes twice: readers would differ on which one counts."""
+    """The fields of an object; refuses a field that comes twice, since readers would differ on which one counts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("the same key twice")
     return found
-
-
-def _same(real: float | None, written: float | None) -> bool:
-    """Whether a computed and a written total are one number but for rounding, or both unknown."""
-    if real is None or written is None:
-        return real is written
-    return isclose(real, written, rel_tol=1e-6, abs_tol=1e-12)

@@ -35,7 +35,7 @@ from sottovoce.privacy.books.entries import (
     checked_cost,
     expect_text,
 )
-from sottovoce.privacy.books.head import Head
+from sottovoce.privacy.books.head import Head, OpenHead
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.unit import ROW, Unit
 from sottovoce.settings import plain, written_as
@@ -84,12 +84,12 @@ class Ledger:
 
     @staticmethod
     def exists(path: Path | str) -> bool:
-        """Whether a ledger was made there. What a crash in `create` leaves is none: create it again."""
+        """True if a ledger was made there. What a crash in `create` leaves is none: create it again."""
         return Chain.exists(Path(path))
 
     @staticmethod
     def unused(path: Path | str) -> bool:
-        """Whether nothing was ever written to a ledger there. If so, `create` makes it anew, with any cap."""
+        """True if nothing was ever written to a ledger there. If so, `create` makes it anew, with any cap."""
         return Chain.unused(Path(path))
 
     @classmethod
@@ -103,7 +103,7 @@ class Ledger:
             data_digest: by which the data set is known; keyed with a secret, so that it says nothing of the rows.
             epsilon: what all runs on these rows together may cost.
             delta: at which that holds.
-            mixed: whether rounds of any kind may be reserved at any time, such as with sampled batches, at about a
+            mixed: True if rounds of any kind may be reserved at any time, such as with sampled batches, at about a
                 tenth more epsilon. Without it the first reservation may be of any kind, and all later ones must be
                 plain Gaussians.
             unit: what the cap protects: a row, or a person. Runs that protect less are refused.
@@ -192,14 +192,15 @@ class Ledger:
                     f"got message_digest={message_digest!r}. Another message is another release: send the first again."
                 )
             if reservation.message is None:
-                self._booked.take(self._chain.append_free(run, round_, RELEASED, {"message": message_digest}))
+                body: dict[str, object] = {"message": message_digest}
+                self._booked.take(self._chain.append(run, round_, RELEASED, body, OpenHead.sync_every_other))
             return self._booked.rounds[run, round_]
 
     def note(self, text: str) -> None:
         """Write down a remark of people. It costs nothing, and is chained like everything else."""
         expect(bool(text.strip()), "a note with text", text=text)
         with self._lock:
-            self._booked.take(self._chain.append_free("", 0, NOTE, {"text": text}))
+            self._booked.take(self._chain.append("", 0, NOTE, {"text": text}, OpenHead.sync_every_other))
 
     def check_run(self, run: str, event: Event, rounds: int, divergence: float = 0.0, *, unit: Unit = ROW) -> float:
         """The `total` after all rounds of a run, those reserved before among them. Raises BudgetError past the cap.
@@ -297,7 +298,7 @@ class Ledger:
         return known
 
     def _expect_next(self, run: str, round_: int) -> None:
-        """Refuse a round that leaves others out: prices of a run are told apart by its last round alone."""
+        """Refuse a round that skips others: accounts state a run by its last round alone."""
         last = self._booked.last_round(run)
         if round_ > last + 1:
             raise PrivacyError(
@@ -319,7 +320,7 @@ class Ledger:
 
     @property
     def unit(self) -> Unit:
-        """What the cap protects."""
+        """The unit that the cap protects: a row, or a person."""
         return self._booked.limit.unit
 
     @property
@@ -334,7 +335,7 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Of its file."""
+        """The path of the ledger's file."""
         return self._chain.path
 
     @property
@@ -356,8 +357,8 @@ class Ledger:
         return self._booked.book().price()
 
     def colluding(self) -> int | None:
-        """Against how many colluding sites of each run the total holds: the fewest that any round was booked against.
-        None: against everybody.
+        """Number of colluding sites of each run that the total holds against: the fewest that any round was booked
+        against. None: against everybody.
         """
         with self._lock:
             return self._booked.book().colluding
@@ -386,7 +387,7 @@ class Ledger:
         return tuple(self._booked.rounds.values())
 
     def entries(self) -> Iterator[LedgerEntry]:
-        """The whole chain."""
+        """All entries of the chain, in order."""
         return self._chain.entries()
 
     def expect_known(self, head_hash: str) -> None:
@@ -398,7 +399,7 @@ class Ledger:
             )
 
     def close(self) -> None:
-        """Let other processes have it. Later calls that write are refused."""
+        """Release the ledger to other processes. Later calls that write are refused."""
         self._chain.close()
 
     def __enter__(self) -> Self:
@@ -411,7 +412,7 @@ class Ledger:
 
 
 def _resting_on(cost: Cost) -> str:
-    """What a price rests on, as a part of a sentence."""
+    """The assumption of a price, as a part of a sentence; empty if it has none."""
     return "" if cost.assumed is None else f" and {cost.assumed!r}"
 
 
